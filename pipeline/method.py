@@ -5,73 +5,60 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from .loops.protocol import Loop
+from .loops.protocol import Loop, LoopState
 from .models.predictor import Predictor
 from .records.config import MethodConfig
 from .records.context import RunContext
 from .records.holdings import Held
 
+C = TypeVar("C", bound=MethodConfig)
+I = TypeVar("I")  # noqa: E741 (inputs)
+S = TypeVar("S", bound=LoopState)
+M = TypeVar("M")
+
 
 @dataclass(frozen=True)
-class Method:
+class Method(Generic[C, I, S, M]):
     """A system with parameters and inputs, ready to run: from here to a plan, from a state to a model and to what is told of it.
 
     A subclass declares its class attributes and defines :meth:`read_inputs`, :meth:`build_loop`, and the methods of a run that raise
     ``NotImplementedError`` here. The command line and ``Estimator.fit`` use the same class, so that both learn the same. Parameters, and
     the inputs that are taken beside a store, are declared by the parameter model.
-
-    Attributes
-    ----------
-    name
-        Name of the command.
-    config_type
-        Parameter model.
-    models
-        Record types of its models, and what decides with each.
-    held
-        What its driver may hold.
-    programs
-        Module under ``gramplane.pipeline`` whose block programs a worker loads before its memory is measured.
-    config, inputs, loop
-        Parameters, inputs, and the iteration made of them.
-    ctx
-        Where it was prepared.
     """
 
-    name: ClassVar[str]
-    config_type: ClassVar[type[MethodConfig]]
-    models: ClassVar[Mapping[type, Predictor]]
-    held: ClassVar[tuple[Held, ...]]
+    name: ClassVar[str]  # name of the command
+    config_type: ClassVar[type[MethodConfig]]  # parameter model
+    models: ClassVar[Mapping[type, Predictor]]  # record types of its models, and what decides with each
+    held: ClassVar[tuple[Held, ...]]  # what its driver may hold
+    # Module under `gramplane.pipeline` whose block programs a worker loads before its memory is measured.
     programs: ClassVar[str] = "grams.grams"
 
-    config: MethodConfig
-    inputs: Any
-    loop: Loop[Any]
-    ctx: RunContext
-
-    # -- before a run ----------------------------------------------------------------------------------------------------------
+    config: C
+    inputs: I
+    loop: Loop[Any]  # the iteration made of both
+    ctx: RunContext  # where it was prepared
 
     @classmethod
-    def read_inputs(cls, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[Any, Any]:
+    def read_inputs(cls, config: C, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[C, I]:
         """Return parameters and inputs of a run on ``ctx.data``; ``extra`` holds what the user gave beside the store."""
         raise NotImplementedError
 
     @classmethod
-    def build_loop(cls, config: Any, inputs: Any, ctx: RunContext) -> Loop[Any]:
+    def build_loop(cls, config: C, inputs: I, ctx: RunContext) -> Loop[Any]:
         """Return the loop of a fit. What does not go together, and more than the memory allows, is refused here, before work starts."""
         raise NotImplementedError
 
     @classmethod
-    def start(cls, config: Any, inputs: Any, ctx: RunContext) -> Self:
+    def start(cls, config: C, inputs: I, ctx: RunContext) -> Self:
         """Return the method ready to run on inputs."""
         return cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
 
     @classmethod
-    def prepare(cls, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
+    def prepare(cls, config: C, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
         """Return the method ready to run on ``ctx.data``."""
         return cls.start(*cls.read_inputs(config, ctx, extra), ctx)
 
@@ -85,28 +72,24 @@ class Method:
         """Stores that it reads beside the data of the run."""
         return ()
 
-    # -- after its last step ---------------------------------------------------------------------------------------------------
-
-    def model(self, state: Any, ctx: RunContext) -> Any:
+    def model(self, state: S, ctx: RunContext) -> M:
         """Return the record to save."""
         raise NotImplementedError
 
-    def warnings(self, state: Any, model: Any, ctx: RunContext) -> list[str]:
+    def warnings(self, state: S, model: M, ctx: RunContext) -> list[str]:
         """Return what the user should know of a fit."""
         return []
 
-    def summary(self, state: Any, model: Any) -> dict[str, Any]:
+    def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""
         raise NotImplementedError
 
-    def tables(self, state: Any, model: Any) -> dict[str, list[dict[str, Any]]]:
+    def tables(self, state: S, model: M) -> dict[str, list[dict[str, Any]]]:
         """Return the report's tables: name to rows."""
         raise NotImplementedError
 
-    # -- with a model ----------------------------------------------------------------------------------------------------------
-
     @classmethod
-    def predictor(cls, model: Any) -> Predictor:
+    def predictor(cls, model: M) -> Predictor:
         """Return what decides with a model of this method."""
         return cls.models[type(model)]
 

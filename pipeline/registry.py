@@ -93,10 +93,7 @@ class MethodInfo:
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
         """Return the method ready to run on ``ctx.data``.
 
-        Raises
-        ------
-        ValueError
-            An input that the method does not take, or one missing that it needs.
+        Raises ValueError: an input that the method does not take, or one missing that it needs.
         """
         check_inputs(self, extra)
         return self.method.prepare(config, ctx, extra)
@@ -178,10 +175,7 @@ def extra_inputs(scored: bool = False) -> dict[str, tuple[ExtraInput, list[str]]
 def check_inputs(info: MethodInfo, extra: Mapping[str, Any]) -> None:
     """Refuse inputs that a method does not take, and those missing that it needs.
 
-    Raises
-    ------
-    ValueError
-        The input is named, and what takes it.
+    Raises ValueError: the input is named, and what takes it.
     """
     for name, (item, takers) in extra_inputs().items():
         if info.name not in takers and extra.get(name) is not None:

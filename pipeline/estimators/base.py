@@ -29,14 +29,13 @@ class MethodEstimator(OneThread, BaseEstimator):
     """
 
     _method: ClassVar[type[Method]]
-    _left_out: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the method that do not concern the estimator."""
+    _left_out: ClassVar[tuple[str, ...]] = ()  # parameters of the method that do not concern the estimator
+    # Parameters that are no part of the method's model, each by the name of the one it stands behind.
     _own_parameters: ClassVar[Mapping[str, Parameter]] = {}
-    """Parameters that are no part of the method's model, each by the name of the one it stands behind."""
+    # Parameters that an estimator takes in more forms than a file can hold: their type in words, and as an annotation.
     _wider: ClassVar[Mapping[str, tuple[str, Any]]] = {
-        "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None),
+        "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None)
     }
-    """Parameters that an estimator takes in more forms than a file can hold: their type in words, and as an annotation."""
     _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS
 
     cluster: Any
@@ -59,23 +58,26 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     @classmethod
     def _parameters(cls) -> list[Parameter]:
-        declared = [_widened(item, cls._wider) for item in method_parameters(cls._method.config_type, cls._left_out)]
-        own = [part for item in declared for part in (item, cls._own_parameters.get(item.name)) if part is not None]
-        return [*own, *cls._run_parameters]
-
-    # -- fitting ---------------------------------------------------------------------------------------------------------------
+        declared = []
+        for item in method_parameters(cls._method.config_type, cls._left_out):
+            kind, hint = cls._wider.get(item.name, (item.kind, item.hint))
+            declared.append(replace(item, kind=kind, hint=hint))
+            if item.name in cls._own_parameters:
+                declared.append(cls._own_parameters[item.name])
+        return [*declared, *cls._run_parameters]
 
     def _config(self) -> Any:
         """Return the checked parameters."""
         fields = self._method.config_type.model_fields
-        given = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
-        return configured(self._method.config_type, {name: _plain(value) for name, value in given.items()})
+        params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+        return configured(self._method.config_type, plain)
 
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return parameters as the parameter model takes them."""
-        if isinstance(given.get("class_weight"), Mapping):
-            given["class_weight"] = {str(key): value for key, value in given["class_weight"].items()}
-        return given
+        if isinstance(params.get("class_weight"), Mapping):
+            params["class_weight"] = {str(key): value for key, value in params["class_weight"].items()}
+        return params
 
     @property
     def _place(self) -> str | None:
@@ -123,8 +125,6 @@ class MethodEstimator(OneThread, BaseEstimator):
         if message and not converged:
             warn_user(message, ConvergenceWarning)
 
-    # -- models ----------------------------------------------------------------------------------------------------------------
-
     def _set_model(self, model: Any) -> None:
         """Set the fitted attributes that follow from the model; subclasses add theirs."""
         self.model_ = model
@@ -152,17 +152,6 @@ class MethodEstimator(OneThread, BaseEstimator):
         return params
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _widened(parameter: Parameter, wider: Mapping[str, tuple[str, Any]]) -> Parameter:
-    if parameter.name not in wider:
-        return parameter
-    kind, hint = wider[parameter.name]
-    return replace(parameter, kind=kind, hint=hint)
-
-
-def predictor_of(estimator: Any) -> Predictor:
+def predictor_of(estimator: MethodEstimator) -> Predictor:
     """Return what decides with the model of a fitted estimator."""
     return type(estimator)._method.predictor(estimator.model_)

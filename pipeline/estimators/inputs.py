@@ -20,12 +20,12 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import validate_data
 
-from ...cluster import Executor, LogSink, TaskFailed, executor_for_client, open_executor
+from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, MemoryBlocks, RunStore, admitted, gathered
 from ...storage.temporary import temporary_folder
 from ..records.context import RunContext
-from ..records.missing import refuse_missing
+from ..records.data_set import refuse_missing
 
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 
@@ -43,12 +43,12 @@ def use_client(client: Any) -> Iterator[None]:
         _CLIENT.reset(token)
 
 
-def is_store(X: Any) -> bool:
+def is_store(X: object) -> bool:
     """Return whether ``X`` is a block store or a path to one."""
     return isinstance(X, (BlockStore, str, os.PathLike))
 
 
-def is_dask(X: Any) -> bool:
+def is_dask(X: object) -> bool:
     """Return whether ``X`` is a Dask collection."""
     return hasattr(X, "__dask_graph__")
 
@@ -72,11 +72,11 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) 
     return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
 
 
+# Where code lies that no user wrote: this package, scikit-learn, and what runs its folds.
 _INNER = (
     *(str(Path(__file__).parents[2] / folder) + os.sep for folder in ("cluster", "kernels", "pipeline", "storage", "workflows")),
     *(str(Path(str(library.__file__)).parent) + os.sep for library in (sklearn, joblib)),
 )
-"""Where code lies that no user wrote: this package, scikit-learn, and what runs its folds."""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
@@ -156,12 +156,6 @@ def opened_for(estimator: Any, X: Any) -> BlockStore:
     return store
 
 
-def default_executor(cluster: str | None) -> contextlib.AbstractContextManager[Executor]:
-    """Return the executor of ``cluster``, or of the client in use."""
-    client = _CLIENT.get()
-    return executor_for_client(client) if client is not None and cluster is None else open_executor(cluster)
-
-
 @contextlib.contextmanager
 def fit_context(
     data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
@@ -170,7 +164,9 @@ def fit_context(
 
     BLAS has one thread meanwhile: by their number results would depend on the machine.
     """
-    with one_thread(), default_executor(cluster) as executor, _plain_errors():
+    client = _CLIENT.get()
+    opening = executor_for_client(client) if client is not None and cluster is None else open_executor(cluster)
+    with one_thread(), opening as executor, _plain_errors():
         if executor.kind == "sync":
             yield RunContext(executor, data, emit=emit, seed=seed)
             return

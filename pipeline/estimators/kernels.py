@@ -17,7 +17,7 @@ from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, validated
-from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor, labelled  # noqa: F401 (for estimators)
+from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
 
 class KernelEstimator(SupervisedEstimator):
@@ -44,12 +44,10 @@ class KernelEstimator(SupervisedEstimator):
     def _precomputed(self) -> bool:
         return isinstance(self.kernels, str) and self.kernels == "precomputed"
 
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        if "kernels" in given:
-            given["kernels"] = kernel_texts(given["kernels"])
-        return super()._plain(given)
-
-    # -- data ----------------------------------------------------------------------------------------------------------------------
+    def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
+        if "kernels" in params:
+            params["kernels"] = kernel_texts(params["kernels"])
+        return super()._plain(params)
 
     def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it: rows, strings, matrices, a Gram store."""
@@ -69,8 +67,6 @@ class KernelEstimator(SupervisedEstimator):
             data = GivenGrams(np.asarray(_validated(self, X)))
         self.n_features_in_ = data.n_rows
         return data, y
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     @classmethod
     def _model_params(cls, model: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -92,9 +88,7 @@ class KernelEstimator(SupervisedEstimator):
 
     def _test_matrices(self, X: Any) -> np.ndarray:
         X = in_memory(X)
-        if _is_stack(X):
-            return as_stack(X)
-        return as_stack(_validated(self, X, reset=False))
+        return as_stack(X if _is_stack(X) else _validated(self, X, reset=False))
 
 
 class KernelClassifier(SupervisedClassifier, KernelEstimator):
@@ -107,7 +101,7 @@ class KernelRegressor(SupervisedRegressor, KernelEstimator):
     """What regressors on kernels share."""
 
 
-def _is_stack(X: Any) -> bool:
+def _is_stack(X: object) -> bool:
     if isinstance(X, (list, tuple)):
         return bool(X) and getattr(X[0], "ndim", 0) == 2
     return getattr(X, "ndim", 0) == 3
@@ -117,7 +111,7 @@ def _validated(estimator: Any, X: Any, **options: Any) -> Any:
     return validated(estimator, X, dtype=[np.float64, np.float32], **options)
 
 
-def is_text(X: Any) -> bool:
+def is_text(X: object) -> bool:
     """Return whether ``X`` is a list or array of strings (one string is a path)."""
     if isinstance(X, (list, tuple)):
         return bool(X) and all(isinstance(row, str) for row in X)

@@ -23,25 +23,14 @@ RANGES: dict[type, tuple[str, str]] = {Gt: ("gt", ">"), Ge: ("ge", ">="), Lt: ("
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an estimator.
+    """A parameter of an estimator."""
 
-    Attributes
-    ----------
-    name, default
-        As in the signature.
-    kind
-        Type in words, with its range, such as ``"float > 0"``.
-    hint
-        Type as an annotation.
-    text
-        What it means.
-    """
-
+    # name, default: as in the signature
     name: str
     default: Any
-    kind: str
-    hint: Any
-    text: str
+    kind: str  # type in words, with its range, such as `"float > 0"`
+    hint: Any  # type as an annotation
+    text: str  # what it means
 
     def section(self) -> str:
         """Return its part of a docstring."""
@@ -50,6 +39,7 @@ class Parameter:
         )
 
 
+# What every estimator has beside the parameters of its method.
 RUN_PARAMETERS = (
     Parameter("cluster", None, "str or None", str | None, 'Where passes run: ``None`` in-process, ``"local:4"``, ``"tls://..."``.'),
     Parameter(
@@ -64,18 +54,17 @@ RUN_PARAMETERS = (
         "Functions called with an event record per step.",
     ),
 )
-"""What every estimator has beside the parameters of its method."""
 
 
 def method_parameters(config: type[MethodConfig], left_out: Sequence[str] = ()) -> list[Parameter]:
     """Return the parameters that a model declares, in its order, but for those that do not concern the estimator."""
-    return [_declared(name, field) for name, field in config.model_fields.items() if name not in left_out]
-
-
-def _declared(name: str, field: Any) -> Parameter:
-    kind, bounds = type_words(field.annotation), _bounds(field.metadata)
-    kind = " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind
-    return Parameter(name, field.default, kind, plain_hint(field.annotation), _sentence(field.description or ""))
+    declared = []
+    for name, field in config.model_fields.items():
+        if name not in left_out:
+            kind, bounds = type_words(field.annotation), _bounds(field.metadata)
+            kind = " and ".join([f"{kind} {bounds[0]}", *bounds[1:]]) if bounds else kind
+            declared.append(Parameter(name, field.default, kind, plain_hint(field.annotation), _sentence(field.description or "")))
+    return declared
 
 
 def _bounds(metadata: Sequence[Any]) -> list[str]:
@@ -120,13 +109,9 @@ def plain_hint(hint: Any) -> Any:
 
 def constructor(parameters: Sequence[Parameter]) -> Callable[..., None]:
     """Return an ``__init__`` that keeps every parameter as an attribute, with the signature that they declare."""
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    signature = inspect.Signature(
-        [
-            own,
-            *(inspect.Parameter(p.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default, annotation=p.hint) for p in parameters),
-        ]
-    )
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    declared = [inspect.Parameter(p.name, kind, default=p.default, annotation=p.hint) for p in parameters]
+    signature = inspect.Signature([inspect.Parameter("self", kind), *declared])
 
     def __init__(self: Any, *args: Any, **options: Any) -> None:
         bound = signature.bind(self, *args, **options)
@@ -144,24 +129,17 @@ def declare_parameters(cls: Any, parameters: Sequence[Parameter]) -> None:
     cls.__doc__ = documentation(cls, parameters)
 
 
+# Sections of a class' documentation behind its parameters, in order; one that a class does not write is that of its base.
 SECTIONS = ("Attributes", "Notes", "Examples", "References")
-"""Sections of a class' documentation behind its parameters, in order; one that a class does not write is that of its base."""
 
 
 def documentation(cls: type, parameters: Sequence[Parameter]) -> str:
     """Return the documentation of a class: its text, the parameters, and its other sections or those of the nearest base that has them."""
-    texts = [
-        _sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in cls.__mro__ if base.__module__.startswith(_PACKAGE)
-    ]
+    bases = [base for base in cls.__mro__ if base.__module__.startswith(__name__.partition(".")[0])]
+    texts = [_sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in bases]
     parts = [texts[0].get("", ""), _section("Parameters", "\n".join(p.section() for p in parameters))]
-    for name in SECTIONS:
-        found = next((text[name] for text in texts if name in text), None)
-        if found is not None:
-            parts.append(_section(name, found))
+    parts += [_section(name, next(text[name] for text in texts if name in text)) for name in SECTIONS if any(name in t for t in texts)]
     return "\n\n".join(parts)
-
-
-_PACKAGE = __name__.partition(".")[0]
 
 
 def _section(name: str, body: str) -> str:

@@ -21,15 +21,13 @@ class SupervisedEstimator(MethodEstimator):
     """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`."""
 
     _is_classifier: ClassVar[bool] = True
+    # Forms of matrices that are taken as they are, as scikit-learn names them.
     _forms: ClassVar[Mapping[str, Any]] = {"accept_sparse": "csr", "accept_large_sparse": False}
-    """Forms of matrices that are taken as they are, as scikit-learn names them."""
 
     def __sklearn_tags__(self) -> Any:
         tags: Any = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    # -- data ----------------------------------------------------------------------------------------------------------------------
 
     def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
         """Return data, target and weights from any form of data."""
@@ -85,8 +83,6 @@ class SupervisedEstimator(MethodEstimator):
             sample_weight = data.row_table("weight")
         return None if sample_weight is None else checked_weight(sample_weight, data.n_rows)
 
-    # -- results -------------------------------------------------------------------------------------------------------------------
-
     def _values(self, X: Any) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of any form of data."""
         raise NotImplementedError
@@ -102,7 +98,7 @@ class SupervisedClassifier(Classifying, SupervisedEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted class labels, ``(n_samples,)``."""
-        return labelled(self.decision_function(X), self.classes_)
+        return predicted_labels(self.decision_function(X), self.classes_)
 
 
 class SupervisedRegressor(Predicting, SupervisedEstimator):
@@ -116,7 +112,7 @@ class SupervisedRegressor(Predicting, SupervisedEstimator):
         return self._values(X)[:, 0]
 
 
-def labelled(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+def predicted_labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Return the labels that decision values speak for."""
     return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 

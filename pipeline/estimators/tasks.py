@@ -13,9 +13,9 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for, validated
+from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for
 from .kernels import KernelEstimator, is_text
-from .supervised import labelled
+from .supervised import predicted_labels
 
 
 class TaskEstimator(KernelEstimator):
@@ -56,15 +56,7 @@ class TaskEstimator(KernelEstimator):
         return self
 
     def _task_inputs(self, X: Any, y: Any, task: Any, sample_weight: Any = None) -> TaskInputs:
-        """Return data, target, tasks and weights from any form of data.
-
-        Raises
-        ------
-        ValueError
-            Data that are not finite, more than two classes, tasks that cannot be read.
-        gramplane.storage.DataError
-            An empty task.
-        """
+        """Return data, target, tasks and weights from any form of data."""
         return add_tasks(self._inputs(X, y, sample_weight), X, task)
 
     def _set_model(self, model: TaskModel) -> None:
@@ -90,11 +82,7 @@ class TaskEstimator(KernelEstimator):
         if model.precomputed:
             grams = self._test_matrices(X)
             return decide_task_grams(model, grams, known_codes(task, model.tasks, grams.shape[1]))[:, None]
-        if is_text(X):
-            rows: Any = np.array(list(X), dtype=object)
-        else:
-            options: Any = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False, "reset": False}
-            rows = scaled_rows(model, validated(self, X, **options))  # pyright: ignore[reportArgumentType]
+        rows = np.array(list(X), dtype=object) if is_text(X) else scaled_rows(model, self._checked(X, reset=False))
         return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))[:, None]
 
 
@@ -114,7 +102,7 @@ class TaskClassifier(Classifying, TaskEstimator):
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
         """Return the predicted labels, ``(n_samples,)``."""
-        return labelled(self.decision_function(X, task), self.classes_)
+        return predicted_labels(self.decision_function(X, task), self.classes_)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right labels over all rows."""

@@ -17,17 +17,13 @@ from ...kernels.grams.strips import has_number_kernels_only, packed_grams
 from ...storage import BlockStore, MemoryBlocks
 from ..passes.blocks import listed
 from ..records.context import RunContext
+from ..records.data_set import DataSet
 from .given import GivenGrams
 from .sources import FREED_BYTES, all_rows
 
-ROW_BYTES = 256 << 20
-"""Rows that are held whole while a bank is filled."""
-
-TASK_BYTES = 64 << 20
-"""Entries of one task, at least where there are as many."""
-
-ROOM_BYTES = 64 << 20
-"""Bound of what the kernels of one set of features are computed in."""
+ROW_BYTES = 256 << 20  # rows that are held whole while a bank is filled
+TASK_BYTES = 64 << 20  # entries of one task, at least where there are as many
+ROOM_BYTES = 64 << 20  # bound of what the kernels of one set of features are computed in
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
     return 8 * data.n_rows * data.n_cols <= ROW_BYTES and has_number_kernels_only(specs) and all(map(needs_diagonal_only, specs))
 
 
-def given_bank(data: Any, specs: Sequence[Any]) -> PackedBank | None:
+def given_bank(data: object, specs: Sequence[Any]) -> PackedBank | None:
     """Return the bank of matrices that were handed over, if these are all, scaled by diagonals alone.
 
     It is a copy where a normalisation changes entries.
@@ -62,14 +58,14 @@ def given_bank(data: Any, specs: Sequence[Any]) -> PackedBank | None:
     return data.bank.packed() if _changed(specs) else data.bank
 
 
-def bank_bytes(data: Any, specs: Sequence[Any]) -> int:
+def bank_bytes(data: DataSet, specs: Sequence[Any]) -> int:
     """Return the bytes that a bank of these kernels takes: none where matrices that were handed over serve where they lie."""
     if _are_given(data, specs) and data.bank.lent and not _changed(specs):
         return 0
     return PackedBank.bytes_for(len(specs), data.n_rows, np.float32)
 
 
-def _are_given(data: Any, specs: Sequence[Any]) -> TypeGuard[Any]:
+def _are_given(data: object, specs: Sequence[Any]) -> TypeGuard[Any]:
     """Return whether the bank of given matrices is that of these kernels, before entries are normalised."""
     if not isinstance(data, GivenGrams) or data.bank is None:
         return False
@@ -82,9 +78,9 @@ def _changed(specs: Sequence[Any]) -> bool:
 
 def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:
     """Return the bank of raw kernels over the rows of a context's data, to the bits of its blocks."""
-    bank, rows = PackedBank(np.empty((len(specs), count_packed(ctx.data.n_rows)), np.float32), ctx.data.n_rows), all_rows(ctx.data)
-    spans = _spans(specs, bank.nbytes // bank.k)
-    parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in spans]
+    n, rows = ctx.data.n_rows, all_rows(ctx.data)
+    bank = PackedBank(np.empty((len(specs), count_packed(n)), np.float32), n)
+    parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in _spans(specs, bank.nbytes // bank.k)]
     program = BlockProgram("gram-bank", fill_chunk, listed, lambda part: ROW_BYTES + ROOM_BYTES + FREED_BYTES, 256)
     ctx.run_pass(plan(program, parts))
     return bank

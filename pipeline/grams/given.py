@@ -21,14 +21,9 @@ from ..records.data_set import Kind
 from .pairs import GivenPair, StoredPair
 
 TILE = 128
-SYMMETRIC = 1e-5
-"""Relative asymmetry that products of single-precision matrices leave."""
-
-NEGATIVE = 1e-5
-"""An eigenvalue below minus this share of the largest is more than rounding of single precision."""
-
-WHOLE_WORK = 3e10
-"""Matrices are looked at as a whole up to this many operations, beyond that by a principal part of ``PART`` rows each."""
+SYMMETRIC = 1e-5  # relative asymmetry that products of single-precision matrices leave
+NEGATIVE = 1e-5  # an eigenvalue below minus this share of the largest is more than rounding of single precision
+WHOLE_WORK = 3e10  # matrices are looked at as a whole up to this many operations, beyond that by a principal part of `PART` rows each
 
 PART = 256
 
@@ -39,14 +34,11 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class GivenKernel:
-    """A kernel known by its matrix only.
+    """A kernel known by its matrix only."""
 
-    ``position``: its place among the matrices; ``label``: name in messages and tables; ``normalize``, ``centre``: as those of
-    :class:`~gramplane.kernels.grams.spec.KernelSpec`.
-    """
-
-    position: int
-    label: str = ""
+    position: int  # its place among the matrices
+    label: str = ""  # name in messages and tables
+    # normalize, centre: as those of KernelSpec
     normalize: str = "none"
     centre: bool = False
 
@@ -107,15 +99,12 @@ class GivenGrams:
         """Return references to the block pairs of some kernels."""
         chosen = tuple(which)
         if isinstance(self.source, GramStore):
-            _check_edges(self.source, self.n_rows)
+            edge = self.source.meta.block
+            if edge < self.n_rows and edge % TILE:
+                raise ValueError(f"{self.source.url} has blocks of {edge} rows; they must be multiples of {TILE}")
             return [StoredPair(ref, chosen) for ref in self.source.refs(list(self.source.kernels))]
         spans = [(lo, min(lo + block, self.n_rows)) for lo in range(0, self.n_rows, block)]
         return [GivenPair(rows, cols, chosen, self.source) for i, rows in enumerate(spans) for cols in spans[i:]]
-
-
-def _check_edges(store: GramStore, n: int) -> None:
-    if store.meta.block < n and store.meta.block % TILE:
-        raise ValueError(f"{store.url} has blocks of {store.meta.block} rows; they must be multiples of {TILE}")
 
 
 def as_stack(grams: Any) -> np.ndarray:

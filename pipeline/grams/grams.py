@@ -6,9 +6,11 @@ All three give the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,30 +19,30 @@ from ...kernels.bank.bank import PackedBank
 from ...kernels.bank.block_product import add_product
 from ...kernels.bank.block_sums import ProductSums, TileSums, combine_kernels, product_sums, tile_sums, total_forms, total_products
 from ...kernels.bank.products import product_units
-from ...kernels.bank.task_sums import check_codes, check_weights, task_units
+from ...kernels.bank.task_sums import TaskSums, block_task_sums, check_codes, check_weights, combine_block_tasks, task_units
 from ...kernels.grams.blocks import gram_block
 from ...kernels.grams.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, make_normalizations
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
 from ..passes.blocks import listed
-from ..records.context import RunContext, received
+from ..records.context import RunContext, resolve
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
 from .memory import pooled_refusal
 from .pairs import StoredPair
 from .settings import BATCH_BYTES, GramSettings
 from .sources import PairRef, RowPair, grouped, normalised, pair_bytes, row_pairs
-from .task_sums import added_sums, combined_tasks_block, task_sums_chunk
 from .weighted_sum import MATRIX_SHARE, combined_gram
 
+if TYPE_CHECKING:
+    from ..records.context import Shared
+
 Norms = tuple[Normalization, ...] | None
+Chunk = Callable[..., list[Any]]
 
+# Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed.
 PASS_BYTES = 16 << 20
-"""Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed."""
-
-
-# -- passes ------------------------------------------------------------------------------------------------------------------------
 
 
 class Filled(NamedTuple):
@@ -58,7 +60,7 @@ class Build(NamedTuple):
     pair: RowPair
 
 
-def group_chunk(group: tuple[PairRef, ...], chunk: Any, *broadcast: Any) -> list[Any]:
+def group_chunk(group: tuple[PairRef, ...], chunk: Chunk, *broadcast: Any) -> list[Any]:
     """Return what a step makes of some block pairs, one after the other."""
     return [part for ref in group for part in chunk(ref, *broadcast)]
 
@@ -78,17 +80,17 @@ def sums_chunk(ref: PairRef) -> list[BlockSums]:
     return [block_sums(ref.load(), ref.rows, ref.cols)]
 
 
-def forms_chunk(ref: PairRef, vectors: Any, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
+def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
     """Return the shares of one block pair in the quadratic forms."""
-    return [tile_sums(_some(normalised(ref, norms), kernels), ref.rows, ref.cols, received(vectors))]
+    return [tile_sums(_some(normalised(ref, norms), kernels), ref.rows, ref.cols, resolve(vectors))]
 
 
 def products_chunk(
-    ref: PairRef, vectors: Any, norms: Norms, kernels: np.ndarray | None, wanted: Any, units: np.ndarray
+    ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None, wanted: Shared, units: np.ndarray
 ) -> list[ProductSums]:
     """Return the shares of one block pair in the products."""
     block = _some(normalised(ref, norms), kernels)
-    return [product_sums(block, ref.rows, ref.cols, received(vectors), received(wanted), units)]
+    return [product_sums(block, ref.rows, ref.cols, resolve(vectors), resolve(wanted), units)]
 
 
 def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
@@ -102,9 +104,9 @@ class Entries(NamedTuple):
     values: np.ndarray
 
 
-def entries_chunk(ref: PairRef, wanted: Any, norms: Norms) -> list[Entries]:
+def entries_chunk(ref: PairRef, wanted: Shared, norms: Norms) -> list[Entries]:
     """Return the entries of one block pair among the wanted ones, ``(2, m)`` rows and columns in the upper triangle."""
-    rows, columns = received(wanted)
+    rows, columns = resolve(wanted)
     inside = (rows >= ref.rows[0]) & (rows < ref.rows[1]) & (columns >= ref.cols[0]) & (columns < ref.cols[1])
     places = np.flatnonzero(inside)
     if not len(places):
@@ -117,9 +119,20 @@ def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]
     return [Filled(ref.rows, ref.cols, combine_kernels(normalised(ref, norms), theta))]
 
 
-def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Any, codes: Any) -> list[Filled]:
+def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shared) -> list[Filled]:
     """Return one block pair of the sum weighted by pairs of tasks."""
-    return [Filled(ref.rows, ref.cols, combined_tasks_block(ref, norms, weights, codes))]
+    block = combine_block_tasks(normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))
+    return [Filled(ref.rows, ref.cols, block)]
+
+
+def task_sums_chunk(ref: PairRef, norms: Norms, beta: Shared, codes: Shared, units: Shared) -> TaskSums:
+    """Return the shares of one block pair in the forms of all pairs of tasks."""
+    return block_task_sums(normalised(ref, norms), ref.rows, ref.cols, resolve(beta), resolve(codes), resolve(units))
+
+
+def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
+    """Combine step: sums of shares are exact, so their order changes no bit."""
+    return functools.reduce(operator.add, parts)
 
 
 def build_chunk(build: Build) -> list[Any]:
@@ -128,19 +141,11 @@ def build_chunk(build: Build) -> list[Any]:
     return [store.write(build.task, build.pair.load())]
 
 
-def _build_bytes(build: Build) -> int:
-    return pair_bytes(build.pair)
-
-
 def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str, KernelSpec], block: int) -> list[Any]:
-    """Compute block pairs of a Gram store on the workers; returns what its ``commit`` lists.
-
-    ``ctx``: executor and the data the store belongs to; ``tasks``: what is missing or damaged; ``specs``: kernels by digest; ``block``:
-    rows of a block.
-    """
+    """Compute block pairs that a Gram store lacks, of kernels by digest, on the workers; returns what its ``commit`` lists."""
     by_range = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-    return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, _build_bytes, 256), builds))
+    return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, lambda build: pair_bytes(build.pair), 256), builds))
 
 
 def load_programs() -> None:
@@ -148,9 +153,6 @@ def load_programs() -> None:
     block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
     tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
     add_product(combine_kernels(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
-
-
-# -- access ------------------------------------------------------------------------------------------------------------------------
 
 
 class Grams:
@@ -161,8 +163,7 @@ class Grams:
     that the bias takes up, so only the scale is taken from the centred matrix.
     """
 
-    grows = False
-    """Whether a run comes to more kernels as it goes on."""
+    grows = False  # whether a run comes to more kernels as it goes on
 
     def __init__(self, ctx: RunContext, specs: Sequence[KernelSpec], settings: GramSettings | None = None, *, centre: bool = False) -> None:
         self.ctx = ctx
@@ -210,8 +211,7 @@ class Grams:
         else:
             columns = self._columns(vectors)
             result = 8 * len(scale) * len(columns) * (self.settings.block // 128 + 1) ** 2
-            shared = self.ctx.share("vectors", columns, len(self._refs))
-            raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, shared, self._norms, kernels))
+            raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, self._broadcast("vectors", columns), self._norms, kernels))
             raw = raw[:, 0] if np.ndim(vectors) == 1 else raw
         return raw * (scale if raw.ndim == 1 else scale[:, None])
 
@@ -225,13 +225,7 @@ class Grams:
         else:
             rows = np.ascontiguousarray(wanted.T)
             result = 16 * len(chosen) * len(columns) * self.settings.block
-            shared = (
-                self.ctx.share("vectors", columns, len(self._refs)),
-                self._norms,
-                kernels,
-                self.ctx.share("wanted", rows, len(self._refs)),
-                units,
-            )
+            shared = self._broadcast("vectors", columns), self._norms, kernels, self._broadcast("wanted", rows), units
             raw = total_products(self._pass("gram-products", products_chunk, result, *shared), rows)
         return raw * self.scale[chosen][:, None, None]
 
@@ -258,7 +252,7 @@ class Grams:
         places = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
         raw = np.zeros((self.k, len(rows)))
         result = 4 * self.k * min(len(rows), self.settings.block**2) + 8 * len(rows)
-        for part in self._pass("gram-entries", entries_chunk, result, self.ctx.share("entries", places, len(self._refs)), self._norms):
+        for part in self._pass("gram-entries", entries_chunk, result, self._broadcast("entries", places), self._norms):
             raw[:, part.places] = part.values
         return raw * self.scale[:, None]
 
@@ -308,7 +302,7 @@ class Grams:
         if self._bank is not None:
             self._bank.combine_tasks(scaled, tasks, matrix)
         else:
-            shared = (self.ctx.share("task-weights", scaled, len(self._refs)), self.ctx.share("tasks", tasks, len(self._refs)))
+            shared = self._broadcast("task-weights", scaled), self._broadcast("tasks", tasks)
             self._fill(matrix, "task-weighted-sum", combine_tasks_chunk, self._norms, *shared)
         return DenseGram(matrix, self._scratch)
 
@@ -323,20 +317,18 @@ class Grams:
         if self._bank is not None:
             return self._bank.task_forms(vector, tasks, n_tasks, units) * self.scale[:, None, None]
         result = 2 * units.nbytes
-        shared = [self.ctx.share(name, array, len(self._refs)) for name, array in (("vectors", vector), ("tasks", tasks), ("units", units))]
-        program = BlockProgram("task-forms", task_sums_chunk, added_sums, lambda ref: pair_bytes(ref) + 2 * result, result)
+        shared = [self._broadcast(name, array) for name, array in (("vectors", vector), ("tasks", tasks), ("units", units))]
+        program = BlockProgram("task-forms", task_sums_chunk, add_task_sums, lambda ref: pair_bytes(ref) + 2 * result, result)
         return self.ctx.run_pass(plan(program, self._refs, self._norms, *shared)).total() * self.scale[:, None, None]
 
     def _room(self) -> np.ndarray:
         self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
         return self._matrix
 
-    def _fill(self, matrix: np.ndarray, name: str, chunk: Any, *broadcast: Any) -> None:
+    def _fill(self, matrix: np.ndarray, name: str, chunk: Chunk, *broadcast: Any) -> None:
         for batch in self._batches():
             for part in self._pass(name, chunk, _pair_result(batch[0]), *broadcast, refs=batch):
-                _place(matrix, part)
-
-    # -- making --------------------------------------------------------------------------------------------------------------------
+                place_pair(matrix, part)
 
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
@@ -380,9 +372,7 @@ class Grams:
         sums = {digest: KernelSums(*store.sums(digest)) for digest in raw}
         return [sums[spec.digest()] for spec in self.specs]
 
-    # -- running -------------------------------------------------------------------------------------------------------------------
-
-    def _pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
+    def _pass(self, name: str, chunk: Chunk, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs
         groups = pass_groups(chosen)
         largest = result * max(map(len, groups))
@@ -392,6 +382,9 @@ class Grams:
 
         program = BlockProgram(name, group_chunk, listed, task_bytes, largest, combine_bytes=2 * result * len(chosen))
         return self.ctx.run_pass(plan(program, groups, chunk, *broadcast))
+
+    def _broadcast(self, name: str, array: np.ndarray) -> Shared:
+        return self.ctx.broadcast(name, array, len(self._refs))
 
     def _batches(self) -> Iterator[list[PairRef]]:
         batch: list[PairRef] = []
@@ -407,8 +400,9 @@ def _pair_result(ref: PairRef) -> int:
     return ref.nbytes + 256
 
 
-def _place(matrix: np.ndarray, found: Filled) -> None:
-    rows, cols = slice(*found.rows), slice(*found.cols)
-    matrix[rows, cols] = found.block
-    if found.rows != found.cols:
-        matrix[cols, rows] = found.block.T
+def place_pair(matrix: np.ndarray, part: Filled) -> None:
+    """Write a block pair to both sides of the diagonal of a matrix ``(n, n)``."""
+    rows, cols = slice(*part.rows), slice(*part.cols)
+    matrix[rows, cols] = part.block
+    if part.rows != part.cols:
+        matrix[cols, rows] = part.block.T

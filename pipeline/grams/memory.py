@@ -15,8 +15,7 @@ BLOCKS = Held(
 SUM = Held("weighted sum of the kernels, and the solver's copy of it", "8 n^2", f"where one is within {MATRIX_SHARE:g} L")
 WORKING_SET = Held("a solver's working set of the weighted sum", f"{MATRIX_SHARE:g} L", "where the sum is larger")
 
-HELD = (PACKED, IN_PLACE, BLOCKS, SUM, WORKING_SET)
-"""What the driver may hold of kernels."""
+HELD = (PACKED, IN_PLACE, BLOCKS, SUM, WORKING_SET)  # what the driver may hold of kernels
 
 
 def sum_held(n: int, driver_memory: int) -> Holding:

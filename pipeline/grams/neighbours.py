@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -19,30 +18,23 @@ from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..records.context import RunContext
 from .sources import FREED_BYTES, rows_of
 
-ROWS = 4096
-"""Rows of a task: from the data alone, never from the number of workers."""
-
-CANDIDATE_BYTES = 32 << 20
-"""Bytes of the candidates of a task, in float64; at least ROWS of them."""
-
-TILES = 3 * 8 * 256 * TILE_COLUMNS
-"""Bytes of what a task computes at a time, beside its rows."""
+ROWS = 4096  # rows of a task: from the data alone, never from the number of workers
+CANDIDATE_BYTES = 32 << 20  # bytes of the candidates of a task, in float64; at least ROWS of them
+TILES = 3 * 8 * 256 * TILE_COLUMNS  # bytes of what a task computes at a time, beside its rows
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """A block of rows and a block of rows among which their neighbours are looked for.
+    """A block of rows and a block of rows among which their neighbours are looked for."""
 
-    ``url``, ``digest``: the block store, or ``"memory"`` and empty; ``rows``, ``cols``: ranges of rows; ``width``: columns of the data;
-    ``source``: arrays in memory; such a reference stays in its process.
-    """
-
+    # url, digest: the block store, or `"memory"` and empty
     url: str
     digest: str
+    # rows, cols: ranges of rows
     rows: tuple[int, int]
     cols: tuple[int, int]
-    width: int
-    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
+    width: int  # columns of the data
+    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a reference stays in its process
 
     @property
     def nbytes(self) -> int:
@@ -88,32 +80,26 @@ class _Merge:
         return [replace(group[0], nearest=merge_nearest([item.nearest for item in group], self.k)) for group in groups]
 
 
-@dataclass(frozen=True)
-class _TaskBytes:
-    k: int
-
-    def __call__(self, ref: Candidates) -> int:
-        # The rows as they are read and in float64, tiles of products, packed rows, lists while they are sorted, freed blocks.
-        return 3 * ref.nbytes + TILES + 64 * self.k * (ref.rows[1] - ref.rows[0]) + FREED_BYTES
-
-
 def _pass(data: BlockStore | MemoryBlocks, k: int) -> Plan[list[Found]]:
-    n = data.n_rows
-    size, whole = 16 * k * min(ROWS, n) + 256, 16 * k * n + 256
-    program = BlockProgram("nearest-neighbours", nearest_chunk, _Merge(k), _TaskBytes(k), size, combine_bytes=4 * whole)
+    def task_bytes(ref: Candidates) -> int:
+        # The rows as they are read and in float64, tiles of products, packed rows, lists while they are sorted, freed blocks.
+        return 3 * ref.nbytes + TILES + 64 * k * (ref.rows[1] - ref.rows[0]) + FREED_BYTES
+
+    size, whole = 16 * k * min(ROWS, data.n_rows) + 256, 16 * k * data.n_rows + 256
+    program = BlockProgram("nearest-neighbours", nearest_chunk, _Merge(k), task_bytes, size, combine_bytes=4 * whole)
     return plan(program, candidates(data), k)
 
 
 def nearest_neighbours(ctx: RunContext, k: int) -> Nearest:
     """Return the ``k`` nearest other rows of every row of ``ctx.data``, scaling applied (one pass over pairs of row blocks).
 
-    ``ctx``: executor and data; ``k``: less than the number of rows. Raises ValueError: rows that are not finite.
+    Raises ValueError: rows that are not finite.
     """
     parts = [item.nearest for item in ctx.run_pass(_pass(ctx.data, k))]
     return Nearest(np.concatenate([part.ids for part in parts]), np.concatenate([part.squares for part in parts]))
 
 
-def plan_neighbours(data: Any, k: int) -> dict[str, int]:
+def plan_neighbours(data: BlockStore | MemoryBlocks, k: int) -> dict[str, int]:
     """Return tasks of the pass and the memory of a step."""
     work = _pass(data, k)
     return {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}

@@ -41,14 +41,10 @@ class GivenPair:
 
 @dataclass(frozen=True)
 class StoredPair:
-    """A block pair that is read from a Gram store.
+    """A block pair that is read from a Gram store."""
 
-    ``ref``: its distinct raw kernels; ``which``: position in ``ref`` of every kernel; two that differ in normalisation only share their
-    entries.
-    """
-
-    ref: GramRef
-    which: tuple[int, ...]
+    ref: GramRef  # its distinct raw kernels
+    which: tuple[int, ...]  # position in `ref` of every kernel; two that differ in normalisation only share their entries
 
     @property
     def rows(self) -> tuple[int, int]:

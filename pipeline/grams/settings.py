@@ -22,31 +22,21 @@ from .weighted_sum import MATRIX_SHARE
 
 Policy = Literal["memory", "store", "recompute"]
 
-PLACES: dict[Policy, str] = {
-    "memory": "kept in memory",
-    "store": "kept in the Gram store",
-    "recompute": "computed again in every pass",
-}
-"""What the log says of a policy."""
+# What the log says of a policy.
+PLACES: dict[Policy, str] = {"memory": "kept in memory", "store": "kept in the Gram store", "recompute": "computed again in every pass"}
 
-BATCH_BYTES = 64 << 20
-"""Blocks brought to the driver at a time while a bank is filled."""
+BATCH_BYTES = 64 << 20  # blocks brought to the driver at a time while a bank is filled
 
 
 @dataclass(frozen=True)
 class GramSettings:
-    """What a run decides about its Gram matrices.
+    """What a run decides about its Gram matrices."""
 
-    ``policy``: where the entries lie; ``block``: rows of a block; ``store``: path of the Gram store, if there is one; ``reason``: why this
-    policy, for the log; ``in_place``: whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds
-    nothing.
-    """
-
-    policy: Policy
-    block: int
-    store: str | None = None
-    reason: str = ""
-    in_place: bool = False
+    policy: Policy  # where the entries lie
+    block: int  # rows of a block
+    store: str | None = None  # path of the Gram store, if there is one
+    reason: str = ""  # why this policy, for the log
+    in_place: bool = False  # whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds nothing
 
     @classmethod
     def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:

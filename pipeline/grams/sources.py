@@ -23,23 +23,15 @@ from ..records.scale import FeatureScale
 from .given import GivenGrams
 from .pairs import GivenPair, StoredPair
 
-BLOCK_BYTES = 16 << 20
-"""Entries of one block pair, all kernels together."""
+BLOCK_BYTES = 16 << 20  # entries of one block pair, all kernels together
+TILE = 128  # block edges are multiples of this, which the bits of quadratic forms rest on
 
-TILE = 128
-"""Block edges are multiples of this, which the bits of quadratic forms rest on."""
-
+# What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones.
 FREED_BYTES = 32 << 20
-"""What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones."""
 
-TASKS = 16
-"""Tasks at least, where there are as many block pairs."""
-
-READ = 4096
-"""Rows of a read, where all are read."""
-
-LARGEST = 2048
-"""Rows of a block at most: a wider one computes no faster, and its task needs more memory."""
+TASKS = 16  # tasks at least, where there are as many block pairs
+READ = 4096  # rows of a read, where all are read
+LARGEST = 2048  # rows of a block at most: a wider one computes no faster, and its task needs more memory
 
 
 def block_rows(n: int, n_kernels: int, itemsize: int = 4) -> int:
@@ -57,10 +49,7 @@ def pairs(n: int, block: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 class TextRows:
-    """Strings in memory as a data set.
-
-    ``texts``: ``(n,)`` strings.
-    """
+    """Strings in memory as a data set."""
 
     url, n_cols = "memory", 0
     digest = ""
@@ -98,18 +87,17 @@ def all_rows(data: BlockStore | MemoryBlocks) -> Any:
 
 @dataclass(frozen=True)
 class RowPair:
-    """A block pair that is computed when it is loaded.
+    """A block pair that is computed when it is loaded."""
 
-    ``url``, ``digest``: the block store, or ``"memory"`` and empty; ``rows``, ``cols``: ranges; equal on the diagonal; ``specs``: kernels,
-    in order; ``width``: columns of the data; ``source``: arrays in memory; such a reference stays in its process.
-    """
-
+    # url, digest: the block store, or `"memory"` and empty
     url: str
     digest: str
+    # rows, cols: ranges; equal on the diagonal
     rows: tuple[int, int]
     cols: tuple[int, int]
-    specs: tuple[KernelSpec, ...] = field(repr=False)
-    width: int
+    specs: tuple[KernelSpec, ...] = field(repr=False)  # kernels, in order
+    width: int  # columns of the data
+    # arrays in memory; such a reference stays in its process
     source: MemoryBlocks | TextRows | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -132,9 +120,7 @@ class RowPair:
     def part(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Compute chosen rows and columns, by their place in the block."""
         data = self.source or open_shared(self.url, self.digest)
-        left = rows_of(data, *self.rows)[rows]
-        right = rows_of(data, *self.cols)[cols]
-        return gram_block(self.specs, left, right, dtype=np.float32)
+        return gram_block(self.specs, rows_of(data, *self.rows)[rows], rows_of(data, *self.cols)[cols], dtype=np.float32)
 
 
 PairRef = RowPair | StoredPair | GivenPair
@@ -144,9 +130,7 @@ def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
     """Return references to all block pairs of the kernels, to be computed from the rows (or found in matrices that were given)."""
     if isinstance(data, GivenGrams):
         return data.pairs([spec.position for spec in specs], block)
-    in_memory = not isinstance(data, BlockStore)
-    digest = "" if in_memory else data.digest
-    source = data if in_memory else None
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]
 
 

@@ -21,20 +21,15 @@ from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..passes.blocks import TASK_BYTES, listed
-from ..records.context import RunContext, received
+from ..records.context import RunContext, resolve
 from .pairs import StoredPair
 from .sources import PairRef, grouped, loaded_bytes, normalised, normalised_part, pair_bytes
 
 Norms = tuple[Normalization, ...] | None
 
-MATRIX_SHARE = 0.25
-"""Share of the driver's memory that one weighted sum, or what a solver holds of it, may take."""
-
-PART_BYTES = 4 << 20
-"""Entries one task brings to the driver, about."""
-
-BATCH_BYTES = 32 << 20
-"""Entries brought to the driver at a time."""
+MATRIX_SHARE = 0.25  # share of the driver's memory that one weighted sum, or what a solver holds of it, may take
+PART_BYTES = 4 << 20  # entries one task brings to the driver, about
+BATCH_BYTES = 32 << 20  # entries brought to the driver at a time
 
 Group = tuple[PairRef, ...]
 
@@ -62,15 +57,11 @@ class SumBuild:
 
 @dataclass(frozen=True)
 class BlockSum:
-    """What is made of the kernels of a block pair.
+    """What is made of the kernels of a block pair."""
 
-    ``theta``: ``(k,)`` weights of the kernels as loaded; ``norms``: normalisation applied when a block is loaded, or ``None``;
-    ``exponential``: take ``exp`` of every entry of the sum: the second layer of a two-layer machine.
-    """
-
-    theta: np.ndarray
-    norms: Norms
-    exponential: bool = False
+    theta: np.ndarray  # `(k,)` weights of the kernels as loaded
+    norms: Norms  # normalisation applied when a block is loaded, or None
+    exponential: bool = False  # take `exp` of every entry of the sum: the second layer of a two-layer machine
 
     def whole(self, ref: PairRef) -> np.ndarray:
         """Return the sum over a block pair, in the type of its kernels."""
@@ -86,12 +77,9 @@ class BlockSum:
         return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combine_kernels(block, self.theta)
 
 
-# -- on the workers ----------------------------------------------------------------------------------------------------------------
-
-
 def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
-    v = received(vector)
+    v = resolve(vector)
     out = np.zeros(len(v))
     for ref in group:
         add_product(total.whole(ref), ref.rows, ref.cols, v, out)
@@ -123,22 +111,11 @@ def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -
 
 def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
     """Write the weighted sums of some block pairs; returns what lists the stored objects."""
-    done = []
-    for build in builds:
-        store = open_gram(build.task.url, [build.task.bundle])
-        done.append(store.write(build.task, total.whole(build.pair)[None]))
-    return done
-
-
-# -- on the driver -----------------------------------------------------------------------------------------------------------------
+    return [open_gram(b.task.url, [b.task.bundle]).write(b.task, total.whole(b.pair)[None]) for b in builds]
 
 
 class CombinedGram:
-    """``K(theta)`` by passes over its block pairs; solvers ask it for entries between chosen variables and for products only.
-
-    ``ctx``: executor; ``refs``: block pairs of the upper triangle; ``total``: what is made of them; ``diagonal``: ``(n,)`` diagonal of the
-    sum.
-    """
+    """``K(theta)`` by passes over the block pairs of its upper triangle; solvers ask for entries between chosen variables and products."""
 
     def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
         self._ctx, self._refs, self._total = ctx, list(refs), total
@@ -170,7 +147,7 @@ class CombinedGram:
             return max(map(pair_bytes, group)) + 24 * self.n
 
         program = BlockProgram("gram-product", product_chunk, added, task_bytes, 8 * self.n)
-        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.share("vector", v, len(self._groups))))
+        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.broadcast("vector", v, len(self._groups))))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
@@ -223,19 +200,9 @@ def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> li
 
 
 def combined_gram(
-    ctx: RunContext,
-    refs: Sequence[PairRef],
-    theta: np.ndarray,
-    norms: Norms,
-    diagonal: np.ndarray,
-    block: int,
-    exponential: bool = False,
+    ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray, block: int, exponential: bool = False
 ) -> CombinedGram:
-    """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels.
-
-    ``ctx``, ``refs``, ``diagonal``: as for :class:`CombinedGram`; ``theta``, ``norms``, ``exponential``: as for :class:`BlockSum`;
-    ``block``: rows of a block.
-    """
+    """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels."""
     stored = all(isinstance(ref, StoredPair) for ref in refs)
     total = BlockSum(theta, norms, exponential)
     plain = stored and np.count_nonzero(total.theta) <= 1 and total.norms is None and not total.exponential
@@ -257,16 +224,16 @@ def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: Blo
     if missing:
         pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
         builds = grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
-        program = BlockProgram("gram-sum", sum_chunk, listed, _sum_bytes, 512 * max(map(len, builds)))
+
+        def task_bytes(group: tuple[SumBuild, ...]) -> int:
+            return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in group)
+
+        program = BlockProgram("gram-sum", sum_chunk, listed, task_bytes, 512 * max(map(len, builds)))
         chosen = replace(total, theta=theta[used], norms=None if norms is None else tuple(norms[q] for q in used))
         with store.lock():
             store.commit(ctx.run_pass(plan(program, builds, chosen)))
     ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
     return [StoredPair(ref, (0,)) for ref in store.refs([key])]
-
-
-def _sum_bytes(builds: tuple[SumBuild, ...]) -> int:
-    return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in builds)
 
 
 def _key(first: PairRef, total: BlockSum) -> str:

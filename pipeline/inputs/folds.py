@@ -14,24 +14,16 @@ from .scores import AccuracyTracker, R2Tracker, plain_folds, stratified_folds
 if TYPE_CHECKING:
     from .tasks import TaskInputs
 
+# Parameters that change the matrices: points that differ in them cannot share a pass.
 GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
-"""Parameters that change the matrices: points that differ in them cannot share a pass."""
 
 
 @dataclass(frozen=True)
 class SharedLoop:
-    """Grid points that share passes.
+    """Grid points that share passes."""
 
-    Attributes
-    ----------
-    points
-        Indices into the grid.
-    loop
-        One fit per (point, fold), folds of a point consecutive; ``loop.fits`` score them.
-    """
-
-    points: tuple[int, ...]
-    loop: Any
+    points: tuple[int, ...]  # indices into the grid
+    loop: Any  # one fit per (point, fold), folds of a point consecutive; `loop.fits` score them
 
 
 def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:
@@ -43,34 +35,28 @@ def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[
 def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, seed: int) -> list[np.ndarray]:
     """Return the mask of held-out rows of every fold, stratified by class where there are classes.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two folds.
+    Raises ValueError: fewer than two folds.
     """
-    if folds < 2:
-        raise ValueError(f"folds={folds}: must be at least 2")
-    shares = [1.0 / folds] * folds
+    shares = _fold_shares(folds)
     return plain_folds(len(codes), seed, shares) if classes is None else stratified_folds(codes, seed, shares, classes)
 
 
 def task_folds(inputs: TaskInputs, folds: int, seed: int) -> list[np.ndarray]:
     """Return the mask of held-out rows of every fold; every task has rows in all of them.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two folds.
-    DataError
-        A task with fewer rows than folds.
+    Raises ValueError: fewer than two folds; DataError: a task with fewer rows than folds.
     """
-    if folds < 2:
-        raise ValueError(f"folds={folds}: must be at least 2")
-    sizes = np.diff(inputs.edges)
+    shares, sizes = _fold_shares(folds), np.diff(inputs.edges)
     if sizes.min() < folds:
         t = int(np.argmin(sizes))
         raise DataError(f"task {inputs.names[t]!r} has {sizes[t]} rows, too few for {folds} folds", inputs.data.url)
-    return stratified_folds(inputs.codes, seed, [1.0 / folds] * folds)
+    return stratified_folds(inputs.codes, seed, shares)
+
+
+def _fold_shares(folds: int) -> list[float]:
+    if folds < 2:
+        raise ValueError(f"folds={folds}: must be at least 2")
+    return [1.0 / folds] * folds
 
 
 def table_rows(
@@ -78,21 +64,15 @@ def table_rows(
 ) -> list[dict[str, Any]]:
     """Return one row per grid point: accuracy (of a regression R2 and mean square error) over the folds, and what was selected."""
     rows, last = [], history[-1]
+    measure = "r2" if "test_r2" in last else "accuracy"
     for number, point in enumerate(shared.points):
         part = slice(number * folds, (number + 1) * folds)
-        measure = "r2" if "test_r2" in last else "accuracy"
         scores = np.array(last[f"test_{measure}"][part], dtype=float)
-        rows.append(
-            {
-                "point": point,
-                **{name: getattr(grid[point], name) for name in names},
-                measure: float(scores.mean()),
-                **({"mse": _error(shared.loop.fits[part], scores)} if measure == "r2" else {}),
-                "deviation": float(scores.std(ddof=1)),
-                "selected": float(np.mean(last["selected"][part])),
-                "folds": scores.tolist(),
-            }
-        )
+        row = {"point": point, **{name: getattr(grid[point], name) for name in names}, measure: float(scores.mean())}
+        if measure == "r2":
+            row["mse"] = _error(shared.loop.fits[part], scores)
+        deviation, selected = float(scores.std(ddof=1)), float(np.mean(last["selected"][part]))
+        rows.append({**row, "deviation": deviation, "selected": selected, "folds": scores.tolist()})
     return rows
 
 

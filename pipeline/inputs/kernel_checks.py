@@ -11,17 +11,13 @@ from ...kernels.grams.spec import KernelSpec
 from ...storage import DataError
 from ..grams.grams import Grams
 
-N_SAMPLED_ENTRIES = 1 << 13
-"""Entries, spread over a given matrix, by which those that may be the same are found."""
+N_SAMPLED_ENTRIES = 1 << 13  # entries, spread over a given matrix, by which those that may be the same are found
 
 
 def kernel_warnings(grams: Grams) -> list[str]:
     """Return the warnings about kernels that add nothing, or nothing new.
 
-    Raises
-    ------
-    DataError
-        Every kernel is zero.
+    Raises DataError: every kernel is zero.
     """
     zero = [q for q in range(grams.k) if grams.sums[q].trace <= 0.0 or grams.normalizations[q].scale == 0.0]
     if len(zero) == grams.k:
@@ -54,25 +50,22 @@ def _find_twins(grams: Grams, zero: set[int]) -> list[tuple[int, int]]:
         if q in zero:
             continue
         key = spec if isinstance(spec, KernelSpec) else _digest_contents(grams, q)
-        if first.setdefault(key, q) != q and _are_same(grams, first[key], q):
+        if first.setdefault(key, q) == q:
+            continue
+        # The key of matrices without sums covers some entries only.
+        is_certain = isinstance(spec, KernelSpec) or np.isfinite(grams.sums[q].total)
+        if is_certain or np.array_equal(grams.raw(first[key]), grams.raw(q)):
             twins.append((first[key], q))
     return twins
 
 
-def _are_same(grams: Grams, a: int, b: int) -> bool:
-    """Return whether kernels of one key are the same: that of matrices without sums covers some entries only."""
-    if isinstance(grams.specs[b], KernelSpec) or np.isfinite(grams.sums[b].total):
-        return True
-    return np.array_equal(grams.raw(a), grams.raw(b))
-
-
 def _digest_contents(grams: Grams, q: int) -> bytes:
     sums, scale = grams.sums[q], grams.normalizations[q].scale
-    # Matrices that passes read as users hand them over have no sums of rows: then some entries tell which ones to compare in full.
-    sample = sums.row_sums * scale if np.isfinite(sums.total) else _sample_entries(grams.raw(q))
+    if np.isfinite(sums.total):
+        sample = sums.row_sums * scale
+    else:
+        # Matrices that passes read as users hand them over have no sums of rows: then some entries, from all over (an odd step meets
+        # every column), tell which ones to compare in full.
+        entries = grams.raw(q)
+        sample = entries[:: max(1, len(entries) // N_SAMPLED_ENTRIES) | 1]
     return hashlib.blake2b((sums.diagonal * scale).tobytes() + np.ascontiguousarray(sample).tobytes()).digest()
-
-
-def _sample_entries(entries: np.ndarray) -> np.ndarray:
-    """Return some entries from all over a matrix: a step that is odd meets every column."""
-    return entries[:: max(1, len(entries) // N_SAMPLED_ENTRIES) | 1]

@@ -21,10 +21,7 @@ from .scores import InputsT
 def kernel_texts(kernels: Any) -> Any:
     """Return kernels as a parameter model holds them: ``None``, ``"precomputed"``, or a list of short texts.
 
-    Raises
-    ------
-    ValueError
-        A kernel that cannot be read.
+    Raises ValueError: a kernel that cannot be read.
     """
     if kernels is None or (isinstance(kernels, str) and kernels == "precomputed"):
         return kernels
@@ -34,10 +31,7 @@ def kernel_texts(kernels: Any) -> Any:
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
     """Return the kernels of a fit, with ``normalize`` where they leave it open.
 
-    Raises
-    ------
-    ValueError
-        Kernels that do not suit the data.
+    Raises ValueError: kernels that do not suit the data.
     """
     if isinstance(data, GivenGrams):
         if kernels != "precomputed":
@@ -53,10 +47,7 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
 def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
     """Refuse kernels of strings on numbers and the other way round, and those of values >= 0 on a store that has smaller ones.
 
-    Raises
-    ------
-    DataError
-        The kernel is named.
+    Raises DataError: the kernel is named.
     """
     kind = "numbers" if data.n_cols else "strings"
     minima = _column_minima(data) if any(kernel_family(spec.name).rows == "non-negative" for spec in specs) else None
@@ -89,12 +80,7 @@ def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> t
     Kernels that were computed from the rows become the kernels of the run, which then predicts on other rows; matrices that were computed
     elsewhere replace the data; they must be positive semi-definite where ``definite`` says so.
 
-    Raises
-    ------
-    ValueError
-        No Gram store is named.
-    DataError
-        It belongs to other data.
+    Raises ValueError: no Gram store is named; DataError: it belongs to other data.
     """
     if config.kernels != "precomputed":
         return config, inputs
@@ -112,7 +98,7 @@ def with_gram_store(config: Any, inputs: InputsT, *, definite: bool = True) -> t
     return config.model_copy(update={"kernels": texts, "grams": "store"}), inputs
 
 
-def given_grams_or_none(data: Any) -> GivenGrams | None:
+def given_grams_or_none(data: object) -> GivenGrams | None:
     """Return data that are precomputed matrices, which a loop reads in place of the run's data set; else ``None``."""
     return data if isinstance(data, GivenGrams) else None
 

@@ -15,20 +15,14 @@ from ..records.context import RunContext
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a fit gets beside its parameters.
+    """What a fit gets beside its parameters."""
 
-    ``data``: block store, arrays or strings in memory, or matrices; ``target``: ``(n_samples,)`` class of each row as its index, or real
-    numbers; ``classes``: the labels, in order; ``None`` for regression; ``sample_weight``: ``(n_samples,)`` factors of C, or ``None``;
-    ``groups``: one label per feature, list of index arrays, or ``None``; ``held_out``: ``(n_samples,)`` rows that are not learnt from but
-    measured, or ``None``; their weight is zero.
-    """
-
-    data: Any
-    target: np.ndarray
-    classes: tuple[Any, ...] | None
-    sample_weight: np.ndarray | None = None
-    groups: Any = None
-    held_out: np.ndarray | None = None
+    data: Any  # block store, arrays or strings in memory, or matrices
+    target: np.ndarray  # `(n_samples,)` class of each row as its index, or real numbers
+    classes: tuple[Any, ...] | None  # the labels, in order; None for regression
+    sample_weight: np.ndarray | None = None  # `(n_samples,)` factors of C, or None
+    groups: Any = None  # one label per feature, list of index arrays, or None
+    held_out: np.ndarray | None = None  # `(n_samples,)` rows that are not learnt from but measured, or None; their weight is zero
 
     @property
     def labels(self) -> tuple[Any, ...]:
@@ -65,22 +59,11 @@ def labels_of(inputs: Inputs, machine: int) -> np.ndarray:
     return np.where(inputs.target == (1 if len(inputs.labels) == 2 else machine), 1.0, -1.0)
 
 
-def resolve_loss(loss: str, classes: Any, for_numbers: Sequence[str], for_classes: Sequence[str]) -> str:
+def resolve_loss(loss: str, classes: Sequence[Any] | None, for_numbers: Sequence[str], for_classes: Sequence[str]) -> str:
     """Return the loss of a fit from a parameter: for ``"auto"`` the first of those that suit the target.
 
-    Parameters
-    ----------
-    loss
-        The parameter.
-    classes
-        Classes of the target, or ``None`` for real numbers.
-    for_numbers, for_classes
-        Losses that a method has for real numbers and for classes.
-
-    Raises
-    ------
-    ValueError
-        The loss does not suit the target; the message says what the target holds, and what to use.
+    A target without ``classes`` holds real numbers; ``for_numbers`` and ``for_classes`` are the losses that a method has for either. Raises
+    ValueError: the loss does not suit the target; the message says what the target holds, and what to use.
     """
     known = for_numbers if classes is None else for_classes
     if loss == "auto":

@@ -10,16 +10,14 @@ from ..grams.settings import GramSettings
 from ..grams.weighted_sum import MATRIX_SHARE
 from ..records.holdings import Held, Holding, refuse_beyond
 
-VECTOR_BYTES = 64
-"""Bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them."""
+VECTOR_BYTES = 64  # bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them
 
 
 MACHINES = Held("labels, costs, coefficients and decision values of the machines", f"{VECTOR_BYTES} n T")
 POOLED = Held(f"matrix of all pooled rows, 1/{round(1 / MATRIX_SHARE)} of driver_memory at most", f"{4 / MATRIX_SHARE:g} n^2")
 BLOCK = Held("one block of rows of every kernel", "4 k b^2")
 
-HELD = (*GRAMS_HELD, MACHINES)
-"""What the driver may hold of machines on sums of kernels."""
+HELD = (*GRAMS_HELD, MACHINES)  # what the driver may hold of machines on sums of kernels
 
 
 def vectors_held(n: int, machines: int) -> Holding:
@@ -35,10 +33,7 @@ def machines_held(settings: GramSettings, n: int, k: int, machines: int, driver_
 def refuse_pooled(n: int, driver_memory: int, method: str, remedy: str) -> None:
     """Refuse a method that works on the matrix of all pooled rows, where that is more than a sum of kernels may take on the driver.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and limit are named.
+    Raises MemoryBoundExceeded: need and limit are named.
     """
     matrix = replace(POOLED, what=POOLED.what.replace("all pooled", f"{n} pooled"))
     refuse_beyond([matrix.of(n=n)], driver_memory, method, remedy)
@@ -52,10 +47,7 @@ def fewer_kernels(settings: GramSettings) -> str:
 def refuse_machines(settings: GramSettings, holdings: Sequence[Holding], n: int, k: int, limit: int, method: str) -> None:
     """Refuse kernel machines whose driver, or whose tasks, would hold more than they may.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and limit are named.
+    Raises MemoryBoundExceeded: need and limit are named.
     """
     remedy = fewer_kernels(settings)
     # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.

@@ -1,4 +1,4 @@
-"""Accuracy (of a regression R2) along the path: what each round's model gets right on training rows and on rows held out by a mask."""
+"""Accuracy, of a regression R2: along the path on training rows and on rows held out by a mask, and of many tasks task by task."""
 
 from __future__ import annotations
 
@@ -18,22 +18,13 @@ InputsT = TypeVar("InputsT", bound=Inputs)
 
 @dataclass(frozen=True)
 class AccuracyTracker:
-    """One classifier among the machines of a loop.
+    """One classifier among the machines of a loop."""
 
-    Attributes
-    ----------
-    first, count
-        Its machines: ``machines[first : first + count]``; one for two classes, else one per class.
-    codes
-        ``(n_samples,)`` class of each row.
-    held_out
-        ``(n_samples,)`` mask of test rows, or ``None``.
-    """
-
+    # first, count: its machines: `machines[first : first + count]`; one for two classes, else one per class
     first: int
     count: int
-    codes: np.ndarray
-    held_out: np.ndarray | None = None
+    codes: np.ndarray  # `(n_samples,)` class of each row
+    held_out: np.ndarray | None = None  # `(n_samples,)` mask of test rows, or None
 
     @property
     def machines(self) -> range:
@@ -43,21 +34,11 @@ class AccuracyTracker:
 
 @dataclass(frozen=True)
 class R2Tracker:
-    """One regression machine among the machines of a loop.
+    """One regression machine among the machines of a loop."""
 
-    Attributes
-    ----------
-    first
-        Its number.
-    target
-        ``(n_samples,)`` real target.
-    held_out
-        ``(n_samples,)`` mask of test rows, or ``None``.
-    """
-
-    first: int
-    target: np.ndarray
-    held_out: np.ndarray | None = None
+    first: int  # its number
+    target: np.ndarray  # `(n_samples,)` real target
+    held_out: np.ndarray | None = None  # `(n_samples,)` mask of test rows, or None
 
     @property
     def machines(self) -> range:
@@ -74,13 +55,9 @@ def accuracies(fit: AccuracyTracker, decisions: Mapping[int, np.ndarray]) -> tup
     """Return ``(train, test)`` accuracy of a fit; NaN where there are no rows."""
     values = np.stack([decisions[k] for k in fit.machines])
     right = predicted_codes(values) == fit.codes
-    if fit.held_out is None:
-        return float(right.mean()), NAN
-    return _share(right[~fit.held_out]), _share(right[fit.held_out])
-
-
-def _share(right: np.ndarray) -> float:
-    return float(right.mean()) if right.size else NAN
+    parts = (right, right[:0]) if fit.held_out is None else (right[~fit.held_out], right[fit.held_out])
+    train, test = (float(part.mean()) if part.size else NAN for part in parts)
+    return train, test
 
 
 def r_squared(target: np.ndarray, values: np.ndarray) -> float:
@@ -112,28 +89,19 @@ def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classe
 
     A mask that is given as ``held_out``, a fold say, goes before the share.
 
-    Raises
-    ------
-    ValueError
-        A share that is none, or a mask of another length.
-    DataError
-        A class with too few rows to appear in both parts.
+    Raises ValueError: a share that is none, or a mask of another length; DataError: a class with too few rows to appear in both parts.
     """
     if extra.get("held_out") is not None:
-        return _checked_mask(extra["held_out"], len(codes))
+        mask, n = np.asarray(extra["held_out"], dtype=bool), len(codes)
+        if mask.shape != (n,):
+            raise ValueError(f"held_out has shape {mask.shape}, the data has {n} rows: it must say of every row whether it is held out")
+        return mask
     share = extra.get("test_share", 0.0)
     if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
         raise ValueError(f"test_share={share!r}: must be a number between 0 and 1, without 1")
     if share == 0:
         return None
     return plain_folds(len(codes), seed, [float(share)])[0] if classes is None else stratified_split(codes, float(share), seed, classes)
-
-
-def _checked_mask(given: Any, n: int) -> np.ndarray:
-    mask = np.asarray(given, dtype=bool)
-    if mask.shape != (n,):
-        raise ValueError(f"held_out has shape {mask.shape}, the data has {n} rows: it must say of every row whether it is held out")
-    return mask
 
 
 def with_held_out(inputs: InputsT, held_out: np.ndarray | None) -> InputsT:
@@ -147,10 +115,7 @@ def with_held_out(inputs: InputsT, held_out: np.ndarray | None) -> InputsT:
 def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequence[Any] = ()) -> np.ndarray:
     """Return a mask with ``share`` of the rows of every class, drawn from ``seed``.
 
-    Raises
-    ------
-    DataError
-        A class with too few rows to appear in both parts.
+    Raises DataError: a class with too few rows to appear in both parts.
     """
     return stratified_folds(codes, seed, [share], classes)[0]
 
@@ -158,18 +123,11 @@ def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequen
 def plain_folds(n: int, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
     """Return disjoint masks with the given shares of n rows.
 
-    Raises
-    ------
-    DataError
-        Too few rows for every part to have one.
+    Raises DataError: too few rows for every part to have one.
     """
     order = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D))).permutation(n)
-    edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * n).astype(int)
-    if np.any(np.diff(edges) == 0) or (edges[-1] == n and len(shares) == 1):
-        raise DataError(f"{n} rows are too few to appear in every part of a split into {list(shares)}")
     masks = [np.zeros(n, dtype=bool) for _ in shares]
-    for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
-        mask[order[lo:hi]] = True
+    _mark_parts(masks, order, shares, f"{n} rows are")
     return masks
 
 
@@ -179,10 +137,48 @@ def stratified_folds(codes: np.ndarray, seed: int, shares: Sequence[float], clas
     masks = [np.zeros(len(codes), dtype=bool) for _ in shares]
     for code in np.unique(codes):
         rows = rng.permutation(np.flatnonzero(codes == code))
-        edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * len(rows)).astype(int)
-        if np.any(np.diff(edges) == 0) or (edges[-1] - edges[0] == len(rows) and len(shares) == 1):
-            name = repr(classes[code]) if len(classes) else str(code)
-            raise DataError(f"class {name} has {len(rows)} rows, too few to appear in every part of a split into {list(shares)}")
-        for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
-            mask[rows[lo:hi]] = True
+        _mark_parts(masks, rows, shares, f"class {repr(classes[int(code)]) if len(classes) else code} has {len(rows)} rows,")
     return masks
+
+
+def _mark_parts(masks: Sequence[np.ndarray], rows: np.ndarray, shares: Sequence[float], subject: str) -> None:
+    edges = np.round(np.concatenate(([0.0], np.cumsum(shares))) * len(rows)).astype(int)
+    if np.any(np.diff(edges) == 0) or (edges[-1] == len(rows) and len(shares) == 1):
+        raise DataError(f"{subject} too few to appear in every part of a split into {list(shares)}")
+    for mask, lo, hi in zip(masks, edges[:-1], edges[1:], strict=True):
+        mask[rows[lo:hi]] = True
+
+
+def task_accuracies(codes: np.ndarray, names: Sequence[Any], truth: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+    """Return the mean accuracy over tasks (and area under the curve, over tasks with both labels), and a row per task.
+
+    ``codes``, ``names``: ``(n,)`` task of each row as its position in the names; ``truth``: ``(n,)`` class of each row as its index;
+    ``values``: ``(n,)`` decision values.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    rows, right = [], predicted_codes(values[None]) == truth
+    for t in np.unique(codes):
+        of_task = codes == t
+        row = {"task": names[t], "rows": int(of_task.sum()), "accuracy": float(right[of_task].mean())}
+        if len(np.unique(truth[of_task])) == 2:
+            row["auc"] = float(roc_auc_score(truth[of_task], values[of_task]))
+        rows.append(row)
+    areas = [row["auc"] for row in rows if "auc" in row]
+    mean = {"mean_accuracy": float(np.mean([row["accuracy"] for row in rows]))}
+    return {**mean, **({"mean_auc": float(np.mean(areas))} if areas else {}), "tasks": rows}
+
+
+def task_variances(codes: np.ndarray, names: Sequence[Any], truth: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+    """Return the share of each task's variance that predictions explain: mean and median over tasks, and a row per task.
+
+    A mean of ratios is ruled by tasks of little variance, hence the median beside it; tasks without variance are left out of both.
+    """
+    rows = []
+    for t in np.unique(codes):
+        of_task = codes == t
+        error, spread = float(np.square(truth[of_task] - values[of_task]).mean()), float(np.var(truth[of_task]))
+        rows.append({"task": names[t], "rows": int(of_task.sum()), "r2": 1.0 - error / spread if spread > 0 else None, "rmse": error**0.5})
+    shares = [row["r2"] for row in rows if row["r2"] is not None]
+    means = {"mean_r2": float(np.mean(shares)), "median_r2": float(np.median(shares))} if shares else {}
+    return {**means, "tasks": rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,27 +13,19 @@ import numpy as np
 from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
 from ..records.context import RunContext
-from .labels import Inputs, row_costs, store_inputs
+from .labels import Inputs, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 
-MAX_NAMES = 5
-"""Names that a message lists at most."""
+MAX_NAMES = 5  # names that a message lists at most
 
 
 @dataclass(frozen=True)
 class TaskInputs(Inputs):
-    """What a fit for many tasks learns from; rows of a task may lie anywhere in the data.
+    """What a fit for many tasks learns from; rows of a task may lie anywhere in the data."""
 
-    Attributes
-    ----------
-    codes
-        ``(n_samples,)`` task of each row, as its position in ``names``.
-    names
-        The tasks, in ascending order.
-    """
-
+    # `(n_samples,)` task of each row, as its position in `names`
     codes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    names: tuple[Any, ...] = ()
+    names: tuple[Any, ...] = ()  # the tasks, in ascending order
 
     @property
     def n_machines(self) -> int:
@@ -63,7 +56,7 @@ class TaskInputs(Inputs):
         return np.asarray(self.target, np.float64) if self.classes is None else np.where(self.target == 1, 1.0, -1.0)
 
 
-def task_codes(task: Any, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
+def task_codes(task: object, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Return the task of each of n rows as a number, and the names in ascending order; ``None`` is a single task named 0."""
     if task is None:
         return np.zeros(n, np.int64), (0,)
@@ -71,14 +64,18 @@ def task_codes(task: Any, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
     return codes.astype(np.int64), tuple(names.tolist())
 
 
-def _task_names(task: Any, n: int) -> np.ndarray:
+def _task_names(task: object, n: int) -> np.ndarray:
     """Return the names of the tasks of n rows, ``(n,)`` integers or strings; whole numbers may come as floats."""
     names = np.asarray(task)
     if names.shape != (n,):
         raise ValueError(f"task has shape {names.shape}, the data has {n} rows: it must name the task of every row")
     if names.dtype.kind == "O":
         texts = [isinstance(name, str) for name in names]
-        names = names.astype(str) if all(texts) else names if any(texts) else _as_floats(names)
+        if all(texts):
+            names = names.astype(str)
+        elif not any(texts):
+            with contextlib.suppress(TypeError, ValueError):
+                names = names.astype(np.float64)
     if names.dtype.kind == "f":
         whole = np.isfinite(names) & (names == np.rint(names))
         if not whole.all():
@@ -89,24 +86,14 @@ def _task_names(task: Any, n: int) -> np.ndarray:
     return names
 
 
-def _as_floats(names: np.ndarray) -> np.ndarray:
-    try:
-        return names.astype(np.float64)
-    except (TypeError, ValueError):
-        return names
-
-
 def _name_list(names: Sequence[Any]) -> str:
     return f"{', '.join(map(repr, names[:MAX_NAMES]))}{', …' if len(names) > MAX_NAMES else ''}"
 
 
-def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
+def known_codes(task: object, names: Sequence[Any], n: int) -> np.ndarray:
     """Return the task of each row of data to predict, as its position in the names of the training tasks.
 
-    Raises
-    ------
-    ValueError
-        A task that was not there at fit, or no tasks where there were several.
+    Raises ValueError: a task that was not there at fit, or no tasks where there were several.
     """
     if task is None:
         if len(names) > 1:
@@ -120,15 +107,10 @@ def known_codes(task: Any, names: Sequence[Any], n: int) -> np.ndarray:
     return np.array([code_of[name] for name in present.tolist()], np.int64)[codes]
 
 
-def with_tasks(inputs: Inputs, task: Any, url: str = "") -> TaskInputs:
+def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
     """Return inputs with the task of every row, ``(n_samples,)`` names, or ``None`` for a single task; ``url`` is for messages.
 
-    Raises
-    ------
-    ValueError
-        More than two classes, or tasks that cannot be read.
-    DataError
-        A task without a row of positive weight.
+    Raises ValueError: more than two classes, or tasks that cannot be read; DataError: a task without a row of positive weight.
     """
     if inputs.classes is not None and len(inputs.classes) > 2:
         raise ValueError(
@@ -145,10 +127,7 @@ def with_tasks(inputs: Inputs, task: Any, url: str = "") -> TaskInputs:
 def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
     """Refuse tasks without a row of positive weight.
 
-    Raises
-    ------
-    DataError
-        The first of them are named.
+    Raises DataError: the first of them are named.
     """
     weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
     mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
@@ -168,12 +147,7 @@ def store_tasks(data: Any) -> np.ndarray | None:
 def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
     """Return a store's target, weights and tasks; a store without a task table is a single task.
 
-    Raises
-    ------
-    DataError
-        No target, one class only, or an empty task.
-    ValueError
-        More than two classes.
+    Raises DataError: no target, one class only, or an empty task; ValueError: more than two classes.
     """
     return with_tasks(store_inputs(ctx, name), store_tasks(ctx.data), ctx.data.url)
 
@@ -208,35 +182,10 @@ def single_label_tasks(inputs: TaskInputs) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TaskProblem:
-    """Losses of one fit.
+    """Losses of one fit."""
 
-    Attributes
-    ----------
-    problem
-        Of all rows; rows of tasks with a constant prediction have an empty box.
-    constants
-        ``(T,)`` label of such tasks, 0 for others.
-    """
-
-    problem: DualProblem
-    constants: np.ndarray
-
-
-def task_loss(config: Any, inputs: TaskInputs) -> str:
-    """Return the loss, ``auto`` resolved.
-
-    Raises
-    ------
-    ValueError
-        A loss of classes on a real target or the other way round.
-    """
-    classes = inputs.classes is not None
-    if config.loss == "auto":
-        return "hinge" if classes else "epsilon_insensitive"
-    if config.loss == ("epsilon_insensitive" if classes else "hinge"):
-        content, loss = ("classes", "hinge") if classes else ("real numbers", "epsilon_insensitive")
-        raise ValueError(f"loss={config.loss!r}: the target holds {content}; use {loss!r} or 'squared'")
-    return config.loss
+    problem: DualProblem  # of all rows; rows of tasks with a constant prediction have an empty box
+    constants: np.ndarray  # `(T,)` label of such tasks, 0 for others
 
 
 def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
@@ -244,12 +193,10 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
 
     Rows of tasks with one label have no box: a constant is predicted there.
 
-    Raises
-    ------
-    ValueError
-        A loss of classes on a real target or the other way round.
+    Raises ValueError: a loss of classes on a real target or the other way round.
     """
-    constants, loss = single_label_tasks(inputs), task_loss(config, inputs)
+    loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared"))
+    constants = single_label_tasks(inputs)
     cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs()
     if loss == "hinge" or not cost.any():
         problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
@@ -258,13 +205,10 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
     return TaskProblem(replace(problem, groups=inputs.codes), constants)
 
 
-def checked_task_kernel(kernel: Any, n_tasks: int) -> np.ndarray | None:
+def checked_task_kernel(kernel: object, n_tasks: int) -> np.ndarray | None:
     """Return the task kernel as a matrix ``(T, T)``, ``None`` where it is left to the identity.
 
-    Raises
-    ------
-    ValueError
-        Another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
+    Raises ValueError: another shape, numbers that are not finite, not symmetric, or not positive semi-definite.
     """
     if kernel is None:
         return None

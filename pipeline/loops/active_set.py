@@ -30,80 +30,48 @@ import numpy as np
 
 from ...kernels.graphs.norms import DualPoint, NodeSet
 from ...kernels.svm.dual import DualProblem
-from .kernel_weights import linear_value
 
 if TYPE_CHECKING:
     from ..records.context import RunContext
 
 M = TypeVar("M")
 
-OUTSIDE_GAP_SHARE = 1.6
-"""Nodes outside may take up half of this times the remaining gap; up to 2 is proven."""
-
-LOOK_OUTSIDE_SHARE = 0.7
-"""All nodes outside are visited when the restricted gap is below this share of the tolerance."""
+OUTSIDE_GAP_SHARE = 1.6  # nodes outside may take up half of this times the remaining gap; up to 2 is proven
+LOOK_OUTSIDE_SHARE = 0.7  # all nodes outside are visited when the restricted gap is below this share of the tolerance
 
 MASTER_SHARE = 0.3
 FIRST_TOL = 0.03
-TOL_DECAY = 0.4
-"""The master's tolerance: ``max(MASTER_SHARE tol, FIRST_TOL TOL_DECAY^round)``."""
+TOL_DECAY = 0.4  # the master's tolerance: `max(MASTER_SHARE tol, FIRST_TOL TOL_DECAY^round)`
+EVERYWHERE = -1  # depth of a certificate that holds for all nodes
 
-EVERYWHERE = -1
-"""Depth of a certificate that holds for all nodes."""
-
+# Stops that count as success: the certificate closed, closed down to a depth, no violator next to the hull, or a stalled objective.
 FINISHED = ("certified", "depth", "frontier", "rest")
-"""Stops that count as success: the certificate closed, closed down to a depth, no violator next to the hull, or a stalled objective."""
 
+# Reasons of a stop with violators left; the certificate reached so far is computed all the same.
 CUT_SHORT = ("max_rounds", "max_nodes", "rest")
-"""Reasons of a stop with violators left; the certificate reached so far is computed all the same."""
 
 
 @dataclass(frozen=True)
 class ActiveRule:
-    """How an active-set loop goes on and ends.
+    """How an active-set loop goes on and ends."""
 
-    Attributes
-    ----------
-    tol
-        Gap at which it ends, relative to the primal value.
-    max_rounds, max_nodes
-        Caps; a stop by one of them is no success.
-    add
-        Nodes added in a round, at most, without their ancestors.
-    exhaustive
-        Visit all nodes outside (:meth:`ActiveProblem.everywhere`) once none next to the hull is a violator.
-    stall_tol
-        Stop when a round's nodes lowered the primal value by less than this share of it, or ``None``.
-    """
-
-    tol: float = 1e-3
+    tol: float = 1e-3  # gap at which it ends, relative to the primal value
+    # max_rounds, max_nodes: caps; a stop by one of them is no success
     max_rounds: int = 50
     max_nodes: int = 1000
-    add: int = 30
-    exhaustive: bool = True
-    stall_tol: float | None = None
+    add: int = 30  # nodes added in a round, at most, without their ancestors
+    exhaustive: bool = True  # visit all nodes outside (everywhere) once none next to the hull is a violator
+    stall_tol: float | None = None  # stop when a round's nodes lowered the primal value by less than this share of it, or None
 
 
 @dataclass(frozen=True)
 class Restricted:
-    """The master's solution over the hull.
+    """The master's solution over the hull."""
 
-    Attributes
-    ----------
-    upper
-        Primal value of the best point so far.
-    point
-        A feasible dual point.
-    bound
-        Upper bound of its squared dual gauge over the hull.
-    done
-        Whether the tolerance is reached, or cannot be; if not, the master needs one more slice of work.
-    """
-
-    upper: float
-    point: DualPoint
-    bound: float
-    done: bool = True
+    upper: float  # primal value of the best point so far
+    point: DualPoint  # a feasible dual point
+    bound: float  # upper bound of its squared dual gauge over the hull
+    done: bool = True  # whether the tolerance is reached, or cannot be; if not, the master needs one more slice of work
 
     @property
     def lower(self) -> float:
@@ -118,27 +86,14 @@ class Restricted:
 
 @dataclass(frozen=True)
 class Violations:
-    """Nodes outside the hull.
+    """Nodes outside the hull."""
 
-    Attributes
-    ----------
-    keys
-        ``(m, width)`` those above the threshold, or the worst of them; ancestors may lie outside too.
-    values
-        ``(m,)`` M_w / d_w^2, or a bound of it.
-    worst
-        Greatest value of all nodes visited.
-    depth
-        ``worst`` is a bound for all nodes outside of at most this depth (``EVERYWHERE``: of any); ``None``: for no others.
-    looked_at
-        Number of nodes visited.
-    """
-
-    keys: np.ndarray
-    values: np.ndarray
-    worst: float = 0.0
+    keys: np.ndarray  # `(m, width)` those above the threshold, or the worst of them; ancestors may lie outside too
+    values: np.ndarray  # `(m,)` M_w / d_w^2, or a bound of it
+    worst: float = 0.0  # greatest value of all nodes visited
+    # `worst` is a bound for all nodes outside of at most this depth (`EVERYWHERE`: of any); None: for no others
     depth: int | None = None
-    looked_at: int = 0
+    looked_at: int = 0  # number of nodes visited
 
     def worst_first(self, count: int) -> np.ndarray:
         """Return the keys of the ``count`` greatest values; equal ones keep their order."""
@@ -147,45 +102,24 @@ class Violations:
 
 @dataclass(frozen=True)
 class ActiveState:
-    """State of an active-set loop.
-
-    Attributes
-    ----------
-    nodes
-        The hull.
-    iteration
-        Steps so far.
-    rounds
-        Visits to the nodes outside.
-    upper, lower
-        Primal value, and lower bound over the hull.
-    certified
-        Greatest lower bound of the whole optimum; that of the nodes down to ``depth`` where ``depth`` is not ``EVERYWHERE``.
-    depth
-        See ``certified``; ``None`` before anything is certified.
-    bound, worst
-        Newest bound of the squared dual gauge over the hull, and greatest value outside.
-    settled
-        Primal value when nodes joined last.
-    tight
-        Whether the master gets its final tolerance, as none next to the hull was a violator.
-    stop
-        Why the loop ended.
-    """
+    """State of an active-set loop."""
 
     record_name: ClassVar[str] = "ActiveState"
-    nodes: NodeSet
-    iteration: int = 0
-    rounds: int = 0
+    nodes: NodeSet  # the hull
+    iteration: int = 0  # steps so far
+    rounds: int = 0  # visits to the nodes outside
+    # upper, lower: primal value, and lower bound over the hull
     upper: float = np.inf
     lower: float = -np.inf
+    # greatest lower bound of the whole optimum; that of the nodes down to `depth` where `depth` is not `EVERYWHERE`
     certified: float = -np.inf
-    depth: int | None = None
+    depth: int | None = None  # see `certified`; None before anything is certified
+    # bound, worst: newest bound of the squared dual gauge over the hull, and greatest value outside
     bound: float = 0.0
     worst: float = 0.0
-    settled: float = np.inf
-    tight: bool = False
-    stop: str | None = None
+    settled: float = np.inf  # primal value when nodes joined last
+    tight: bool = False  # whether the master gets its final tolerance, as none next to the hull was a violator
+    stop: str | None = None  # why the loop ended
 
     @property
     def certificate(self) -> float:
@@ -230,7 +164,7 @@ def dual_point(problem: DualProblem, beta: np.ndarray) -> DualPoint:
     ends = np.where(beta > 0, problem.hi, problem.lo)
     used = beta != 0
     max_scale = float(np.min(ends[used] / beta[used], initial=np.inf))
-    return DualPoint(linear_value(problem, beta), float(problem.ridges() @ (beta * beta)), max(max_scale, 1.0))
+    return DualPoint(problem.linear(beta), float(problem.ridges() @ (beta * beta)), max(max_scale, 1.0))
 
 
 def violation_threshold(restricted: Restricted, tol: float) -> float:
@@ -244,12 +178,7 @@ def active_step(
 ) -> tuple[ActiveState, M, dict[str, Any]]:
     """Give the master one slice of work; when it is done, visit nodes outside, and add the worst violators with their hulls or stop.
 
-    Returns
-    -------
-    ActiveState, M
-        New state and master.
-    dict
-        Figures of the step for the history.
+    Returns new state and master; figures of the step for the history.
     """
     master, restricted = problem.solve(state.nodes, master, state.master_tol(rule.tol), ctx)
     state = replace(state, iteration=state.iteration + 1, upper=restricted.upper, lower=restricted.lower, bound=restricted.bound)
@@ -291,8 +220,11 @@ def _grow_or_stop(
 ) -> ActiveState:
     """Return the state with new nodes, or with a finer tolerance of the master, or with a reason to stop."""
     is_quiet = not len(violations.keys)
+    if is_quiet and is_close and violations.depth != EVERYWHERE:
+        return replace(state, stop="frontier" if violations.depth is None else "depth")
     if is_quiet and (is_close or state.tight):
-        return replace(state, stop=_stop_reason(state, violations, rule) if is_close else "stalled")
+        is_certified = is_close and state.certificate <= rule.tol * abs(state.upper)
+        return replace(state, stop="certified" if is_certified else "stalled")
     if state.rounds >= rule.max_rounds:
         return replace(state, stop="max_rounds")
     if is_quiet:
@@ -303,12 +235,6 @@ def _grow_or_stop(
         # The restricted problem is solved to its final tolerance before the loop stops.
         return replace(state, stop="rest" if has_stalled else "max_nodes") if is_close or state.tight else replace(state, tight=True)
     return replace(state, nodes=grown, settled=state.upper, tight=False)
-
-
-def _stop_reason(state: ActiveState, violations: Violations, rule: ActiveRule) -> str:
-    if violations.depth == EVERYWHERE:
-        return "certified" if state.certificate <= rule.tol * abs(state.upper) else "stalled"
-    return "frontier" if violations.depth is None else "depth"
 
 
 def _figures(state: ActiveState, n_added: int, n_visited: int) -> dict[str, Any]:

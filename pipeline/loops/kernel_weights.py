@@ -17,57 +17,33 @@ from ...kernels.svm.smo import solve_smo, solve_to_gap
 from ...kernels.weights.domains import Domain
 from ...kernels.weights.level_programs import Cuts
 
-FIRST_TOL = 0.1
-"""Tolerance of the first machine, and the largest one."""
+FIRST_TOL = 0.1  # tolerance of the first machine, and the largest one
+INNER_TOL = 1e-3  # smallest tolerance of a machine while that of the fit is not below it
+INNER_SHARE = 0.3  # tolerance of a machine in units of the relative gap
+GAP_SHARE = 0.25  # a machine is solved on until its own gap is below this share of the gap between the bounds
+MIN_KERNELS_TO_SHRINK = 32  # the forms of fewer kernels than this are all computed in every step
 
-INNER_TOL = 1e-3
-"""Smallest tolerance of a machine while that of the fit is not below it."""
-
-INNER_SHARE = 0.3
-"""Tolerance of a machine in units of the relative gap."""
-
-GAP_SHARE = 0.25
-"""A machine is solved on until its own gap is below this share of the gap between the bounds."""
-
-MIN_KERNELS_TO_SHRINK = 32
-"""The forms of fewer kernels than this are all computed in every step."""
-
+# A kernel without weight stays in the working set if its form reaches this share of the smallest one that earns weight.
 NEAR_FORM_SHARE = 0.6
-"""A kernel without weight stays in the working set if its form reaches this share of the smallest one that earns weight."""
 
-MAX_SHRUNK_SHARE = 0.9
-"""The working set is chosen anew when it would shrink to this share of itself."""
+MAX_SHRUNK_SHARE = 0.9  # the working set is chosen anew when it would shrink to this share of itself
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A machine solved at given weights.
+    """A machine solved at given weights."""
 
-    Attributes
-    ----------
-    theta
-        ``(k,)`` weights.
-    beta, bias, decision
-        Its solution: ``(n,)`` coefficients, bias, and ``(n,)`` values K(theta) beta.
-    linear
-        ``c'beta - kink ||beta||_1``, the constant of its cut.
-    value, upper
-        Dual and primal value.
-    s
-        ``(k,)`` quadratic forms, zero for kernels out of the working set.
-    root
-        R with R'R the Hessian of J over the working set, or ``None``.
-    """
-
-    theta: np.ndarray
+    theta: np.ndarray  # `(k,)` weights
+    # beta, bias, decision: its solution: `(n,)` coefficients, bias, and `(n,)` values K(theta) beta
     beta: np.ndarray
     bias: float
     decision: np.ndarray
-    linear: float
+    linear: float  # `c'beta - kink ||beta||_1`, the constant of its cut
+    # value, upper: dual and primal value
     value: float
     upper: float
-    s: np.ndarray
-    root: np.ndarray | None = None
+    s: np.ndarray  # `(k,)` quadratic forms, zero for kernels out of the working set
+    root: np.ndarray | None = None  # R with R'R the Hessian of J over the working set, or None
 
     @property
     def weights(self) -> np.ndarray:
@@ -82,55 +58,34 @@ class Trial:
 
 @dataclass(frozen=True)
 class WeightState:
-    """One machine's search for weights: cuts, bounds, and the best point so far.
-
-    Attributes
-    ----------
-    theta
-        ``(k,)`` weights to be tried next.
-    beta
-        ``(n,)`` newest coefficients, the next warm start.
-    cut_values, cut_forms, cut_betas, path
-        ``(t,)``, ``(t, k)`` the cuts (NaN: a form that was not computed), ``(t, n)`` their machines, and ``(t, k)`` the weights where
-        these were solved.
-    active
-        ``(k,)`` mask of the working set: kernels that may have weight, whose forms every step computes.
-    lower, upper
-        Bounds of the optimum.
-    floor
-        Lower bound of the optimum over the working set; ``lower`` where that is all kernels.
-    slow
-        Steps in a row that closed less than a third of the gap.
-    widened
-        Whether kernels out of the working set turned out to matter: from then on it only grows, so that the search ends.
-    best_theta, best_beta, best_bias, best_decision
-        The point whose primal value is ``upper``.
-    mix, multipliers
-        Warm starts of the two small programs.
-    stop
-        Why it ended, or ``None``.
-    """
+    """One machine's search for weights: cuts, bounds, and the best point so far."""
 
     record_name: ClassVar[str] = "WeightState"
-    theta: np.ndarray
-    beta: np.ndarray
+    theta: np.ndarray  # `(k,)` weights to be tried next
+    beta: np.ndarray  # `(n,)` newest coefficients, the next warm start
+    # cut_values, cut_forms, cut_betas, path: `(t,)`, `(t, k)` the cuts (NaN: a form that was not computed), `(t, n)` their machines,
+    # and `(t, k)` the weights where these were solved
     cut_values: np.ndarray
     cut_forms: np.ndarray
     cut_betas: np.ndarray
     path: np.ndarray
-    active: np.ndarray
+    active: np.ndarray  # `(k,)` mask of the working set: kernels that may have weight, whose forms every step computes
+    # lower, upper: bounds of the optimum
     lower: float
     upper: float
-    floor: float
+    floor: float  # lower bound of the optimum over the working set; `lower` where that is all kernels
+    # best_theta, best_beta, best_bias, best_decision: the point whose primal value is `upper`
     best_theta: np.ndarray
     best_beta: np.ndarray
     best_bias: float
     best_decision: np.ndarray
+    # mix, multipliers: warm starts of the two small programs
     mix: np.ndarray
     multipliers: np.ndarray
-    slow: int = 0
+    slow: int = 0  # steps in a row that closed less than a third of the gap
+    # whether kernels out of the working set turned out to matter: from then on it only grows, so that the search ends
     widened: bool = False
-    stop: str | None = None
+    stop: str | None = None  # why it ended, or None
 
     @property
     def gap(self) -> float:
@@ -205,13 +160,8 @@ def solve_fixed(gram: Gram, problem: DualProblem, tol: float) -> DualSolution:
 
 def make_trial(problem: DualProblem, theta: np.ndarray, solution: DualSolution, s: np.ndarray, root: np.ndarray | None = None) -> Trial:
     """Return a solved machine with its quadratic forms, and the root of J's Hessian if known."""
-    figures = linear_value(problem, solution.beta), float(solution.objective), float(solution.upper)
+    figures = problem.linear(solution.beta), float(solution.objective), float(solution.upper)
     return Trial(theta, solution.beta, float(solution.bias), solution.decision, *figures, s, root)
-
-
-def linear_value(problem: DualProblem, beta: np.ndarray) -> float:
-    """Return ``c'beta - kink ||beta||_1``."""
-    return problem.linear(beta)
 
 
 def add_cut(state: WeightState, trial: Trial, domain: Domain) -> WeightState:
@@ -235,9 +185,6 @@ def with_lower_bound(state: WeightState, bound: float) -> WeightState:
     """Return the state with another lower bound of the optimum over the working set."""
     floor = max(state.floor, bound)
     return replace(state, floor=floor, lower=max(state.lower, floor) if state.whole else state.lower)
-
-
-# -- working set -------------------------------------------------------------------------------------------------------------------
 
 
 def shrink_working_set(state: WeightState, s: np.ndarray, domain: Domain) -> WeightState:
@@ -267,7 +214,7 @@ def certify_all_kernels(state: WeightState, problem: DualProblem, mean: np.ndarr
     weight: then the bound over the set holds for all. Else it is cleared; the new columns of ``cut_forms`` are still to be computed.
     """
     value, best = domain.support(s)
-    lower = max(state.lower, linear_value(problem, mean) - 0.5 * value)
+    lower = max(state.lower, problem.linear(mean) - 0.5 * value)
     missing = (best > 0) & ~state.active
     if not missing.any():
         return replace(state, lower=max(lower, state.floor))

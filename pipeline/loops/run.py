@@ -18,7 +18,9 @@ def _start(loop: Loop[S], ctx: RunContext, keep: bool) -> tuple[S, list[Mapping[
         return loop.init(ctx), [], None
     checkpoint = ctx.run.load_checkpoint(loop.state_type)
     ctx.run.truncate_history(checkpoint[0] if checkpoint else 0)
-    _note_arithmetic(ctx, checkpoint is not None)
+    ctx.tally.moved = note_arithmetic(ctx.run, checkpoint is not None)
+    if ctx.tally.moved:
+        ctx.emit({"event": "warning", "message": ctx.tally.moved, "moved": ctx.tally.moved})
     if checkpoint is None:
         return loop.init(ctx), [], None
     iteration, state = checkpoint
@@ -26,14 +28,7 @@ def _start(loop: Loop[S], ctx: RunContext, keep: bool) -> tuple[S, list[Mapping[
     return state, list(ctx.run.history()), iteration
 
 
-def _note_arithmetic(ctx: RunContext, resumed: bool) -> None:
-    assert ctx.run is not None
-    ctx.tally.moved = note_arithmetic(ctx.run, resumed)
-    if ctx.tally.moved:
-        ctx.emit({"event": "warning", "message": ctx.tally.moved, "moved": ctx.tally.moved})
-
-
-def _record(loop: Any, ctx: RunContext, state: LoopState, row: Mapping[str, Any], keep: bool) -> None:
+def _record(loop: Loop[Any], ctx: RunContext, state: LoopState, row: Mapping[str, Any], keep: bool) -> None:
     ctx.confirm()
     # The history row is written first: a kill in between leaves a row too many, which the resume cuts back, never one too few.
     if ctx.run is not None and keep:
@@ -45,19 +40,8 @@ def _record(loop: Any, ctx: RunContext, state: LoopState, row: Mapping[str, Any]
 def run_loop(loop: Loop[S], ctx: RunContext, *, keep: bool = True) -> Outcome[S]:
     """Run ``loop`` to its stop; with a run directory from its newest valid checkpoint, and with a checkpoint after every step.
 
-    Parameters
-    ----------
-    loop
-        The method: ``init`` and ``step`` on an explicit state.
-    ctx
-        Executor, data, run directory, budget and event sink.
-    keep
-        Read and write checkpoints and history; without them the run directory only carries large vectors to tasks.
-
-    Returns
-    -------
-    Outcome
-        Last state and history rows: ``iteration``, the step's metrics, ``tasks``, ``bytes``, ``retries``, ``seconds``.
+    Unless ``keep``, neither checkpoints nor history are read or written: the run directory only carries large vectors to tasks. Rows of the
+    history hold ``iteration``, the step's metrics, ``tasks``, ``bytes``, ``retries`` and ``seconds``.
     """
     state, history, resumed_at = _start(loop, ctx, keep)
     while state.stop is None:

@@ -13,23 +13,12 @@ from ...kernels.weights.level_programs import LowerBound, lower_bound, project_o
 from ...kernels.weights.reduced_gradient import reduced_step
 from .kernel_weights import Trial, WeightState, has_converged, with_lower_bound
 
-MASTER_SHARE = 0.01
-"""The small lower-bound program is solved to this share of the tolerance of the fit."""
-
-MODEL_SHARE = 0.02
-"""A second-order model is minimised to this share of the gap."""
-
-MAX_RISE_SHARE = 0.1
-"""A model's point may lie above the smallest J so far by this share of the gap: bounds profit all the same."""
-
-N_LINE_POINTS = 20
-"""Points tried on the way to a model's minimiser."""
-
-TRIES_LAST_WEIGHTS = ("auto", "level", "silp")
-"""Methods whose last weights are still to be tried when the bounds have met."""
-
-ROUND_OFF = 1e-12
-"""Weights at or below this are zero."""
+MASTER_SHARE = 0.01  # the small lower-bound program is solved to this share of the tolerance of the fit
+MODEL_SHARE = 0.02  # a second-order model is minimised to this share of the gap
+MAX_RISE_SHARE = 0.1  # a model's point may lie above the smallest J so far by this share of the gap: bounds profit all the same
+N_LINE_POINTS = 20  # points tried on the way to a model's minimiser
+TRIES_LAST_WEIGHTS = ("auto", "level", "silp")  # methods whose last weights are still to be tried when the bounds have met
+ROUND_OFF = 1e-12  # weights at or below this are zero
 
 
 @dataclass(frozen=True)
@@ -45,8 +34,8 @@ class WeightSearch:
     evaluate: Callable[[np.ndarray, np.ndarray], Trial]
 
 
+# `step(state, newest trial, search)` returns the state with its next weights, or with a reason to stop.
 Stepper = Callable[[WeightState, Trial, WeightSearch], WeightState]
-"""``step(state, newest trial, search)`` returns the state with its next weights, or with a reason to stop."""
 
 
 def _with_bound(state: WeightState, search: WeightSearch) -> tuple[WeightState, LowerBound]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,26 +38,34 @@ def build_model(
     centred = any(norm.row_mean is not None for norm in norms)
     # The means of a test row run over all training rows, so that a centred kernel needs them all.
     ids = np.arange(grams.n) if centred else np.flatnonzero(np.any(beta != 0, axis=0))
-    rows, texts = (None, ()) if isinstance(inputs.data, GivenGrams) else support_rows_of(inputs.data, ids)
     return KernelModel(
-        params_json=config.model_dump_json(),
-        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
-        kernels_json=json.dumps([spec.to_json() for spec in grams.specs]),
-        n_features=int(inputs.data.n_cols),
-        n_train=grams.n,
-        precomputed=isinstance(inputs.data, GivenGrams),
         theta=theta,
         used=used,
         norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms),
-        support_ids=ids,
-        rows=rows,
-        texts=texts,
         beta=np.ascontiguousarray(beta[:, ids]),
         intercepts=intercepts,
         figures=figures,
         arrays=arrays or {},
-        **data_scaling(inputs.data),
+        **data_fields(config, inputs, grams.specs, grams.n, ids),
     )
+
+
+def data_fields(config: MethodConfig, inputs: Inputs, specs: Sequence[Any], n_train: int, ids: np.ndarray) -> dict[str, Any]:
+    """Return the fields of a model that tell of parameters, classes, kernels, training data and the support rows ``ids``."""
+    precomputed = isinstance(inputs.data, GivenGrams)
+    rows, texts = (None, ()) if precomputed else support_rows_of(inputs.data, ids)
+    return {
+        "params_json": config.model_dump_json(),
+        "classes_json": json.dumps(None if inputs.classes is None else list(inputs.classes)),
+        "kernels_json": json.dumps([spec.to_json() for spec in specs]),
+        "n_features": int(inputs.data.n_cols),
+        "n_train": n_train,
+        "precomputed": precomputed,
+        "support_ids": ids,
+        "rows": rows,
+        "texts": texts,
+        **data_scaling(inputs.data),
+    }
 
 
 def data_scaling(data: Any) -> dict[str, Any]:

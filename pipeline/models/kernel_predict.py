@@ -21,25 +21,17 @@ from ..passes.blocks import listed
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
 from .kernel import KernelModel
-from .predictor import Predictor
+from .predictor import Predictor, check_width
+from .task import TaskModel
 
-TILES = 20 << 20
-"""Bytes that sums over features are computed in, whatever the sizes."""
-
-BLOCK_BYTES = 32 << 20
-"""Bytes of kernel entries in memory at a time."""
-
-ROWS = 4096
-"""Largest number of rows of a task."""
-
-MAX_COLUMNS = 512
-"""Features whose columns are dense at a time."""
-
-MAX_EXPONENT = 600.0
-"""Exponents of a second layer are clipped here: sums of larger ones would overflow."""
+TILES = 20 << 20  # bytes that sums over features are computed in, whatever the sizes
+BLOCK_BYTES = 32 << 20  # bytes of kernel entries in memory at a time
+ROWS = 4096  # largest number of rows of a task
+MAX_COLUMNS = 512  # features whose columns are dense at a time
+MAX_EXPONENT = 600.0  # exponents of a second layer are clipped here: sums of larger ones would overflow
 
 
-def used_specs(model: KernelModel) -> list[AnyKernel]:
+def used_specs(model: KernelModel | TaskModel) -> list[AnyKernel]:
     """Return the kernels with a weight."""
     kernels = _kernels(model.kernels_json)
     return [kernels[q] for q in model.used]
@@ -51,7 +43,7 @@ def _kernels(text: str) -> tuple[AnyKernel, ...]:
     return tuple(kernel_from_json(record) for record in json.loads(text))
 
 
-def support_rows(model: KernelModel) -> Any:
+def support_rows(model: KernelModel | TaskModel) -> Any:
     """Return the support rows as kernels read them: numbers with scaling applied, or strings."""
     return model.rows if model.rows is not None else np.array(model.texts, dtype=object)
 
@@ -133,54 +125,45 @@ def _to_dense(part: Any) -> np.ndarray:
 def gram_decision_values(model: KernelModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
     """Return ``(n_test, n_machines)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
 
-    Raises
-    ------
-    ValueError
-        Another number of kernels or training rows, or entries that are not finite.
+    Raises ValueError as :func:`check_test_grams` does.
     """
-    k, n, width = grams.shape
-    if k != model.theta.shape[1] or width != model.n_train:
-        raise ValueError(
-            f"precomputed kernels have shape {grams.shape}; the model needs ({model.theta.shape[1]}, n_test, {model.n_train}), "
-            "training rows last"
-        )
-    out = np.tile(model.intercepts, (n, 1))
+    check_test_grams(grams, model.theta.shape[1], model.n_train, model.used)
+    out = np.tile(model.intercepts, (grams.shape[1], 1))
     sums = _empty_sums(model, out)
     for norm, q in zip(model.norms, model.used, strict=True):
-        block = np.asarray(grams[q], np.float64)
-        if not np.isfinite(block).all():
-            raise ValueError(f"precomputed kernel {q} holds NaN or infinity")
-        values = norm.apply_test(block[:, model.support_ids], diagonal=None if diagonals is None else diagonals[q])
-        _add_kernel(model, sums, values, q)
+        block = np.asarray(grams[q], np.float64)[:, model.support_ids]
+        _add_kernel(model, sums, norm.apply_test(block, diagonal=None if diagonals is None else diagonals[q]), q)
     _add_second_layer(model, sums, out)
     return out
 
 
-def scaled_rows(model: KernelModel, X: Any) -> Any:
+def check_test_grams(grams: np.ndarray, k: int, n_train: int, used: np.ndarray) -> None:
+    """Refuse matrices of another shape than ``(k, n_test, n_train)``, or with entries of a kernel in use that are not finite."""
+    if len(grams) != k or grams.shape[2] != n_train:
+        raise ValueError(f"precomputed kernels have shape {grams.shape}; the model needs ({k}, n_test, {n_train}), training rows last")
+    for q in used:
+        if not np.isfinite(grams[q]).all():
+            raise ValueError(f"precomputed kernel {q} holds NaN or infinity")
+
+
+def scaled_rows(model: KernelModel | TaskModel, X: Any) -> Any:
     """Return an array ``(n, n_features)`` as the model reads its rows; of a model on single features their columns only."""
     factor = inverse_row_norms(X) if model.row_scaled else None
     return _scale_rows(model, X if model.features is None else X[:, model.features.columns], factor)
 
 
-def _scale_rows(model: KernelModel, X: Any, factor: np.ndarray | None) -> Any:
-    if sp.issparse(X) and _needs_scaling(model):
+def _scale_rows(model: KernelModel | TaskModel, X: Any, factor: np.ndarray | None) -> Any:
+    if sp.issparse(X) and (model.row_scaled or model.scale.factor is not None or model.scale.shift is not None):
         # A centred column has no zeros to skip.
         X = sp.csc_array(X) if model.scale.shift is None else X.toarray()
     rows = scaled(X, model.scale, factor)
     return sp.csr_array(rows) if sp.issparse(rows) else rows
 
 
-def _needs_scaling(model: KernelModel) -> bool:
-    return model.row_scaled or model.scale.factor is not None or model.scale.shift is not None
-
-
 def spans(n: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield consecutive ranges of at most ``size``."""
     for lo in range(0, n, size):
         yield lo, min(lo + size, n)
-
-
-# -- from a store ------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -198,7 +181,7 @@ class RowSpan:
         """Bytes of the rows in float64, at most."""
         return 8 * self.width * (self.rows[1] - self.rows[0])
 
-    def load(self, model: KernelModel) -> Any:
+    def load(self, model: KernelModel | TaskModel) -> Any:
         """Return the rows as the model reads them: strings, or numbers with the scaling of the training data."""
         data = self.source or open_shared(self.url, self.digest)
         if data.n_cols == 0:
@@ -230,14 +213,9 @@ def decide_chunk(ref: RowSpan, model: KernelModel) -> list[RowDecisions]:
 
 @dataclass(frozen=True)
 class DecideMemory:
-    """Task memory: rows as read, selected and scaled, pieces of kernel entries with their copies (at most all entries), and tiles.
+    """Task memory: rows as read, selected and scaled, pieces of kernel entries with their copies (at most all entries), and tiles."""
 
-    Attributes
-    ----------
-    support, kernels, machines
-        Sizes of the model.
-    """
-
+    # support, kernels, machines: sizes of the model
     support: int
     kernels: int
     machines: int
@@ -251,27 +229,27 @@ class DecideMemory:
 def store_decision_values(model: KernelModel, ctx: RunContext) -> np.ndarray:
     """Return the decision values of every row of a store (one pass over its rows).
 
-    Raises
-    ------
-    ValueError
-        The data has another width than the training data, or no row factors where the model needs them.
+    Raises ValueError as :func:`check_store` does.
     """
-    data = ctx.data
+    check_store(model, ctx.data)
+    refs = row_spans(ctx.data, model.n_features if model.features is None else len(model.features.columns))
+    return run_decisions(ctx, "kernel-decisions", decide_chunk, refs, model, len(model.intercepts))
+
+
+def check_store(model: KernelModel | TaskModel, data: Any) -> None:
+    """Refuse a store where the model reads matrices, or one of another width or without row factors (:func:`check_width`)."""
     if model.precomputed:
         raise ValueError("this model was trained on precomputed kernels; give predict the kernels (n_kernels, n_test, n_train) of the rows")
-    if data.n_cols != model.n_features:
-        raise ValueError(
-            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
-            "TRAINING_STORE"
-        )
-    if model.row_scaled and data.scale.row_factor is None:
-        raise ValueError(f"{data.url} has no row factors, the model was trained on rows of unit norm; ingest with --like TRAINING_STORE")
-    result = 8 * ROWS * len(model.intercepts) + 256
-    refs = row_spans(data, model.n_features if model.features is None else len(model.features.columns))
-    memory = DecideMemory(len(model.support_ids), len(model.used), len(model.intercepts))
-    program = BlockProgram("kernel-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
-    parts = ctx.run_pass(plan(program, refs, model))
-    return np.concatenate([part.values for part in sorted(parts)]) if parts else np.zeros((0, len(model.intercepts)))
+    check_width(model.n_features, model.row_scaled, data)
+
+
+def run_decisions(ctx: RunContext, name: str, chunk: Any, refs: Sequence[Any], model: KernelModel | TaskModel, width: int) -> np.ndarray:
+    """Return the ``(n, width)`` decision values of all ranges of rows, by the pass of this name."""
+    result = 8 * ROWS * width + 256
+    memory = DecideMemory(len(model.support_ids), len(model.used), width)
+    program = BlockProgram(name, chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
+    parts: list[RowDecisions] = sorted(ctx.run_pass(plan(program, refs, model)), key=lambda part: part.rows)
+    return np.concatenate([part.values for part in parts]) if parts else np.zeros((0, width))
 
 
 class KernelPredictor(Predictor):

@@ -9,46 +9,23 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-WIDE = 50_000
-"""From this many features coefficients are kept sparse: dense ones would be mostly zeros."""
+WIDE = 50_000  # from this many features coefficients are kept sparse: dense ones would be mostly zeros
 
 
 @dataclass(frozen=True)
 class LinearModel:
-    """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``.
-
-    Attributes
-    ----------
-    params_json
-        The method's parameters.
-    classes_json
-        The class labels in order, as JSON; ``null`` for regression. Two classes have one machine, more have one each.
-    tasks_json
-        The names of the tasks in order, as JSON, machines being tasks; ``null`` where there are none.
-    n_features
-        Width of the training data.
-    coef
-        ``(n_machines, n_features)`` for columns as they were given: the factors of column scaling are inside.
-    intercepts
-        ``(n_machines,)``.
-    row_scaled
-        Whether rows are divided by their norm before use.
-    figures
-        Objective, gap and the like, by name.
-    arrays
-        Further results of a method, by name.
-    """
+    """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``."""
 
     record_name: ClassVar[str] = "LinearModel"
-    params_json: str
-    classes_json: str
-    tasks_json: str
-    n_features: int
-    coef: np.ndarray | sp.csr_array
-    intercepts: np.ndarray
-    row_scaled: bool = False
-    figures: dict[str, float] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    params_json: str  # the method's parameters
+    classes_json: str  # the class labels in order, as JSON; `null` for regression. Two classes have one machine, more have one each
+    tasks_json: str  # the names of the tasks in order, as JSON, machines being tasks; `null` where there are none
+    n_features: int  # width of the training data
+    coef: np.ndarray | sp.csr_array  # `(n_machines, n_features)` for columns as they were given: the factors of column scaling are inside
+    intercepts: np.ndarray  # `(n_machines,)`
+    row_scaled: bool = False  # whether rows are divided by their norm before use
+    figures: dict[str, float] = field(default_factory=dict)  # objective, gap and the like, by name
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
 
     @property
     def features(self) -> np.ndarray:

@@ -14,11 +14,10 @@ from ..passes.scaling import inverse_row_norms
 from ..records.context import RunContext
 from ..records.holdings import Held, Holding
 from .linear import LinearModel
-from .predictor import Predictor, column_batches
+from .predictor import Predictor, check_width, column_batches
 from .task_predict import store_codes
 
-PIECE_COLUMNS = 4096
-"""Columns of a linear model that are held at once."""
+PIECE_COLUMNS = 4096  # columns of a linear model that are held at once
 
 PIECES = Held("columns at a time, side by side", "3 stored", f"linear machines; {PIECE_COLUMNS:,} columns at most")
 WEIGHTS = Held("their weights", "8 m c", "linear machines; c of these columns")
@@ -69,22 +68,3 @@ def row_decision_values(model: LinearModel, X: Any) -> np.ndarray:
     """Return ``(n, n_machines)`` decision values of rows ``(n, n_features)`` in memory."""
     values = multiply_rows(X, model.coef)
     return (values * inverse_row_norms(X)[:, None] if model.row_scaled else values) + model.intercepts
-
-
-def check_width(n_features: int, row_scaled: bool, data: Any) -> None:
-    """Refuse data of another width than the training data, and without row factors where the model needs them.
-
-    Raises
-    ------
-    ValueError
-        The store and both widths are named.
-    """
-    if data.n_cols != n_features:
-        raise ValueError(
-            f"{data.url} has {data.n_cols} features, the model was trained on {n_features}; ingest the file with --like TRAINING_STORE"
-        )
-    if row_scaled and data.scale.row_factor is None:
-        raise ValueError(
-            f"{data.url} has no row factors (scale {data.scale.kind!r}), the model was trained on rows of unit norm; ingest the file with "
-            "--like TRAINING_STORE"
-        )

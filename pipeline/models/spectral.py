@@ -10,33 +10,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class SpectralModel:
-    """``K = U diag(lam) U'`` over the rows that a transductive method was fitted on, and over no others.
-
-    Attributes
-    ----------
-    config_json
-        The method's parameters.
-    data_digest
-        Digest of the store with these rows; empty for rows that were given as an array.
-    n_rows
-        Number of rows n.
-    eigenvectors
-        U, ``(n, r)``, orthonormal columns; r may be 0.
-    eigenvalues
-        lam, ``(r,)``, descending, positive.
-    figures
-        Objective, bounds and the like, by name.
-    arrays
-        Further results of a method, by name; ``"scores"``, ``(n,)`` or ``(n, k)``, where predictions are scores of rows.
-    """
+    """``K = U diag(lam) U'`` over the rows that a transductive method was fitted on, and over no others."""
 
     record_name: ClassVar[str] = "SpectralModel"
-    config_json: str
-    data_digest: str
-    n_rows: int
-    eigenvectors: np.ndarray
-    eigenvalues: np.ndarray
-    figures: dict[str, float] = field(default_factory=dict)
+    config_json: str  # the method's parameters
+    data_digest: str  # digest of the store with these rows; empty for rows that were given as an array
+    n_rows: int  # number of rows n
+    eigenvectors: np.ndarray  # U, `(n, r)`, orthonormal columns; r may be 0
+    eigenvalues: np.ndarray  # lam, `(r,)`, descending, positive
+    figures: dict[str, float] = field(default_factory=dict)  # objective, bounds and the like, by name
+    # further results of a method, by name; `"scores"`, `(n,)` or `(n, k)`, where predictions are scores of rows
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property

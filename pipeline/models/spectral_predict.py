@@ -18,10 +18,7 @@ class SpectralPredictor(Predictor):
     def decision_values(self, model: SpectralModel, ctx: RunContext) -> np.ndarray:
         """Return what the model says of each row.
 
-        Raises
-        ------
-        gramplane.storage.DataError
-            The data are not the rows of the fit.
+        Raises DataError: the data are not the rows of the fit.
         """
         if not model.data_digest or ctx.data.digest != model.data_digest:
             raise DataError(

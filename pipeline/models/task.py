@@ -15,67 +15,33 @@ from ..records.scale import FeatureScale
 
 @dataclass(frozen=True)
 class TaskModel:
-    """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t.
-
-    Attributes
-    ----------
-    params_json
-        The method's parameters.
-    classes_json
-        The two class labels in order, as JSON; ``null`` for regression.
-    kernels_json
-        All kernels in order, as a JSON list of records.
-    tasks_json
-        The names of the tasks in order, as JSON.
-    n_features, n_train
-        Width and rows of the training data; ``n_features`` is 0 for strings.
-    precomputed
-        Whether kernels are given as matrices, at prediction too.
-    weights
-        ``(n_kernels, n_tasks)``, then S_q is diagonal and a task reads its own rows only; or ``(n_kernels, n_tasks, n_tasks)``.
-    used
-        ``(n_used,)`` kernels with a weight somewhere.
-    norms
-        Their normalisation, vectors over the support rows.
-    support_ids, support_tasks
-        ``(n_support,)`` sorted training rows with a coefficient, and the task of each.
-    rows
-        Their features, scaling applied; ``None`` for strings and matrices.
-    texts
-        Strings of the support rows.
-    beta
-        ``(n_support,)`` signed coefficients.
-    intercepts
-        ``(n_tasks,)``.
-    scale, row_scaled
-        Scaling of the features; whether rows are divided by their norm before use.
-    figures
-        Objective, gap and the like, by name.
-    arrays
-        Further results of a method, by name.
-    """
+    """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t."""
 
     record_name: ClassVar[str] = "TaskModel"
-    params_json: str
-    classes_json: str
-    kernels_json: str
-    tasks_json: str
+    params_json: str  # the method's parameters
+    classes_json: str  # the two class labels in order, as JSON; `null` for regression
+    kernels_json: str  # all kernels in order, as a JSON list of records
+    tasks_json: str  # the names of the tasks in order, as JSON
+    # n_features, n_train: width and rows of the training data; `n_features` is 0 for strings
     n_features: int
     n_train: int
-    precomputed: bool
+    precomputed: bool  # whether kernels are given as matrices, at prediction too
+    # `(n_kernels, n_tasks)`, then S_q is diagonal and a task reads its own rows only; or `(n_kernels, n_tasks, n_tasks)`
     weights: np.ndarray
-    used: np.ndarray
-    norms: tuple[Normalization, ...]
+    used: np.ndarray  # `(n_used,)` kernels with a weight somewhere
+    norms: tuple[Normalization, ...]  # their normalisation, vectors over the support rows
+    # support_ids, support_tasks: `(n_support,)` sorted training rows with a coefficient, and the task of each
     support_ids: np.ndarray
     support_tasks: np.ndarray
-    rows: np.ndarray | sp.csr_array | None
-    texts: tuple[str, ...]
-    beta: np.ndarray
-    intercepts: np.ndarray
+    rows: np.ndarray | sp.csr_array | None  # their features, scaling applied; None for strings and matrices
+    texts: tuple[str, ...]  # strings of the support rows
+    beta: np.ndarray  # `(n_support,)` signed coefficients
+    intercepts: np.ndarray  # `(n_tasks,)`
+    # scale, row_scaled: scaling of the features; whether rows are divided by their norm before use
     scale: FeatureScale = field(default_factory=FeatureScale)
     row_scaled: bool = False
-    figures: dict[str, float] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)  # objective, gap and the like, by name
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
 
     @property
     def features(self) -> None:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from ...kernels.grams.normalization import Normalization
-from ..grams.given import GivenGrams
 from ..inputs.tasks import TaskInputs
 from ..records.config import MethodConfig
-from .kernel_build import data_scaling, support_rows_of
+from .kernel_build import data_fields
 from .task import TaskModel
 
 
@@ -36,26 +35,15 @@ def build_task_model(
     used_norms = [norms[int(q)] for q in used]
     # The means of a test row run over all training rows, so a centred kernel keeps them all.
     ids = np.arange(len(beta)) if any(norm.row_mean is not None for norm in used_norms) else np.flatnonzero(beta)
-    precomputed = isinstance(inputs.data, GivenGrams)
-    rows, texts = (None, ()) if precomputed else support_rows_of(inputs.data, ids)
     return TaskModel(
-        params_json=config.model_dump_json(),
-        classes_json=json.dumps(None if inputs.classes is None else list(inputs.classes)),
-        kernels_json=json.dumps([spec.to_json() for spec in specs]),
         tasks_json=json.dumps(list(inputs.names)),
-        n_features=int(inputs.data.n_cols),
-        n_train=len(beta),
-        precomputed=precomputed,
         weights=weights,
         used=used,
-        norms=tuple(replace(norm, diag_root=None if norm.diag_root is None else norm.diag_root[ids]) for norm in used_norms),
-        support_ids=ids,
+        norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in used_norms),
         support_tasks=inputs.codes[ids],
-        rows=rows,
-        texts=texts,
         beta=beta[ids],
         intercepts=intercepts,
         figures=figures,
         arrays=arrays or {},
-        **data_scaling(inputs.data),
+        **data_fields(config, inputs, specs, len(beta), ids),
     )

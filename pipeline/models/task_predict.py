@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...cluster import BlockProgram, plan
 from ...kernels.grams.blocks import gram_block, gram_diagonal
-from ...kernels.grams.products import kernel_from_json
 from ..inputs.tasks import known_codes, store_tasks
-from ..passes.blocks import listed
 from ..records.context import RunContext
-from .kernel_predict import BLOCK_BYTES, ROWS, DecideMemory, RowDecisions, RowSpan, row_spans, spans
+from .kernel_predict import (
+    BLOCK_BYTES,
+    RowDecisions,
+    RowSpan,
+    check_store,
+    check_test_grams,
+    row_spans,
+    run_decisions,
+    spans,
+    support_rows,
+    used_specs,
+)
 from .predictor import Predictor
 from .task import TaskModel
 
+# `blocks(kernels, rows, columns)`: raw entries (kernels, rows, columns) of some used kernels, rows and support rows.
 Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""``blocks(kernels, rows, columns)``: raw entries (kernels, rows, columns) of some used kernels, rows and support rows."""
 
-Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""``diagonals(kernels, rows)``: kernels of rows with themselves, (kernels, rows)."""
+Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]  # `diagonals(kernels, rows)`: kernels of rows with themselves, (kernels, rows)
 
 
 def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
     """Return ``(n,)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
-    every = json.loads(model.kernels_json)
-    specs = [kernel_from_json(every[q]) for q in model.used]
-    support: Any = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
+    specs, support = used_specs(model), support_rows(model)
 
     def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return gram_block([specs[q] for q in kernels], X[rows], support[columns])
@@ -44,20 +48,9 @@ def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
 def decide_task_grams(model: TaskModel, grams: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Return ``(n_test,)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
 
-    Raises
-    ------
-    ValueError
-        Another number of kernels or training rows, or entries that are not finite.
+    Raises ValueError as :func:`check_test_grams` does.
     """
-    k, _, width = grams.shape
-    if k != len(model.weights) or width != model.n_train:
-        raise ValueError(
-            f"precomputed kernels have shape {grams.shape}; the model needs ({len(model.weights)}, n_test, {model.n_train}), "
-            "training rows last"
-        )
-    for q in model.used:
-        if not np.isfinite(grams[q]).all():
-            raise ValueError(f"precomputed kernel {q} holds NaN or infinity")
+    check_test_grams(grams, len(model.weights), model.n_train, model.used)
 
     def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         ids = model.support_ids[columns]
@@ -105,9 +98,6 @@ def _kernel_part(
     return sums
 
 
-# -- from a store ------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TaskRows:
     """A range of rows of a data set with their tasks."""
@@ -128,44 +118,25 @@ class TaskRows:
 
 def decide_chunk(ref: TaskRows, model: TaskModel) -> list[RowDecisions]:
     """Return the decision values of a range of rows."""
-    X: Any = ref.span.load(model)  # pyright: ignore[reportArgumentType] (either model tells how rows are scaled)
-    return [RowDecisions(ref.span.rows, decide_task_rows(model, X, ref.codes)[:, None])]
+    return [RowDecisions(ref.rows, decide_task_rows(model, ref.span.load(model), ref.codes)[:, None])]
 
 
 def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np.ndarray:
     """Return ``(n, 1)`` decision values of every row of a store (one pass over its rows); ``task`` is in place of its table of tasks.
 
-    Raises
-    ------
-    ValueError
-        A task that was not there at fit, data of another width, or no row factors where the model needs them.
+    Raises ValueError: a task that was not there at fit, data of another width, or no row factors where the model needs them.
     """
     data = ctx.data
-    if model.precomputed:
-        raise ValueError("this model was trained on precomputed kernels; give predict the kernels (n_kernels, n_test, n_train) of the rows")
-    if data.n_cols != model.n_features:
-        raise ValueError(
-            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
-            "TRAINING_STORE"
-        )
-    if model.row_scaled and data.scale.row_factor is None:
-        raise ValueError(f"{data.url} has no row factors, the model was trained on rows of unit norm; ingest with --like TRAINING_STORE")
+    check_store(model, data)
     codes = store_codes(model, data) if task is None else known_codes(task, model.tasks, data.n_rows)
-    result = 8 * ROWS + 256
     refs = [TaskRows(span, codes[slice(*span.rows)]) for span in row_spans(data, model.n_features)]
-    memory = DecideMemory(len(model.support_ids), len(model.used), 1)
-    program = BlockProgram("task-decisions", decide_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
-    parts = sorted(ctx.run_pass(plan(program, refs, model)), key=lambda part: part.rows)
-    return np.concatenate([part.values for part in parts]) if parts else np.zeros((0, 1))
+    return run_decisions(ctx, "task-decisions", decide_chunk, refs, model, 1)
 
 
 def store_codes(model: Any, data: Any) -> np.ndarray:
     """Return the task of each row of a store, as its position in the model's tasks.
 
-    Raises
-    ------
-    ValueError
-        No task table where the model knows several tasks, or a task that was not there at fit; the store is named.
+    Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.
     """
     tasks = store_tasks(data)
     if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):

@@ -20,23 +20,19 @@ Ref = BlockRef | MemoryRef
 Task = tuple[Ref, ...]
 Columns = np.ndarray | sp.csc_array
 
-TASK_BYTES = 64 << 20
-"""A task takes a fixed byte group of stripes, from the plan and never from the number of workers."""
+TASK_BYTES = 64 << 20  # a task takes a fixed byte group of stripes, from the plan and never from the number of workers
 
 
 @dataclass(frozen=True)
 class Block:
-    """One column stripe as a task sees it.
+    """One column stripe as a task sees it."""
 
-    ``X``: ``(n, k)`` values as stored; ``offset``: feature id of the first column; ``factor``, ``shift``: ``(k,)`` column scaling ``s`` and
-    centre ``mu``, or ``None``; ``ref``: where it came from.
-    """
-
-    X: Columns
-    offset: int
+    X: Columns  # `(n, k)` values as stored
+    offset: int  # feature id of the first column
+    # factor, shift: `(k,)` column scaling `s` and centre `mu`, or None
     factor: np.ndarray | None
     shift: np.ndarray | None
-    ref: Any
+    ref: Any  # where it came from
 
     @property
     def width(self) -> int:
@@ -71,24 +67,15 @@ def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | 
         return data.column_table(name, lo, hi)
     tables = _STATS.setdefault(data, {})
     if name not in tables:
-        tables.update(_statistics(data, _MEASURES.get(name, _every)))
+        tables.update(_statistics(data, _MEASURES.get(name, lambda X: column_stats(X)._asdict())))
     return tables[name][lo:hi]
 
 
-def _norm1(X: Columns) -> dict[str, np.ndarray]:
-    return {"norm1": column_norm1(X)}
-
-
-def _counts(X: Columns) -> dict[str, np.ndarray]:
-    return {"counts": column_counts(X)}
-
-
-def _every(X: Columns) -> dict[str, np.ndarray]:
-    return column_stats(X)._asdict()
-
-
-_MEASURES = {"norm1": _norm1, "counts": _counts}
-"""Tables that are made alone, because most fits need no other."""
+# Tables that are made alone, because most fits need no other.
+_MEASURES: dict[str, Callable[[Columns], dict[str, np.ndarray]]] = {
+    "norm1": lambda X: {"norm1": column_norm1(X)},
+    "counts": lambda X: {"counts": column_counts(X)},
+}
 
 
 def _statistics(data: MemoryBlocks, measure: Callable[[Columns], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
@@ -111,12 +98,8 @@ def column_table(ref: Ref, name: str) -> np.ndarray:
 
 _CONSTANT: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, np.ndarray] = weakref.WeakKeyDictionary()
 
-TABLE_PIECE = 1 << 20
-"""Entries of a column table read at once where all of it is looked at."""
-
-
-ALIKE = 1e-12
-"""Row factors this near to one another are equal but for the rounding of norms."""
+TABLE_PIECE = 1 << 20  # entries of a column table read at once where all of it is looked at
+ALIKE = 1e-12  # row factors this near to one another are equal but for the rounding of norms
 
 
 def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
@@ -125,7 +108,8 @@ def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
     Where every row has a factor of its own there are none: a column of ones is the inverse norms of the rows then.
     """
     if data not in _CONSTANT:
-        if _rows_vary(data):
+        row_factor = data.scale.row_factor
+        if row_factor is not None and len(row_factor) > 0 and np.ptp(row_factor) > ALIKE * np.max(row_factor):
             parts = []
         elif isinstance(data, MemoryBlocks):
             parts = [constant_columns(block_cache().load(ref)) + ref.cols[0] for ref in data.column_blocks()]
@@ -133,11 +117,6 @@ def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
             parts = [_constant_in_tables(data, lo) for lo in range(0, data.n_cols, TABLE_PIECE)]
         _CONSTANT[data] = np.concatenate([np.zeros(0, np.int64), *parts])
     return _CONSTANT[data]
-
-
-def _rows_vary(data: BlockStore | MemoryBlocks) -> bool:
-    row_factor = data.scale.row_factor
-    return row_factor is not None and len(row_factor) > 0 and bool(np.ptp(row_factor) > ALIKE * np.max(row_factor))
 
 
 def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
@@ -210,19 +189,16 @@ _TASKS: weakref.WeakKeyDictionary[BlockStore, list[Task]] = weakref.WeakKeyDicti
 
 _Place = tuple[str, str, int, tuple[int, int], tuple[int, int], int, int]
 
+# Tasks over arrays in memory without the arrays: references would hold them, and never be forgotten.
 _PLACES: weakref.WeakKeyDictionary[MemoryBlocks, list[list[_Place]]] = weakref.WeakKeyDictionary()
-"""Tasks over arrays in memory without the arrays: references would hold them, and never be forgotten."""
-
-
-def _place(ref: Ref) -> _Place:
-    return ref.url, ref.layout, ref.index, ref.rows, ref.cols, ref.nnz, ref.nbytes
 
 
 def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
     """Return the tasks of a pass over all columns."""
     if isinstance(data, MemoryBlocks):
         if data not in _PLACES:
-            _PLACES[data] = [[_place(ref) for ref in task] for task in byte_groups(data.column_blocks())]
+            tasks = byte_groups(data.column_blocks())
+            _PLACES[data] = [[(r.url, r.layout, r.index, r.rows, r.cols, r.nnz, r.nbytes) for r in task] for task in tasks]
         return [tuple(MemoryRef(*fields, data) for fields in task) for task in _PLACES[data]]
     if data not in _TASKS:
         # Kept: a store may have 100,000 stripes.
@@ -242,10 +218,11 @@ def task_bytes(task: Task) -> int:
 
 def tasks_holding(tasks: Sequence[Task], features: np.ndarray) -> list[Task]:
     """Return, of each task, the stripes that hold one of the sorted ``features``; tasks without any are left out."""
-    chosen = (tuple(ref for ref in task if _holds(ref, features)) for task in tasks)
+    chosen = (tuple(ref for ref in task if len(features_inside(ref, features))) for task in tasks)
     return [task for task in chosen if task]
 
 
-def _holds(ref: Ref, features: np.ndarray) -> bool:
+def features_inside(ref: Ref, features: np.ndarray) -> np.ndarray:
+    """Return those of the sorted ``features`` that a stripe holds."""
     lo, hi = np.searchsorted(features, ref.cols)
-    return bool(hi > lo)
+    return features[lo:hi]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,15 +10,9 @@ import scipy.sparse as sp
 from ...cluster import BlockProgram, plan
 from ...storage import BlockStore, MemoryBlocks
 from ..records.context import RunContext
-from .blocks import Columns, Ref, Task, column_tasks, columns_of, table_of, task_bytes, tasks_holding
+from .blocks import Columns, Task, column_tasks, columns_of, features_inside, table_of, task_bytes, tasks_holding
 
-FETCH_BYTES = 64 << 20
-"""Columns of one pass: whoever puts them side by side holds them twice."""
-
-
-def _features_inside(ref: Ref, features: np.ndarray) -> np.ndarray:
-    lo, hi = np.searchsorted(features, ref.cols)
-    return features[lo:hi]
+FETCH_BYTES = 64 << 20  # columns of one pass: whoever puts them side by side holds them twice
 
 
 def stack(parts: Sequence[Columns]) -> Columns:
@@ -33,7 +26,7 @@ def stack(parts: Sequence[Columns]) -> Columns:
 
 def fetch_chunk(task: Task, features: np.ndarray) -> Columns:
     """Return the chosen columns of one task's stripes, in feature order (on a worker)."""
-    return stack([columns_of(ref, _features_inside(ref, features)) for ref in task])
+    return stack([columns_of(ref, features_inside(ref, features)) for ref in task])
 
 
 def column_sizes(data: BlockStore | MemoryBlocks, features: np.ndarray) -> np.ndarray:
@@ -57,16 +50,6 @@ def _batches(data: BlockStore | MemoryBlocks, features: np.ndarray) -> Iterator[
         yield features[chosen], int(sizes[chosen].sum())
 
 
-@dataclass(frozen=True)
-class _Fetch:
-    """Task memory: the stripe a column is cut from, and the task's columns twice while they are put side by side."""
-
-    result: int
-
-    def __call__(self, task: Task) -> int:
-        return task_bytes(task) + 2 * self.result
-
-
 def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
     """Return the raw columns of sorted distinct ``features``: ``(n_samples, len(features))``, sparse if the data is.
 
@@ -76,6 +59,9 @@ def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
 
 
 def _fetch_batch(ctx: RunContext, features: np.ndarray, nbytes: int) -> Columns:
-    tasks = tasks_holding(column_tasks(ctx.data), features)
-    program = BlockProgram("columns", fetch_chunk, stack, _Fetch(nbytes), nbytes, combine_bytes=2 * nbytes)
-    return ctx.run_pass(plan(program, tasks, features))
+    def fetch_bytes(task: Task) -> int:
+        # The stripe a column is cut from, and the task's columns twice while they are put side by side.
+        return task_bytes(task) + 2 * nbytes
+
+    program = BlockProgram("columns", fetch_chunk, stack, fetch_bytes, nbytes, combine_bytes=2 * nbytes)
+    return ctx.run_pass(plan(program, tasks_holding(column_tasks(ctx.data), features), features))

@@ -22,11 +22,7 @@ def scaled_values(values: np.ndarray, scale: FeatureScale) -> np.ndarray:
 
 
 def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = None) -> Columns:
-    """Return scaled columns; without factors the input itself.
-
-    ``raw``: ``(n, k)`` columns as stored; ``scale``: ``s`` and ``mu`` of the k columns; ``row_factor``: ``(n,)`` factors ``r``, or
-    ``None``.
-    """
+    """Return scaled columns ``(n, k)``, by ``s`` and ``mu`` of the k columns and ``(n,)`` row factors; without factors the input itself."""
     if scale.factor is None and scale.shift is None and row_factor is None:
         return raw
     return _scaled_sparse(raw, scale, row_factor) if sp.issparse(raw) else _scaled_dense(raw, scale, row_factor)
@@ -34,10 +30,8 @@ def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = No
 
 def inverse_row_norms(X: Any) -> np.ndarray:
     """Return ``1 / ||x_i||`` of every row, 0 for an empty one."""
-    squares = (
-        np.asarray(X.astype(np.float64).power(2).sum(axis=1)).ravel() if sp.issparse(X) else np.square(X, dtype=np.float64).sum(axis=1)
-    )
-    norms = np.sqrt(squares)
+    squares = X.astype(np.float64).power(2) if sp.issparse(X) else np.square(X, dtype=np.float64)
+    norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
 
 

@@ -6,11 +6,10 @@ Names are imported when they are first used; the list is that of ``gramplane.pip
 from importlib import import_module
 from typing import Any
 
-DOORS = ("datasets", "plots", "testing")
-"""Modules beside this one."""
+DOORS = ("datasets", "plots", "testing")  # modules beside this one
 
+# Public names of other folders, with the modules that have them.
 OTHERS = {"ingest": "gramplane.storage.ingest", "ingest_grams": "gramplane.storage.ingest"}
-"""Public names of other folders, with the modules that have them."""
 
 
 def __getattr__(name: str) -> Any:

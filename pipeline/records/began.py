@@ -14,16 +14,12 @@ if TYPE_CHECKING:
 NAME = "began"
 
 
-def _noted(run: RunStore) -> dict[str, Any]:
-    return run.read_json(NAME) or {}
-
-
 def note_arithmetic(run: RunStore, resumed: bool) -> str:
     """Note what this process computes with; return what to say where a run goes on with something else, else an empty text.
 
-    ``run``: the run; ``resumed``: whether a state of earlier steps is there; without one nothing of what was noted before counts.
+    Unless it ``resumed`` from a state of earlier steps, nothing of what was noted before counts.
     """
-    noted, now = _noted(run), arithmetic()
+    noted, now = run.read_json(NAME) or {}, arithmetic()
     seen = noted.get("arithmetic", []) if resumed else []
     if now not in seen:
         seen = [*seen, now]
@@ -34,11 +30,10 @@ def note_arithmetic(run: RunStore, resumed: bool) -> str:
 def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str = "grams") -> None:
     """Note what the Gram store of a run holds for it, or compare with what it held when the run began.
 
-    ``run``: the run; ``place``: of the Gram store, to be named; ``holds``: JSON values by name: whatever decides the bits that are read
-    from it; ``name``: what it is noted under, where a run reads several. Raises DigestMismatch: it was removed and made again, of other
-    data or otherwise laid out, or holds other kernels now; what differs is named.
+    ``holds`` are JSON values by name: whatever decides the bits that are read from the store at ``place``; a run that reads several notes
+    each under a ``name``. Raises DigestMismatch: it was made again, of other data or otherwise laid out, or holds other kernels now.
     """
-    noted = _noted(run)
+    noted = run.read_json(NAME) or {}
     before = noted.get(name)
     if before is None:
         run.write_json(NAME, {**noted, name: dict(holds)})

@@ -9,49 +9,32 @@ from typing import Literal
 
 from .run_view import RunView, known, named
 
+# Colour of what stands behind what is named.
 FAINT = "#6b7280"
-"""Colour of what stands behind what is named."""
 
+# Up to this many steps every one has its mark or bar; more are drawn as plain lines and areas, which keeps a page small.
 MAX_MARKED_STEPS = 60
-"""Up to this many steps every one has its mark or bar; more are drawn as plain lines and areas, which keeps a page small."""
 
 Mark = Literal["line", "step", "band", "bar", "area", "point"]
 
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers that are drawn in one way.
+    """Numbers that are drawn in one way."""
 
-    Attributes
-    ----------
-    x, y
-        As many numbers each; NaN is left out.
-    label
-        In the legend; empty: it has no entry.
-    mark
-        ``band`` fills from ``base`` to y, ``bar`` stands on ``base``, ``area`` on the areas before it; ``step`` changes half way.
-    colour
-        Number in the palette of the page, or a colour.
-    style, marker
-        Of lines: ``"-"``, ``"--"`` or ``":"``; ``""``, ``"o"`` or ``"D"`` at its points.
-    base
-        Where bands and bars begin; empty: at zero.
-    width
-        Of a line in points, of a bar on the x axis, of a point in square points; ``None``: as usual.
-    opacity
-        From 0 to 1; ``None``: as usual.
-    """
-
+    # x, y: as many numbers each; NaN is left out
     x: Sequence[float]
     y: Sequence[float]
-    label: str = ""
+    label: str = ""  # in the legend; empty: it has no entry
+    # `band` fills from `base` to y, `bar` stands on `base`, `area` on the areas before it; `step` changes half way
     mark: Mark = "line"
-    colour: int | str = 0
+    colour: int | str = 0  # number in the palette of the page, or a colour
+    # style, marker: of lines: `"-"`, `"--"` or `":"`; `""`, `"o"` or `"D"` at its points
     style: str = "-"
     marker: str = ""
-    base: Sequence[float] = ()
-    width: float | None = None
-    opacity: float | None = None
+    base: Sequence[float] = ()  # where bands and bars begin; empty: at zero
+    width: float | None = None  # of a line in points, of a bar on the x axis, of a point in square points; None: as usual
+    opacity: float | None = None  # from 0 to 1; None: as usual
 
 
 @dataclass(frozen=True)
@@ -124,24 +107,13 @@ class ShownTable:
 
 @dataclass(frozen=True)
 class SystemCharts:
-    """What a system brings to reports, ``CHARTS`` in its ``charts.py``.
+    """What a system brings to reports, ``CHARTS`` in its ``charts.py``."""
 
-    Attributes
-    ----------
-    comparing
-        Functions that return charts of several runs in one picture, from all runs of a page.
-    single
-        Functions that return charts of one run.
-    tables
-        Tables of a run that the page shows; the others are files only.
-    glossary
-        What the headings of its tables mean that no other system has.
-    """
-
+    # functions that return charts of several runs in one picture, from all runs of a page
     comparing: Sequence[Callable[[Sequence[RunView]], list[Chart]]] = ()
-    single: Sequence[Callable[[RunView], list[Chart]]] = ()
-    tables: Sequence[ShownTable] = ()
-    glossary: Mapping[str, str] = field(default_factory=dict)
+    single: Sequence[Callable[[RunView], list[Chart]]] = ()  # functions that return charts of one run
+    tables: Sequence[ShownTable] = ()  # tables of a run that the page shows; the others are files only
+    glossary: Mapping[str, str] = field(default_factory=dict)  # what the headings of its tables mean that no other system has
 
 
 def short(name: object, width: int = 40) -> str:

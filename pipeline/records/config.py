@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,26 +17,15 @@ GramPolicy = Literal["auto", "memory", "store", "recompute"]
 
 
 class MethodConfig(BaseModel):
-    """Base of all parameter models: frozen, closed, with a digest.
-
-    ``has_tasks``: whether it fits the tasks of a store that has them; ``has_scores``: whether its fits are scored on rows held out, so that
-    settings can be compared; ``takes_missing``: whether it takes stores with missing values; ``takes_streams``: whether it also learns from
-    a text that is read once.
-    """
+    """Base of all parameter models: frozen, closed, with a digest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
-    has_tasks: ClassVar[bool] = False
-    has_scores: ClassVar[bool] = True
-    takes_missing: ClassVar[bool] = False
-    takes_streams: ClassVar[bool] = False
+    has_tasks: ClassVar[bool] = False  # whether it fits the tasks of a store that has them
+    has_scores: ClassVar[bool] = True  # whether its fits are scored on rows held out, so that settings can be compared
+    takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
+    takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
 
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON form."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
-def describe(config: type[MethodConfig]) -> dict[str, Any]:
-    """Return the JSON schema of a parameter model."""
-    return config.model_json_schema()
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()

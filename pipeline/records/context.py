@@ -13,16 +13,15 @@ from ...kernels.jit import one_thread
 
 if TYPE_CHECKING:
     from ...cluster import Executor, Plan
-    from ...storage import BlockStore, MemoryBlocks, RunStore
+    from ...storage import ArrayRef, BlockStore, MemoryBlocks, RunStore
 
+    Shared = np.ndarray | ArrayRef  # what a task gets of an array, see :meth:`RunContext.broadcast`
+
+# Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store.
 INLINE_BYTES = 1 << 18
-"""Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store."""
 
-CARRIED_BYTES = 16 << 20
-"""What all tasks of a pass may carry together: a worker holds the arguments of every task that waits for it."""
-
-BANK_SHARE = 0.5
-"""Share of the driver's memory that a bank of Gram matrices may take."""
+CARRIED_BYTES = 16 << 20  # what all tasks of a pass may carry together: a worker holds the arguments of every task that waits for it
+BANK_SHARE = 0.5  # share of the driver's memory that a bank of Gram matrices may take
 
 Emit = Callable[[Mapping[str, Any]], None]
 
@@ -38,23 +37,19 @@ def refuse(message: str) -> None:
 
 @dataclass
 class Tally:
-    """What the passes of a run took so far.
+    """What the passes of a run took so far."""
 
-    ``tasks``, ``bytes``, ``retries``: chunk steps planned, bytes of the blocks they name, and repeated attempts; ``mixture``: which
-    processes computed with other processors or kernels; empty while all are alike; ``moved``: what the driver computed with before and
-    after it was stopped; empty while that is the same.
-    """
-
+    # tasks, bytes, retries: chunk steps planned, bytes of the blocks they name, and repeated attempts
     tasks: int = 0
     bytes: int = 0
     retries: int = 0
-    mixture: str = ""
-    moved: str = ""
+    mixture: str = ""  # which processes computed with other processors or kernels; empty while all are alike
+    moved: str = ""  # what the driver computed with before and after it was stopped; empty while that is the same
 
     def add(self, work: Plan[Any]) -> None:
         """Count one plan."""
         self.tasks += work.n_tasks
-        self.bytes += sum(_nbytes(ref) for ref in work.refs)
+        self.bytes += int(sum(part.nbytes for ref in work.refs for part in (ref if isinstance(ref, tuple) else (ref,))))
 
     def listen(self, event: Mapping[str, Any]) -> None:
         """Count the retries of a finished plan, and note a cluster of mixed processors."""
@@ -63,25 +58,18 @@ class Tally:
 
     def notes(self) -> dict[str, str]:
         """Return what a summary must tell beside its figures."""
-        return {name: told for name, told in (("mixture", self.mixture), ("moved", self.moved)) if told}
+        return {name: text for name, text in (("mixture", self.mixture), ("moved", self.moved)) if text}
 
     def figures(self) -> dict[str, int]:
         """Return the counts by name."""
         return {"tasks": self.tasks, "bytes": self.bytes, "retries": self.retries}
 
 
-def _nbytes(ref: Any) -> int:
-    return sum(part.nbytes for part in ref) if isinstance(ref, tuple) else int(ref.nbytes)
-
-
 @dataclass(frozen=True)
 class Alone:
-    """Calls a step of a pass while BLAS has one thread: by their number its results would depend on the worker.
+    """Calls a step of a pass while BLAS has one thread: by their number its results would depend on the worker."""
 
-    ``step``: a chunk or combine function.
-    """
-
-    step: Callable[..., Any]
+    step: Callable[..., Any]  # a chunk or combine function
 
     def __call__(self, *args: Any) -> Any:
         """Return the step's result."""
@@ -91,24 +79,18 @@ class Alone:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Executor, data, run directory, budget and event sink of one run.
+    """Executor, data, run directory, budget and event sink of one run."""
 
-    ``executor``: where passes run; ``data``: the block store or its in-memory twin; ``run``: run directory, or ``None`` for a fit in memory
-    that writes nothing; ``driver_memory``: bytes the driver may hold for a sub-problem; ``emit``: sink of event records; ``seed``: root of
-    every random number of the run; ``tally``: tasks and bytes of the passes so far; ``beside``: further stores that the method reads;
-    ``limit``: bytes beyond which a fit is refused, where that is not ``driver_memory``. ``warn``: takes what is doubtful about parameters,
-    before work starts. A run refuses it: its folder would keep them; an estimator warns.
-    """
-
-    executor: Executor
-    data: BlockStore | MemoryBlocks
-    run: RunStore | None = None
-    driver_memory: int = field(default_factory=default_driver_memory)
-    emit: Emit = ignore
-    seed: int = 0
-    tally: Tally = field(default_factory=Tally)
-    beside: tuple[BlockStore, ...] = ()
-    limit: int | None = None
+    executor: Executor  # where passes run
+    data: BlockStore | MemoryBlocks  # the block store or its in-memory twin
+    run: RunStore | None = None  # run directory, or None for a fit in memory that writes nothing
+    driver_memory: int = field(default_factory=default_driver_memory)  # bytes the driver may hold for a sub-problem
+    emit: Emit = ignore  # sink of event records
+    seed: int = 0  # root of every random number of the run
+    tally: Tally = field(default_factory=Tally)  # tasks and bytes of the passes so far
+    beside: tuple[BlockStore, ...] = ()  # further stores that the method reads
+    limit: int | None = None  # bytes beyond which a fit is refused, where that is not `driver_memory`
+    # takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns
     warn: Callable[[str], None] = refuse
 
     @property
@@ -131,17 +113,15 @@ class RunContext:
         program = replace(work.program, chunk=Alone(work.program.chunk), combine=Alone(work.program.combine))
         return self.executor.run(replace(work, program=program))
 
-    def share(self, name: str, array: np.ndarray, tasks: int = 1) -> Any:
+    def broadcast(self, name: str, array: np.ndarray, tasks: int = 1) -> Shared:
         """Return ``array`` itself, or a reference to it in the run store when ``tasks`` on other machines would carry too much.
 
-        A task turns either into the array with :func:`received`.
+        A task turns either into the array with :func:`resolve`.
         """
-        small = array.nbytes <= min(INLINE_BYTES, CARRIED_BYTES // tasks)
-        if self.run is None or self.executor.kind == "sync" or small:
-            return array
-        return self.run.put_array(name, array)
+        is_small = array.nbytes <= min(INLINE_BYTES, CARRIED_BYTES // tasks)
+        return array if self.run is None or self.executor.kind == "sync" or is_small else self.run.put_array(name, array)
 
 
-def received(shared: Any) -> np.ndarray:
-    """Return the array behind what :meth:`RunContext.share` returned (on a worker: from its cache when it is the newest)."""
+def resolve(shared: Shared) -> np.ndarray:
+    """Return the array behind what :meth:`RunContext.broadcast` returned (on a worker: from its cache when it is the newest)."""
     return shared if isinstance(shared, np.ndarray) else shared.load()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
-from ...storage import DataError
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
+from ...storage import BlockStore, DataError
 
 Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
 
+# What data sets hold, in words.
 KINDS: dict[Kind, str] = {
     "columns": "rows of numeric features",
     "strings": "strings",
     "grams": "precomputed kernel matrices",
     "stream": "a text that is read once",
 }
-"""What data sets hold, in words."""
 
 
 class DataSet(Protocol):
@@ -57,7 +56,7 @@ class DataSet(Protocol):
         ...
 
 
-def require(data: Any, method: str, *kinds: Kind) -> None:
+def require(data: DataSet, method: str, *kinds: Kind) -> None:
     """Refuse data that a method cannot learn from.
 
     Raises DataError: the data hold something else; the method, what it takes and what there is are named.
@@ -65,3 +64,20 @@ def require(data: Any, method: str, *kinds: Kind) -> None:
     if data.holds not in kinds:
         takes = " or ".join(KINDS[kind] for kind in kinds)
         raise DataError(f"{method} takes {takes}; these data are {KINDS[data.holds]}", "" if data.url == "memory" else data.url)
+
+
+def refuse_missing(data: object, reader: str) -> None:
+    """Refuse a store with missing values for a reader that takes none; of data in memory readers look at the values themselves.
+
+    Nothing but the store's description is read before. Raises DataError: store, column, counts and the rule are named.
+    """
+    if not isinstance(data, BlockStore) or not data.meta.n_missing:
+        return
+    counts, names = data.column_table("missing"), data.feature_names()
+    worst = int(np.argmax(counts))
+    column = f"column {worst}" if names is None else f"column {worst} ({names[worst]!r})"
+    raise DataError(
+        f"{column} has {counts[worst]} missing values, {data.meta.n_missing} are missing in all; {reader} takes none, only rule-ensemble "
+        "takes missing values",
+        data.url,
+    )

@@ -8,31 +8,15 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ExtraInput:
-    """Something that a method takes beside its data.
+    """Something that a method takes beside its data."""
 
-    Attributes
-    ----------
-    name
-        Option of the command line, key of a workflow.
-    what
-        In words, such as ``"tags of every row"``.
-    reads
-        What the option names: a block store, or a file with pairs of rows and a number, or with one text a row.
-    form
-        Help of the option: what a line of the file holds.
-    required
-        Whether the method cannot run without it.
-    compared
-        Whether fits of its method are scored on rows held out, so that settings can be compared.
-    values, ordered
-        Of pairs: the numbers that a pair may have, and whether (i, j) is another pair than (j, i).
-    """
-
-    name: str
-    what: str
+    name: str  # option of the command line, key of a workflow
+    what: str  # in words, such as `"tags of every row"`
+    # what the option names: a block store, or a file with pairs of rows and a number, or with one text a row
     reads: Literal["store", "pairs", "texts"]
-    form: str
-    required: bool = False
-    compared: bool = True
+    form: str  # help of the option: what a line of the file holds
+    required: bool = False  # whether the method cannot run without it
+    compared: bool = True  # whether fits of its method are scored on rows held out, so that settings can be compared
+    # values, ordered: of pairs: the numbers that a pair may have, and whether (i, j) is another pair than (j, i)
     values: tuple[int, int] = (-1, 1)
     ordered: bool = False

@@ -16,9 +16,10 @@ from typing import Any
 
 from ...cluster import MemoryBoundExceeded, bytes_text
 
+# What a process takes beside all that is listed: stacks of threads, buffers of reading and writing, and small arrays on their way.
 OVERHEAD = 64 << 20
-"""What a process takes beside all that is listed: stacks of threads, buffers of reading and writing, and small arrays on their way."""
 
+# Letters that mean the same in every formula; a thing explains its own.
 SYMBOLS = {
     "n": "rows",
     "d": "features",
@@ -29,7 +30,6 @@ SYMBOLS = {
     "entries": "values of a sparse store, or n d of a dense one",
     "model": "bytes of the arrays of a model",
 }
-"""Letters that mean the same in every formula; a thing explains its own."""
 
 _SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -42,16 +42,12 @@ _SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Held:
-    """A thing that a driver may hold, as it is declared.
+    """A thing that a driver may hold, as it is declared."""
 
-    ``what``: in words, such as ``"kernel matrix and the solver's copy of it"``; ``formula``: its bytes: numbers and symbols with ``+ - /
-    ^`` and brackets; what stands side by side is multiplied, as in ``"8 n (d + 1)"``; ``when``: in which case it is held, and what own
-    symbols mean; empty: always.
-    """
-
-    what: str
+    what: str  # in words, such as `"kernel matrix and the solver's copy of it"`
+    # its bytes: numbers and symbols with `+ - / ^` and brackets; what stands side by side is multiplied, as in `"8 n (d + 1)"`
     formula: str
-    when: str = ""
+    when: str = ""  # in which case it is held, and what own symbols mean; empty: always
 
     def of(self, **symbols: float) -> Holding:
         """Return it with the bytes that the formula gives."""
@@ -72,7 +68,7 @@ class Held:
         return ast.parse(sides, mode="eval").body
 
 
-def _value(node: ast.expr, symbols: dict[str, float]) -> Any:
+def _value(node: ast.expr, symbols: dict[str, float]) -> float:
     if isinstance(node, ast.BinOp):
         return _SIGNS[type(node.op)](_value(node.left, symbols), _value(node.right, symbols))
     if isinstance(node, ast.Name):
@@ -84,15 +80,11 @@ def _value(node: ast.expr, symbols: dict[str, float]) -> Any:
 
 @dataclass(frozen=True)
 class Holding:
-    """One thing that the driver holds at the same time as the others of its list; made by the :class:`Held` that declares it.
+    """One thing that the driver holds at the same time as the others of its list; made by the :class:`Held` that declares it."""
 
-    ``what``: in words, such as ``"kernel matrix and the solver's copy of it"``; ``formula``: its bytes in the symbols of the plan, such as
-    ``"16 n^2"``; ``nbytes``: the number.
-    """
-
-    what: str
-    formula: str
-    nbytes: int
+    what: str  # in words, such as `"kernel matrix and the solver's copy of it"`
+    formula: str  # its bytes in the symbols of the plan, such as `"16 n^2"`
+    nbytes: int  # the number
 
     def row(self) -> dict[str, Any]:
         """Return it as plans show it."""
@@ -112,9 +104,8 @@ def holdings_plan(holdings: Sequence[Holding]) -> dict[str, Any]:
 def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: str) -> None:
     """Refuse a run whose driver would hold more than it may.
 
-    ``holdings``: all that is held at once; ``limit``: bytes the driver may hold; ``method``: name, for the message; ``remedy``: what would
-    help beside a higher limit, such as ``"fewer rows"``. Raises MemoryBoundExceeded: the sum is greater than the limit; sum, limit and the
-    largest things are named.
+    ``holdings`` are all that is held at once; the ``remedy`` is what helps beside a higher limit, such as ``"fewer rows"``. Raises
+    MemoryBoundExceeded, which names sum, limit and the largest things.
     """
     needed = total_bytes(holdings)
     if needed <= limit:

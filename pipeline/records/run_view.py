@@ -12,56 +12,26 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RunView:
-    """A run as the report sees it.
+    """A run as the report sees it."""
 
-    Attributes
-    ----------
-    name
-        Shown in legends and headings.
-    path
-        Where the run lies.
-    method, title
-        Name of the method on the command line, and its full name.
-    params
-        The method's parameters.
-    meanings
-        What the parameters mean, by name.
-    state
-        ``done``, ``running``, ``stopped`` or ``not started``.
-    settings
-        Data, cluster, seed and what else the run decided once.
-    summary
-        Figures of the finished run.
-    history
-        One row per outer iteration.
-    selected
-        Rows ``{"feature": name, "weight": w}`` (or one ``weight[label]`` per class), largest weight first.
-    scores
-        One row per store the run was scored on.
-    trials
-        One row per setting compared by cross-validation.
-    tables
-        Further tables of the method by name; of methods on kernels ``kernels`` (``{"kernel": name, "weight": w}``, largest first) and
-        ``weights`` (``{"machine": class, "iteration": t, name: w, ...}``).
-    is_compared
-        Whether there are other runs on the page, so that figures of this one alone name it.
-    """
-
-    name: str
-    path: str
+    name: str  # shown in legends and headings
+    path: str  # where the run lies
+    # method, title: name of the method on the command line, and its full name
     method: str
     title: str
-    params: Row = field(default_factory=dict)
-    settings: Row = field(default_factory=dict)
-    meanings: Mapping[str, str] = field(default_factory=dict)
-    state: str = "done"
-    summary: Row = field(default_factory=dict)
-    history: Sequence[Row] = ()
-    selected: Sequence[Row] = ()
-    scores: Sequence[Row] = ()
-    trials: Sequence[Row] = ()
+    params: Row = field(default_factory=dict)  # the method's parameters
+    settings: Row = field(default_factory=dict)  # data, cluster, seed and what else the run decided once
+    meanings: Mapping[str, str] = field(default_factory=dict)  # what the parameters mean, by name
+    state: str = "done"  # `done`, `running`, `stopped` or `not started`
+    summary: Row = field(default_factory=dict)  # figures of the finished run
+    history: Sequence[Row] = ()  # one row per outer iteration
+    selected: Sequence[Row] = ()  # rows `{"feature": name, "weight": w}` (or one `weight[label]` per class), largest weight first
+    scores: Sequence[Row] = ()  # one row per store the run was scored on
+    trials: Sequence[Row] = ()  # one row per setting compared by cross-validation
+    # further tables of the method by name; of methods on kernels `kernels` (`{"kernel": name, "weight": w}`, largest first) and
+    # `weights` (`{"machine": class, "iteration": t, name: w, ...}`)
     tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    is_compared: bool = False
+    is_compared: bool = False  # whether there are other runs on the page, so that figures of this one alone name it
 
     @property
     def bounded(self) -> bool:
@@ -105,7 +75,7 @@ class RunView:
         return {key.removeprefix("seconds_"): self.column(key) for key in keys}
 
 
-def number(value: Any) -> float:
+def number(value: object) -> float:
     """Return a number, the mean of a list of numbers (one per class or fold), or NaN."""
     if isinstance(value, (list, tuple)):
         known = [number(item) for item in value]

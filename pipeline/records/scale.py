@@ -1,4 +1,4 @@
-"""NEW."""
+"""Column scaling as models keep it."""
 
 from __future__ import annotations
 

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from .charts import FAINT, MAX_MARKED_STEPS, Chart, Legend, Series, legend_of, run_label, run_lines, short, step_marker
 from .run_view import Row, RunView, known, named, number, step_word, weight_of
 
-MAX_WEIGHTS = 30
-"""Bars in the chart of weights."""
-
-MAX_PANELS = 4
-"""Machines whose weights are drawn; the tables have all."""
-
-MAX_NAMED = 8
-"""Lines with a colour of their own; further ones are grey."""
-
-MAX_EIGENVALUES = 40
-"""Eigenvalues drawn as bars."""
-
-
-# -- objective and certificates ------------------------------------------------------------------------------------------------
+MAX_WEIGHTS = 30  # bars in the chart of weights
+MAX_PANELS = 4  # machines whose weights are drawn; the tables have all
+MAX_NAMED = 8  # lines with a colour of their own; further ones are grey
+MAX_EIGENVALUES = 40  # eigenvalues drawn as bars
 
 
 def objective(runs: Sequence[RunView]) -> list[Chart]:
@@ -67,16 +56,14 @@ def bounds(runs: Sequence[RunView]) -> list[Chart]:
     if not runs:
         return []
     series = [part for i, run in enumerate(runs) for part in _band(run, i, run_label(run, runs))]
-    closing = (
-        "Upper bound (solid) and lower bound (dashed) of the optimum, both rigorous; the model returned has the value of the upper one."
-    )
+    both = "Upper bound (solid) and lower bound (dashed) of the optimum, both rigorous; the model returned has the value of the upper one."
     gap = (
         "In units of the upper bound, or of one if that is smaller; the fit ends at tol. The bounds over all kernels move when those over "
         "the working set (dotted) have met and all kernels are looked at."
     )
     keys = [("relative_gap", "all kernels", "-"), ("working_gap", "working set", ":")]
     return [
-        Chart("Bounds", closing, series=series, x_label="round", whole="x", legend=Legend()),
+        Chart("Bounds", both, series=series, x_label="round", whole="x", legend=Legend()),
         _gap_chart("Gap between the bounds", gap, runs, keys),
     ]
 
@@ -115,9 +102,6 @@ def _has_graph_certificate(run: RunView) -> bool:
     return known(run.column("restricted_gap"))
 
 
-# -- what is selected ----------------------------------------------------------------------------------------------------------
-
-
 def kernels_kept(runs: Sequence[RunView]) -> list[Chart]:
     """Return the number of kernels with a weight per round, of runs that close two bounds."""
     runs = [run for run in runs if run.bounded]
@@ -142,17 +126,11 @@ def accuracy(runs: Sequence[RunView]) -> list[Chart]:
     keys = [("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")]
     series = [*run_lines(runs, keys, x="n_selected"), *scored_points(runs)]
     units = list(dict.fromkeys(run.unit for run in runs))
-    title, caption = _accuracy_words(runs, units, step_word(runs))
-    x_label = f"selected {' or '.join(units)}"
-    return [Chart(title, caption, series=series, x_label=x_label, y_label="accuracy", whole="x", legend=Legend())]
-
-
-def _accuracy_words(runs: Sequence[RunView], units: Sequence[str], word: str) -> tuple[str, str]:
-    if units == ["kernels"]:
-        return "Accuracy against number of kernels", f"Every point is the best model after one {word}."
-    if all(run.method == "fgm" for run in runs):
-        return "Accuracy along the path", "Each round adds features; every point is the model after one round."
-    return f"Accuracy against number of {' or '.join(units)}", f"Every point is the model after one {word}."
+    what, best = " or ".join(units), "best " if units == ["kernels"] else ""
+    title, caption = f"Accuracy against number of {what}", f"Every point is the {best}model after one {step_word(runs)}."
+    if units != ["kernels"] and all(run.method == "fgm" for run in runs):
+        title, caption = "Accuracy along the path", "Each round adds features; every point is the model after one round."
+    return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label="accuracy", whole="x", legend=Legend())]
 
 
 def scored_points(runs: Sequence[RunView]) -> list[Series]:
@@ -249,8 +227,6 @@ def column(rows: Sequence[Row], key: str) -> list[float]:
     return [number(row.get(key)) for row in rows]
 
 
-# -- tasks, spectra, streams ---------------------------------------------------------------------------------------------------
-
 _HEAT_MAPS = (
     ("task_kernels", "Kernels by task", "Weight of every kernel in the machine of every task; the heaviest kernels stand left."),
     ("task_features", "Features by task", "Weight of every selected feature in every task, largest norms left; blue positive."),
@@ -340,9 +316,6 @@ def _stream_charts(runs: Sequence[RunView], title: str, caption: str, y_label: s
     return [Chart(title, caption, series=lines, x_label="rows", y_label=y_label, from_zero=from_zero, legend=legend)]
 
 
-# -- time and traffic ----------------------------------------------------------------------------------------------------------
-
-
 def phases(run: RunView) -> list[Chart]:
     """Return seconds by phase, one on top of the other per round."""
     parts = {name: values for name, values in run.phases().items() if any(value > 0 for value in values)}
@@ -370,31 +343,15 @@ def stacked_bars(x: Sequence[float], parts: Sequence[tuple[Sequence[float], str,
 
 def traffic(runs: Sequence[RunView]) -> list[Chart]:
     """Return tasks and bytes of their blocks per round."""
-    word = step_word(runs)
-    parts: Any = (
-        ("tasks", 1.0, f"Tasks per {word}", f"Block tasks of all passes of a {word}, counted, not timed.", "tasks", "xy"),
-        (
-            "bytes",
-            2.0**20,
-            f"Bytes per {word}",
-            f"Blocks that the tasks of a {word} worked on, read from the store or computed.",
-            "MiB",
-            "x",
-        ),
-    )
-    return [
-        Chart(
-            title,
-            caption,
-            series=_side_by_side(runs, key, unit),
-            x_label=word,
-            y_label=label,
-            whole=whole,
-            legend=Legend() if named(runs) else None,
-        )
-        for key, unit, title, caption, label, whole in parts
-        if _is_positive(runs, [key])
-    ]
+    word, legend, charts = step_word(runs), Legend() if named(runs) else None, []
+    if _is_positive(runs, ["tasks"]):
+        caption, series = f"Block tasks of all passes of a {word}, counted, not timed.", _side_by_side(runs, "tasks", 1.0)
+        charts.append(Chart(f"Tasks per {word}", caption, series=series, x_label=word, y_label="tasks", whole="xy", legend=legend))
+    if _is_positive(runs, ["bytes"]):
+        caption = f"Blocks that the tasks of a {word} worked on, read from the store or computed."
+        series = _side_by_side(runs, "bytes", 2.0**20)
+        charts.append(Chart(f"Bytes per {word}", caption, series=series, x_label=word, y_label="MiB", whole="x", legend=legend))
+    return charts
 
 
 def _side_by_side(runs: Sequence[RunView], key: str, unit: float) -> list[Series]:

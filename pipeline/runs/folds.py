@@ -17,42 +17,23 @@ from ..loops.run import run_loop
 from ..method import Method
 from ..records.context import RunContext
 
+# `prepare` of a method; `held_out` among its further inputs is the mask of a fold.
 Prepare = Callable[[Any, RunContext, Mapping[str, Any]], Method]
-"""``prepare`` of a method; ``held_out`` among its further inputs is the mask of a fold."""
 
-PLACES = ("grams", "gram_store")
-"""Parameters that say where matrices lie; results do not depend on them."""
+PLACES = ("grams", "gram_store")  # parameters that say where matrices lie; results do not depend on them
 
 
 @dataclass(frozen=True)
 class Search:
-    """A grid that is evaluated fit after fit.
+    """A grid that is evaluated fit after fit."""
 
-    Attributes
-    ----------
-    prepare
-        The method.
-    configs
-        Parameters of every point.
-    points
-        The same as they were given, for the record.
-    extra
-        Further inputs of the fits, such as groups.
-    inputs
-        Target and classes.
-    masks
-        ``(n_samples,)`` rows held out, of every fold.
-    record
-        What the fits have in common, kept in their folders.
-    """
-
-    prepare: Prepare
-    configs: Sequence[Any]
-    points: Sequence[Mapping[str, Any]]
-    extra: Mapping[str, Any]
-    inputs: Inputs
-    masks: Sequence[np.ndarray]
-    record: Mapping[str, Any]
+    prepare: Prepare  # the method
+    configs: Sequence[Any]  # parameters of every point
+    points: Sequence[Mapping[str, Any]]  # the same as they were given, for the record
+    extra: Mapping[str, Any]  # further inputs of the fits, such as groups
+    inputs: Inputs  # target and classes
+    masks: Sequence[np.ndarray]  # `(n_samples,)` rows held out, of every fold
+    record: Mapping[str, Any]  # what the fits have in common, kept in their folders
 
     def prepared(self, point: int, fold: int, ctx: RunContext) -> Method:
         """Return one fit, ready to run."""
@@ -118,11 +99,6 @@ def _fitted(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str,
     return {**ready.summary(outcome.state, ready.model(outcome.state, ctx)), **scores}
 
 
-def _selected(fit: Mapping[str, Any]) -> float:
-    """Return how much of its kernels, rules or groups a fit has kept; all kernels where it chooses none."""
-    return float(fit["n_selected"] if "n_selected" in fit else fit["n_kernels"])
-
-
 def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return mean and deviation over folds, ``None`` where a fold has no score: no kernel left, or a target without variance there.
 
@@ -133,7 +109,8 @@ def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     row = {measure: _known(scores.mean())}
     if measure == "r2":
         row["mse"] = _known(np.mean([(1.0 - r2) * target[mask].var() for r2, mask in zip(scores, search.masks, strict=True)]))
-    selected = float(np.mean([_selected(fit) for fit in fits]))
+    # How much of its kernels, rules or groups a fit has kept; all kernels where it chooses none.
+    selected = float(np.mean([float(fit["n_selected"] if "n_selected" in fit else fit["n_kernels"]) for fit in fits]))
     return {**row, "deviation": _known(scores.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in scores]}
 
 

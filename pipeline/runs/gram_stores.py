@@ -19,7 +19,7 @@ from ..grams.settings import GramSettings
 from ..grams.sources import RowPair, block_rows, pair_bytes, pairs
 from ..inputs.kernels import check_rows
 from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.missing import refuse_missing
+from ..records.data_set import refuse_missing
 from .in_process import refuse_step
 from .run import ConfigMismatch, Where, executing, process_bytes
 

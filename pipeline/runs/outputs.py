@@ -18,9 +18,9 @@ _HEADER_BYTES = 1 << 20
 def refuse_foreign(out: str, record: str | None) -> None:
     """Refuse, before work, to replace a file or folder that does not have the form of predictions; an empty one is nobody's.
 
-    ``out``: where predictions go, by its ending; an object store's URL is not looked at; ``record``: class of the records that a ``.zarr``
-    folder of predictions holds; ``None``: whatever is there may go. Raises ValueError: naming the place; OSError if nothing may be written
-    there.
+    The form follows the ending of ``out``; an object store's URL is not looked at. ``record`` is the class of the records that a ``.zarr``
+    folder of predictions holds; ``None``: whatever is there may go. Raises ValueError, which names the place; OSError if nothing may be
+    written there.
     """
     path = local_path(out)
     if path is None:

@@ -19,9 +19,8 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageE
 from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ...storage.whole_files import require_place, whole_file
-from ..estimators.base import predictor_of
-from ..inputs.scores import held_out_rows, predicted_codes, r_squared
-from ..inputs.task_scoring import task_accuracies, task_variances
+from ..estimators.base import MethodEstimator, predictor_of
+from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
@@ -37,13 +36,12 @@ from .run import Where, load_model, method_named, open_data, process_bytes
 
 def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
     folder = RunStore.open(run)
-    record = folder.config
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
-    return folder, record
+    return folder, folder.config
 
 
-def _opened(run: str, store: str) -> tuple[RunStore, Path, Any, BlockStore]:
+def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
     """Return the run, the place of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
     record = folder.config
@@ -51,7 +49,7 @@ def _opened(run: str, store: str) -> tuple[RunStore, Path, Any, BlockStore]:
     return folder, model, load_model(run), open_data(store, method_named(record.get("method") or record["tune"]))
 
 
-def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[Any, BlockStore, np.ndarray]:
+def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     holdings, step = _check_memory(estimator, data, out, where, emit)
@@ -66,7 +64,7 @@ def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = No
     return estimator, data, values
 
 
-def _check_memory(estimator: Any, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
+def _check_memory(estimator: MethodEstimator, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None))
@@ -86,7 +84,7 @@ def _planned(run: str, store: str, out: str | None, where: Where, emit: Emit, th
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan}
 
 
-def _check_three_way(estimator: Any, three_way: bool) -> None:
+def _check_three_way(estimator: MethodEstimator, three_way: bool) -> None:
     if three_way and not hasattr(estimator, "predict_three_way"):
         raise ValueError(f"three_way: {type(estimator).__name__} predicts its classes only; tri-class-svm knows rows of neither class")
 
@@ -133,12 +131,15 @@ def predict_store(
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
     labels = estimator.classes_[predicted_codes(values.T)]
     if three_way:
-        labels = np.where(
-            np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"]), np.array([0]).astype(labels.dtype), labels
-        )
+        labels = np.where(_is_neither(estimator, values), np.array([0]).astype(labels.dtype), labels)
     write(labels, values)
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
+
+
+def _is_neither(estimator: MethodEstimator, values: np.ndarray) -> np.ndarray:
+    """Return which rows are in neither class of a tri-class machine, ``(n,)``."""
+    return np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"])
 
 
 def _table(labels: np.ndarray | None, values: np.ndarray) -> dict[str, np.ndarray]:
@@ -155,12 +156,6 @@ def _write_npz(path: Path, labels: np.ndarray | None, values: np.ndarray) -> Non
         np.savez(file, **(_table(None, values) if labels is None else {"prediction": labels, "decision": values}))  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
 
 
-def _arrow_table(labels: np.ndarray | None, values: np.ndarray) -> Any:
-    import pyarrow
-
-    return pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in _table(labels, values).items()})
-
-
 def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
     columns = _table(labels, values)
     with path.open("w", encoding="utf-8") as file:
@@ -169,15 +164,17 @@ def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> Non
             file.write(",".join(_cell(value) for value in row) + "\n")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     text = repr(value) if isinstance(value, float) else str(value)
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
 
 
 def _write_parquet(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+    import pyarrow
     import pyarrow.parquet
 
-    pyarrow.parquet.write_table(_arrow_table(labels, values), path)
+    columns = {name: pyarrow.array(column.tolist()) for name, column in _table(labels, values).items()}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
 
 
 @dataclass(frozen=True)
@@ -215,12 +212,12 @@ def _writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
         holds_store(url)
         return partial(_write_zarr, url)
     require_place(url)
-    return partial(_write_file, url, _FILES[suffix])
 
+    def write(labels: np.ndarray | None, values: np.ndarray) -> None:
+        with whole_file(url, values.nbytes) as path:
+            _FILES[suffix](path, labels, values)
 
-def _write_file(url: str, write: Callable[..., None], labels: np.ndarray | None, values: np.ndarray) -> None:
-    with whole_file(url, values.nbytes) as path:
-        write(path, labels, values)
+    return write
 
 
 def score_store(
@@ -252,14 +249,16 @@ def score_store(
     folder, record = _finished(run)
     if not hasattr(estimator, "classes_"):
         # Methods that hold no rows out of a regression were fitted to all.
-        measured = "test_r2" in (folder.read_json("summary") or {})
-        return _score_numbers(
-            run, estimator, data, values[:, 0], _scored_rows(record, data) if measured else np.ones(data.n_rows, dtype=bool)
-        )
+        is_split = "test_r2" in (folder.read_json("summary") or {})
+        rows = _scored_rows(record, data) if is_split else np.ones(data.n_rows, dtype=bool)
+        return _score_numbers(run, estimator, data, values[:, 0], rows)
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
-        neither, rows = _score_three_ways(estimator, data, values[:, 0], rows), rows & (truth >= 0)
+        # Rows of neither class, and the accuracy over all three labels; the other figures are of rows of two classes.
+        predicted = np.where(_is_neither(estimator, values), -1, values[:, 0] > 0)
+        three_way = float(np.mean((predicted == truth)[rows]))
+        neither, rows = {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": three_way}, rows & (truth >= 0)
         if not rows.any():
             raise DataError("no row is labelled with one of the two classes, there is nothing to score", data.url)
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
@@ -268,35 +267,20 @@ def score_store(
     return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
 
 
-def _score_three_ways(estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
-    """Return the rows of neither class and the accuracy over all three labels; the other figures are of rows of two classes."""
-    truth = _truth(estimator, data)
-    predicted = np.where(np.abs(values) < crossing_point(estimator.model_.figures["eps"]), -1, values > 0)
-    return {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": float(np.mean((predicted == truth)[rows]))}
-
-
-def _score_numbers(run: str, estimator: Any, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
+def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
     if not is_regressor(estimator):
-        raise ValueError(
-            f"{run}: {type(estimator).__name__} learns without a target, there is nothing to score; predict writes its components"
-        )
+        name = type(estimator).__name__
+        raise ValueError(f"{run}: {name} learns without a target, there is nothing to score; predict writes its components")
     if not data.has_table("y") or data.meta.labels is not None:
         raise DataError("there is no real-valued target to compare predictions with", data.url)
     truth, values = data.target()[rows], values[rows]
     r2, error = r_squared(truth, values), truth - values
-    tasks = {}
-    if _by_task(estimator.model_):
-        tasks = task_variances(*_tasks(estimator.model_, data, rows), truth, values)
-    return {
-        "rows": len(values),
-        "r2": r2 if np.isfinite(r2) else None,
-        "rmse": float(np.sqrt(np.square(error).mean())),
-        "mae": float(np.abs(error).mean()),
-        **tasks,
-    }
+    tasks = task_variances(*_tasks(estimator.model_, data, rows), truth, values) if _by_task(estimator.model_) else {}
+    errors = {"rmse": float(np.sqrt(np.square(error).mean())), "mae": float(np.abs(error).mean())}
+    return {"rows": len(values), "r2": r2 if np.isfinite(r2) else None, **errors, **tasks}
 
 
-def _by_task(model: Any) -> bool:
+def _by_task(model: object) -> bool:
     return isinstance(model, TaskModel) or (isinstance(model, LinearModel | RuleModel) and model.tasks is not None)
 
 
@@ -305,7 +289,7 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
     return store_codes(model, data)[rows], model.tasks or ()
 
 
-def _path(estimator: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
+def _path(estimator: MethodEstimator, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
     """Return the accuracy of the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
         ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory))
@@ -313,7 +297,7 @@ def _path(estimator: Any, data: BlockStore, truth: np.ndarray, rows: np.ndarray,
     return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
 
 
-def _truth(estimator: Any, data: BlockStore) -> np.ndarray:
+def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:
     if not data.has_table("y"):
         raise DataError("there is no target, so nothing to compare predictions with; predict works without one", data.url)
     if data.meta.labels is None:

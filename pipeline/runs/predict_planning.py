@@ -15,8 +15,7 @@ from ..records.holdings import Held, Holding, holdings_plan, total_bytes
 from ..registry import METHODS
 from .in_process import process_plan
 
-_OBJECT_BYTES = 40
-"""Bytes of a number, or of a short label, as an object of Python with its place in a list."""
+_OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
 
 
 MODEL = Held("model, as stored and as read", "2 model")
@@ -48,8 +47,8 @@ class _Planning(Executor):
 def predict_holdings(predictor: Predictor, model: Any, data: BlockStore, out: str | None, labels: np.ndarray | None) -> list[Holding]:
     """Return what this process holds while it predicts the rows of a store, or scores a model on them.
 
-    ``predictor``, ``model``: the saved model, and what decides with it; ``data``: the store. ``out``: where predictions go; its ending says
-    in which form they are held last. ``None``: they are compared with the target. ``labels``: the classes; ``None`` where there are none.
+    The ending of ``out`` says in which form predictions are held last; ``None``: they are compared with the target. ``labels`` are the
+    classes, or ``None``.
     """
     n, m = data.n_rows, predictor.n_values(model)
     size = 8 if labels is None else 16 + labels.itemsize
@@ -58,26 +57,17 @@ def predict_holdings(predictor: Predictor, model: Any, data: BlockStore, out: st
         table = [METRICS.of(n=n, m=m)]
     elif Path(out).suffix.lower() in (".csv", ".parquet"):
         table = [TABLE.of(n=n, m=m)]
-    return [
-        MODEL.of(model=sum(array.nbytes for array in to_arrays(model)[0].values())),
-        VALUES.of(n=n, m=m),
-        PREDICTIONS.of(n=n, s=size),
-        *_last(predictor.holdings(model, data), table, out is None and predictor.follows_path()),
-    ]
-
-
-def _last(read: list[Holding], table: list[Holding], path: bool) -> list[Holding]:
-    """Return what is held beside the values: the table once what was read is gone, or both where a path is followed after it."""
-    return [*read, *table] if path else max(read, table, key=total_bytes)
+    read, stored = predictor.holdings(model, data), sum(array.nbytes for array in to_arrays(model)[0].values())
+    # The table is made once what was read is gone, but both are held where a path is followed after it.
+    last = [*read, *table] if out is None and predictor.follows_path() else max(read, table, key=total_bytes)
+    return [MODEL.of(model=stored), VALUES.of(n=n, m=m), PREDICTIONS.of(n=n, s=size), *last]
 
 
 def predict_plan(
     predictor: Predictor, model: Any, data: BlockStore, holdings: list[Holding], limit: int, cluster: str, emit: Emit
 ) -> dict[str, Any]:
-    """Return tasks and memory of predicting the rows of a store; nothing is computed.
+    """Return tasks and memory of predicting the rows of a store, by a kind of ``cluster``; nothing is computed.
 
-    ``predictor``, ``model``, ``data``: the saved model, what decides with it, and the store; ``holdings``: what this process holds;
-    ``limit``: bytes it may hold; ``cluster``: kind of cluster; with ``"sync"`` tasks run in this process; ``emit``: sink of event records.
     Raises ValueError: the data do not fit the model.
     """
     work = first_pass(predictor, model, data, limit, emit)

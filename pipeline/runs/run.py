@@ -11,7 +11,7 @@ import importlib
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,17 +26,16 @@ from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
 from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.missing import refuse_missing
+from ..records.data_set import refuse_missing
 from ..records.names import nearest
 from ..records.validation import configured
 from ..registry import METHODS, MethodInfo
 from .in_process import few_blocks_kept, planned_holdings, process_plan, refuse_step
 
+# What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
 PROCESS_BYTES = 320 << 20
-"""What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure."""
 
-CACHE_SHARE = 0.5
-"""Share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task."""
+CACHE_SHARE = 0.5  # share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task
 
 
 class ConfigMismatch(ValueError):
@@ -104,9 +103,8 @@ def method_named(name: str) -> MethodInfo:
 def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None, digest: str | None = None) -> Any:
     """Return the store that a method works on, or the text it learns from (``extra["stream"]``).
 
-    ``url``: place of the store or text; a store that is open is taken as it is; ``info``, ``extra``: the method and its further inputs;
-    ``digest``: open the version of the store with this digest, which may have been replaced since. Raises ValueError: a text, and the
-    method learns from stores only; DigestMismatch: the store was replaced, and the version with the digest is gone; DataError: it holds
+    A store that is open is taken as it is; with a ``digest`` the version of the store that has it, which may have been replaced since.
+    Raises ValueError: a text, and the method learns from stores only; DigestMismatch: the version with the digest is gone; DataError:
     missing values, and the method takes none.
     """
     stream = (extra or {}).get("stream")
@@ -214,7 +212,10 @@ def run_method(
     if dry_run:
         plan = _prepared(info, config, store, record).plan
         _refuse_step(info, plan, record, options.config().kind)
-        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **_place(plan, store, options, record), **plan})
+        place, step = options.config(), plan["task_bytes"]
+        here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], place.kind)
+        sizes = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(place, step), **here}
+        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **sizes, **plan})
     same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
@@ -224,13 +225,6 @@ def run_method(
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
         return _run(info, config, store, folder, options, on_event or ignore, prepared if folder.born else None)
-
-
-def _place(plan: Mapping[str, Any], store: Any, where: Where, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where a run will compute, and what its processes take."""
-    config, step = where.config(), plan["task_bytes"]
-    here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], config.kind)
-    return {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, step), **here}
 
 
 @contextlib.contextmanager
@@ -275,14 +269,8 @@ def resume_run(
 def _record(
     info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where
 ) -> dict[str, Any]:
-    return {
-        "method": info.name,
-        "params": params,
-        "data_digest": store.digest,
-        "seed": seed,
-        "extra": jsonable(extra),
-        "driver_memory": driver_bytes(where.driver_memory),
-    }
+    record = {"method": info.name, "params": params, "data_digest": store.digest, "seed": seed}
+    return {**record, "extra": jsonable(extra), "driver_memory": driver_bytes(where.driver_memory)}
 
 
 def jsonable(value: Any) -> Any:
@@ -294,7 +282,7 @@ def jsonable(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def same_as_before(run: Any, record: Mapping[str, Any]) -> None:
+def same_as_before(run: str, record: Mapping[str, Any]) -> None:
     """Refuse a run directory of another configuration; the cluster is no part of it, since results do not depend on it.
 
     Raises ConfigMismatch: the keys that differ are named with both values.
@@ -336,9 +324,7 @@ def _run(
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
     folder.write_json("where", {"cluster": where.cluster, "data": store.url})
-    began = time.perf_counter()
-    record = folder.config
-    tally = Tally()
+    began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
         ready: Method = prepared or info.prepare(config, ctx, record["extra"])
@@ -370,10 +356,14 @@ def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, A
     """
     names = ("objective", "gap", "certified_over", "relative_gap", "stop", "classes")
     figures = {**dict.fromkeys(names), "relative_gap": _relative(own, outcome.history), **own}
-    return {**figures, "iterations": outcome.state.iteration, **_last(outcome.history)}
+    row = outcome.history[-1] if outcome.history else {}
+    scores = {key: row.get(key) for key in ("train_accuracy", "test_accuracy", "train_r2", "test_r2")}
+    # NaN while the run goes on, None once read back from the history file.
+    known = {key: value for key, value in scores.items() if value is not None and value == value}
+    return {**figures, "iterations": outcome.state.iteration, **known}
 
 
-def _relative(own: Mapping[str, Any], history: Any) -> float | None:
+def _relative(own: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> float | None:
     gap, objective = own.get("gap"), own.get("objective")
     if gap is None or gap != gap:
         return None
@@ -381,13 +371,6 @@ def _relative(own: Mapping[str, Any], history: Any) -> float | None:
     if known is not None and known == known:
         return float(known)
     return None if not objective or objective != objective else float(gap / abs(objective))
-
-
-def _last(history: Any) -> dict[str, Any]:
-    row = history[-1] if history else {}
-    known = {key: row.get(key) for key in ("train_accuracy", "test_accuracy", "train_r2", "test_r2")}
-    # NaN while the run goes on, None once read back from the history file.
-    return {key: value for key, value in known.items() if value is not None and value == value}
 
 
 def load_model(run: str | Path) -> Any:

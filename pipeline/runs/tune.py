@@ -104,16 +104,13 @@ def _check(grid: _Grid, where: Where) -> None:
 
 
 def _table(grid: _Grid, folder: Path, where: Where, emit: Emit) -> list[dict[str, Any]]:
-    names = sorted({name for point in grid.points for name in point})
-    with executing(where, grid.store, emit, grid.info.method.programs) as executor:
-        rows = (_fold_rows if _sharing(grid) is None else _shared_rows)(grid, grid.context(executor, where, emit), folder, names)
-        return [_with_error(row, grid.folds) for row in rows]
-
-
-def _fold_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     from .folds import table_rows
 
-    yield from table_rows(grid.search(ctx), ctx, folder, names)
+    names = sorted({name for point in grid.points for name in point})
+    with executing(where, grid.store, emit, grid.info.method.programs) as executor:
+        ctx = grid.context(executor, where, emit)
+        rows = table_rows(grid.search(ctx), ctx, folder, names) if _sharing(grid) is None else _shared_rows(grid, ctx, folder, names)
+        return [_with_error(row, grid.folds) for row in rows]
 
 
 def _shared_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -231,14 +228,8 @@ def tune(
     options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
-    record = {
-        "tune": method,
-        "points": jsonable(points),
-        "folds": folds,
-        "seed": seed,
-        "data_digest": store.digest,
-        "extra": jsonable(more),
-    }
+    split = {"folds": folds, "seed": seed, "data_digest": store.digest}
+    record = {"tune": method, "points": jsonable(points), **split, "extra": jsonable(more)}
     search = _grid(method, points, store, folds, seed, more)
     same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
@@ -255,10 +246,7 @@ def tune(
         folder.write_json("tune", rows)
         final = {**points[best["point"]], **rounds}
         fit = run_method(method, final, data=store, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(options))
-        summary = {
-            "best": jsonable(final),
-            **{key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected")},
-            "fit": fit.summary,
-        }
+        figures = {key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected")}
+        summary = {"best": jsonable(final), **figures, "fit": fit.summary}
         folder.write_json("summary", summary)
     return RunOutcome("done", summary, run=run)

@@ -20,10 +20,12 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     from ...kernels.grams.spec import as_specs
     from ...kernels.grams.strips import kernel_decisions, packed_grams
     from ...kernels.svm.solvers import DenseGram, solve_smo, svc_problem
+    from ..methods.hierarchical_kernels.estimator import HierarchicalKernelClassifier
+    from ..methods.rule_ensemble.estimator import RuleEnsembleClassifier
 
     texts = ["rbf(gamma=0.5)", "rbf(gamma=2.0)", "poly(degree=2)[0:3]", "linear", "laplacian(gamma=1.0)", "chi2", "hik"]
     specs = as_specs(texts, X.shape[1])
-    single, rows = X.astype(np.float32), sp.csr_array(X.astype(np.float32))
+    single, rows, strings = X.astype(np.float32), sp.csr_array(X.astype(np.float32)), np.array(["ab", "ba"], object)
     whole = gram_block(specs, single, None, dtype=np.float32)
     bank = PackedBank.from_dense(whole)
 
@@ -48,9 +50,7 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
 
     return {
         "kernel matrices": blocks,
-        "kernel matrices of strings": lambda: gram_block(
-            as_specs("spectrum(k=2)", None), np.array(["ab", "ba"], object), None, dtype=np.float32
-        ),
+        "kernel matrices of strings": lambda: gram_block(as_specs("spectrum(k=2)", None), strings, None, dtype=np.float32),
         "bank of kernel matrices": passes,
         "kernel machine": lambda: solve_smo(DenseGram(whole[0]), svc_problem(y, 1.0)),
         "kernel machine of tasks": tasks,
@@ -58,17 +58,11 @@ def kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         "level method": lambda: _small_programs(len(specs)),
         "alignments and their path": lambda: _aligned(X, y),
         "groups of tasks": lambda: _grouped(X, y),
-        "graphs of kernels": lambda: _hierarchical(X, y),
-        "rules": lambda: _ruled(X, y),
+        "graphs of kernels": lambda: HierarchicalKernelClassifier("subsets(gaussian; depth=1)", tol=0.1).fit(X, y),
+        "rules": lambda: RuleEnsembleClassifier(n_thresholds=2, max_visits=1000).fit(X, y),
         "features of many tasks": lambda: _shared_features(X, y),
         "groups of features": lambda: _streamed(X, y),
     }
-
-
-def _ruled(X: np.ndarray, y: np.ndarray) -> None:
-    from ..methods.rule_ensemble.estimator import RuleEnsembleClassifier
-
-    RuleEnsembleClassifier(n_thresholds=2, max_visits=1000).fit(X, y)
 
 
 def _shared_features(X: np.ndarray, y: np.ndarray) -> None:
@@ -83,12 +77,6 @@ def _streamed(X: np.ndarray, y: np.ndarray) -> None:
 
     for algorithm in ("da", "fobos", "fista"):
         GroupLassoClassifier(lam=0.1, gamma=1e3, groups=np.arange(X.shape[1]) // 2, algorithm=algorithm).fit(X, y)
-
-
-def _hierarchical(X: np.ndarray, y: np.ndarray) -> None:
-    from ..methods.hierarchical_kernels.estimator import HierarchicalKernelClassifier
-
-    HierarchicalKernelClassifier("subsets(gaussian; depth=1)", tol=0.1).fit(X, y)
 
 
 def _grouped(X: np.ndarray, y: np.ndarray) -> None:

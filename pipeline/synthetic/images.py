@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-WIDTH = 10
-"""Visual features."""
-
-TAGS = 60
-"""Tags; the first is the query's own, on every image."""
+WIDTH = 10  # visual features
+TAGS = 60  # tags; the first is the query's own, on every image
 
 
 @dataclass(frozen=True)

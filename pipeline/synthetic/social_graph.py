@@ -10,8 +10,8 @@ from ...kernels.ranking.user_kernels import comment_kernel, incidence_kernel, te
 
 VIEWS = ("visual", "text", "comment", "group", "contact", "location", "fave")
 
+# Items, mean count of a user, and signal-to-noise ratio of the views that follow the communities' profiles.
 COUNTED = {"text": (300, 60.0, 1.0), "group": (200, 20.0, 0.8), "location": (100, 10.0, 0.4)}
-"""Items, mean count of a user, and signal-to-noise ratio of the views that follow the communities' profiles."""
 
 
 @dataclass(frozen=True)

@@ -92,10 +92,10 @@ def times(folder):
 def masks_of(name, X, y, task, folds, seed):
     labels, codes = np.unique(y, return_inverse=True)
     classes = None if y.dtype.kind == "f" else tuple(labels.tolist())
-    if task is None or not METHODS[name].tasks:
+    if task is None or not METHODS[name].config.has_tasks:
         return fold_masks(codes if classes else y, classes, folds, seed)
     names, places = np.unique(task, return_inverse=True)
-    return task_folds(TaskInputs(None, codes, classes, None, places, tuple(names.tolist())), folds, seed)
+    return task_folds(TaskInputs(None, codes, classes, codes=places, names=tuple(names.tolist())), folds, seed)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -147,7 +147,7 @@ def test_regressions_are_compared_by_r2(tmp_path, name):
     params |= {"dag": "subsets(gaussian[0:2])"} if name == "hierarchical-kernels" else {"kernels": ["linear", "rbf(gamma=0.5)[1]"]}
     low, high = cross_validate_all(name, [{**params, "C": 1e-3}, {**params, "C": 10.0}], store.url)
     assert high["r2"] > low["r2"] and high["mse"] < low["mse"] and high["r2"] > 0.2
-    masks = task_folds(TaskInputs(None, store.target(), None, None, task, (0, 1, 2)), 2, 0)
+    masks = task_folds(TaskInputs(None, store.target(), None, codes=task, names=(0, 1, 2)), 2, 0)
     assert high["mse"] == pytest.approx(np.mean([(1 - r2) * store.target()[m].var() for r2, m in zip(high["folds"], masks, strict=True)]))
 
 
@@ -173,7 +173,7 @@ def test_bad_grids_are_refused_before_there_is_a_folder(tmp_path):
     refused("latent-task-mkl", {"C": [1.0]}, "folds=1: must be at least 2", folds=1)
     refused("latent-task-mkl", {"kernels": [["linear"], ["linear[9]"]]}, "9")
     # A task none of whose rows counts in the training part of a fold that is not the first.
-    masks = task_folds(TaskInputs(None, np.zeros(48), None, None, np.unique(task, return_inverse=True)[1], (0, 10, 20, 30)), 3, 0)
+    masks = task_folds(TaskInputs(None, np.zeros(48), None, codes=np.unique(task, return_inverse=True)[1], names=(0, 10, 20, 30)), 3, 0)
     stored(X, y, task, tmp_path / "light", weight_column=np.where((task == 20) & ~masks[2], 0.0, 1.0))
     data = str(tmp_path / "light")
     refused("latent-task-mkl", {"C": [1.0]}, "task 20 is empty", DataError, folds=3)

@@ -118,7 +118,7 @@ class PairAtoms(PairColumns):
     # -- dense data: tiles ---------------------------------------------------------------------------------------------------
 
     def _dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
-        dual = ctx.share("dual", u)
+        dual = ctx.broadcast("dual", u)
         best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
         products = ctx.run_pass(plan(tile_program(B), self._tiles(ctx), self.centred, dual, self.map, B, key_at(best, B)))
         return kp.merge_top_pairs([best, products], B)
@@ -137,7 +137,7 @@ class PairAtoms(PairColumns):
     def _sparse(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
         leading = kp.most_frequent(self._non_zeros(ctx), self.limits.head_start)
         best = self._head(ctx, u, leading, B, 0, 0.0)
-        dual, weight = ctx.share("dual", u), ctx.share("weight", kp.row_weight(u, self._maxima(ctx)))
+        dual, weight = ctx.broadcast("dual", u), ctx.broadcast("weight", kp.row_weight(u, self._maxima(ctx)))
         screen = self._screen(ctx, dual, weight, B, key_at(best, B))
         best = kp.merge_top_pairs([best, screen.best], B)
         screen = self._screen_again(screen._replace(best=best), B, by_frequency=True)
@@ -180,9 +180,9 @@ class PairAtoms(PairColumns):
                 f"{len(screen.ids)} of {ctx.data.n_cols} features survive the screening and form {products:.3g} products; the budget is "
                 f"{self.limits.budget:.3g}. Features of equal frequency and size defeat the screening: drop rare features"
             )
-        shared = tuple(ctx.share(f"survivors-{name}", array) for name, array in (("x", X.data), ("i", X.indices), ("p", X.indptr)))
+        shared = tuple(ctx.broadcast(f"survivors-{name}", array) for name, array in (("x", X.data), ("i", X.indices), ("p", X.indptr)))
         parts = column_ranges(done, len(screen.ids), products, 24 * X.nnz)
-        extra = (shared, dual, ctx.share("survivors", screen.ids), ctx.share("bounds", screen.bound), self.map, B, bar)
+        extra = (shared, dual, ctx.broadcast("survivors", screen.ids), ctx.broadcast("bounds", screen.bound), self.map, B, bar)
         return kp.merge_top_pairs([screen.best, ctx.run_pass(plan(range_program(B), parts, *extra))], B)
 
     def _fetch(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:

@@ -17,7 +17,7 @@ from ....kernels.features.pairs_sparse import fallback_pairs
 from ...passes.blocks import Ref, Task, load_blocks, scale_of, source_of, task_bytes
 from ...passes.columns import Columns
 from ...passes.scaling import scaled
-from ...records.context import received
+from ...records.context import resolve
 from ...records.scale import FeatureScale
 
 RANGE_PRODUCTS = 2_000_000_000
@@ -54,7 +54,7 @@ def _maximum(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def screen_chunk(task: Task, centred: bool, dual: Any, weight: Any, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
     """Return best coordinates and survivors of a task's stripes."""
-    u, w = received(dual), received(weight)
+    u, w = resolve(dual), resolve(weight)
     return _merge_screens([_screen_block(block, u, w, pair_map, B, threshold) for block in _scaled_blocks(task, centred)], B)
 
 
@@ -103,7 +103,7 @@ def tile_chunk(tile: Tile, centred: bool, dual: Any, pair_map: kp.PairMap, B: in
     data = source_of(tile.ref)
     X = np.asarray(scaled(data.columns(ids), scale_of(data, ids, centred=centred), data.scale.row_factor))
     local = (0, i1 - i0, 0, i1 - i0) if i0 == j0 else (j1 - j0, j1 - j0 + i1 - i0, 0, j1 - j0)
-    return dense_pairs(X, received(dual), ids, pair_map, B, tiles=[local], threshold=threshold)
+    return dense_pairs(X, resolve(dual), ids, pair_map, B, tiles=[local], threshold=threshold)
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ def range_chunk(
     part: ColumnRange, survivors: tuple[Any, ...], dual: Any, ids: Any, bound: Any, pair_map: kp.PairMap, B: int, threshold: float
 ) -> kp.TopPairs:
     """Return the best products of one range of surviving columns (on a worker)."""
-    u, names = received(dual), received(ids)
-    data, indices, indptr = (received(array) for array in survivors)
+    u, names = resolve(dual), resolve(ids)
+    data, indices, indptr = (resolve(array) for array in survivors)
     X = sp.csc_array((data, indices, indptr), shape=(len(u), len(names)), copy=False)
-    return fallback_pairs(X, u, names, pair_map, B, (part.lo, part.hi), bound=received(bound), threshold=threshold)
+    return fallback_pairs(X, u, names, pair_map, B, (part.lo, part.hi), bound=resolve(bound), threshold=threshold)
 
 
 def key_at(top: kp.TopPairs, B: int) -> float:

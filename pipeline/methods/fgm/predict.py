@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from ....kernels.features import expansions
 from ....kernels.features.pairs import PairMap, pair_columns
 from ....storage import BlockStore
-from ...models.linear_predict import check_width, multiply_rows
-from ...models.predictor import Predictor, column_batches
+from ...models.linear_predict import multiply_rows
+from ...models.predictor import Predictor, check_width, column_batches
 from ...passes.blocks import table_of
 from ...passes.columns import Columns, fetch_columns
 from ...passes.scaling import inverse_row_norms, scaled

@@ -23,7 +23,7 @@ from ....storage import BlockStore, MemoryBlocks, block_cache
 from ...passes.blocks import Columns, Ref, scale_of, serial, source_of, table_of
 from ...passes.columns import stack
 from ...passes.scaling import scaled
-from ...records.context import RunContext, received
+from ...records.context import RunContext, resolve
 
 Sums = tuple[np.ndarray, ...]
 
@@ -104,7 +104,7 @@ _OPERATIONS = {**ROW_OPERATIONS, "decision": _decision}
 def rows_chunk(part: DesignPart, y: Any, cost: Any, name: str, query: RowQuery) -> Sums:
     """Run one operation on a block of rows (on a worker)."""
     span = slice(*part.rows)
-    return _OPERATIONS[name](block_cache().load(part), received(y)[span], received(cost)[span], query)
+    return _OPERATIONS[name](block_cache().load(part), resolve(y)[span], resolve(cost)[span], query)
 
 
 def _concatenate(parts: Sequence[Sums]) -> Sums:
@@ -144,7 +144,7 @@ class RemoteDesign:
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> BlockedRows:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
-        labels, costs = self._ctx.share("labels", y), self._ctx.share("costs", cost)
+        labels, costs = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost)
 
         def run(name: str, query: RowQuery, combine: Any, result: int) -> Sums:
             return self._run(name, query, combine, result, labels, costs)

@@ -17,7 +17,7 @@ from ....kernels.features.groups import CutGroups
 from ....kernels.features.groups import merge_partials as merge_cut_groups
 from ....kernels.features.scores import TopB, merge_top
 from ...passes.blocks import Block, Task, column_tasks, load_blocks, task_bytes
-from ...records.context import RunContext, received
+from ...records.context import RunContext, resolve
 
 
 class Query(NamedTuple):
@@ -76,7 +76,7 @@ def _merge_machines(results: Sequence[Sequence[Partial]], queries: Sequence[Quer
 
 def score_chunk(task: Task, atoms: ScoredAtoms, duals: Any, queries: tuple[Query, ...]) -> list[Partial]:
     """Score the stripes of one task (on a worker)."""
-    vectors = received(duals)
+    vectors = resolve(duals)
     best: list[Partial] = []
     for block in load_blocks(task, centred=atoms.centred):
         partials = atoms.score_block(block, vectors, queries)
@@ -127,6 +127,6 @@ def select_atoms(ctx: RunContext, atoms: ScoredAtoms, duals: np.ndarray, queries
     """Return the best atoms by ``(-score, id)`` for each of the ``(n_machines, n_samples)`` dual vectors ``u = alpha * y``."""
     queries = tuple(queries)
     program = score_program(queries, ctx.data.n_rows)
-    work = plan(program, column_tasks(ctx.data), atoms.for_workers(ctx), ctx.share("dual", scaled_duals(ctx, duals)), queries)
+    work = plan(program, column_tasks(ctx.data), atoms.for_workers(ctx), ctx.broadcast("dual", scaled_duals(ctx, duals)), queries)
     partials = ctx.run_pass(work)
     return [atoms.complete(partial, query) for partial, query in zip(partials, queries, strict=True)]

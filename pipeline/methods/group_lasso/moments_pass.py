@@ -19,7 +19,7 @@ from ....storage import BlockStore, MemoryBlocks, block_cache
 from ...passes.blocks import Columns, Ref, Task, column_tasks, scale_as_given, source_of, task_bytes
 from ...passes.columns import fetch_columns
 from ...passes.scaling import scaled
-from ...records.context import RunContext, received
+from ...records.context import RunContext, resolve
 
 ROWS = 1 << 16
 """Rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples."""
@@ -39,7 +39,7 @@ def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
 
 def slopes_chunk(task: Task, vectors: Any) -> np.ndarray:
     """Return ``U X`` for the columns of one task, ``(m, k)``, of vectors that have the factors of the rows (on a worker)."""
-    U = received(vectors)
+    U = resolve(vectors)
     return _side_by_side([_block_slopes(ref, U) for ref in task])
 
 
@@ -73,7 +73,7 @@ def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
     tasks, result, row_factor = column_tasks(ctx.data), 8 * len(U) * ctx.data.n_cols, ctx.data.scale.row_factor
     duals = U if row_factor is None else U * row_factor
     program = BlockProgram("slopes", slopes_chunk, _side_by_side, _SlopeBytes(len(U), U.nbytes), result, combine_bytes=2 * result)
-    return ctx.run_pass(plan(program, tasks, ctx.share("slopes", duals, len(tasks))))
+    return ctx.run_pass(plan(program, tasks, ctx.broadcast("slopes", duals, len(tasks))))
 
 
 # -- moments ---------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def row_refs(data: BlockStore | MemoryBlocks) -> list[RowsRef]:
 def moments_chunk(part: RowsRef, targets: Any, cost: Any, shift: np.ndarray | None) -> np.ndarray:
     """Return the raw moments of a block of rows (on a worker)."""
     span = slice(*part.rows)
-    return row_moments(part.load(), received(targets)[span], received(cost)[span], shift=shift)
+    return row_moments(part.load(), resolve(targets)[span], resolve(cost)[span], shift=shift)
 
 
 def _add(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -149,7 +149,9 @@ def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, cent
         first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
         shift = np.asarray(first, dtype=np.float64).mean(axis=0)
     program = BlockProgram("moments", moments_chunk, _add, _moments_bytes, moment_bytes(ctx.data, targets.shape[1]))
-    return ctx.run_pass(plan(program, refs, ctx.share("targets", targets, len(refs)), ctx.share("costs", cost, len(refs)), shift)), shift
+    return ctx.run_pass(
+        plan(program, refs, ctx.broadcast("targets", targets, len(refs)), ctx.broadcast("costs", cost, len(refs)), shift)
+    ), shift
 
 
 # -- decisions -------------------------------------------------------------------------------------------------------------

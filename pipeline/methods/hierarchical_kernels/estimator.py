@@ -13,7 +13,8 @@ from ....kernels.grams.products import kernel_from_json
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
 from ...estimators.inputs import Classifying, Predicting, in_memory, is_store, opened
-from ...estimators.kernels import KernelEstimator, labelled
+from ...estimators.kernels import KernelEstimator
+from ...estimators.supervised import predicted_labels
 from ...estimators.tasks import TaskEstimator
 from ...inputs.tasks import store_tasks
 from ...loops.active_set import EVERYWHERE
@@ -171,7 +172,7 @@ class HierarchicalKernelClassifier(Classifying, _Hierarchical):
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
         """Return the predicted labels, ``(n_samples,)``."""
-        return labelled(self.decision_function(X, task), self.classes_)
+        return predicted_labels(self.decision_function(X, task), self.classes_)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, task: Any = None) -> float:
         """Return the share of right labels over all rows."""

@@ -32,7 +32,7 @@ def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray,
         result = 8 * len(part) * len(columns) * (block // 128 + 1) ** 2
         memory = _step_memory(n_kernels / len(part))
         program = BlockProgram("node-forms", forms_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
-        shared = ctx.share("vectors", columns, len(refs))
+        shared = ctx.broadcast("vectors", columns, len(refs))
         forms.append(total_forms(ctx.run_pass(plan(program, refs, shared, None, None))))
     return np.concatenate(forms)
 

@@ -15,7 +15,7 @@ from ....cluster import BlockProgram, plan
 from ....kernels.alignment.alignment import Alignments, alignments
 from ...passes.blocks import Block, Task, listed, load_blocks, source_of, task_bytes
 from ...passes.scaling import scaled
-from ...records.context import RunContext, received
+from ...records.context import RunContext, resolve
 from ...records.scale import FeatureScale
 
 
@@ -27,7 +27,7 @@ def scaled_block(block: Block) -> Any:
 
 def align_chunk(task: Task, table: Any, kernel: str) -> list[tuple[int, np.ndarray]]:
     """Return the offset and ``(4, k)`` alignments of every stripe of a task, summed over the targets; the table's last row is weights."""
-    *targets, weight = received(table)
+    *targets, weight = resolve(table)
     return [(block.offset, _align_block(block, targets, weight, kernel)) for block in load_blocks(task)]
 
 
@@ -67,6 +67,6 @@ def align_features(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, 
     width = sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task)
     size = 32 * width + 256
     program = BlockProgram("alignments", align_chunk, listed, _TaskBound(targets.nbytes), size, combine_bytes=2 * size)
-    table = ctx.share("targets", np.concatenate([targets, weight[None, :]]))
+    table = ctx.broadcast("targets", np.concatenate([targets, weight[None, :]]))
     parts = ctx.run_pass(plan(program, tasks, table, kernel))
     return Alignments(*np.concatenate([part for _, part in sorted(parts, key=lambda item: item[0])], axis=1))

@@ -13,7 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from ....cluster import machine_memory
 from ....kernels.alignment.path import p_for
 from ...estimators.inputs import OneThread, Selection, in_memory, validated
-from ...estimators.kernels import KernelClassifier, labelled
+from ...estimators.kernels import KernelClassifier
+from ...estimators.supervised import predicted_labels
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from ...records.context import RunContext
@@ -322,4 +323,4 @@ class PathMachine(OneThread):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted class labels, ``(n,)``."""
-        return labelled(self.decision_function(X), self.classes_)
+        return predicted_labels(self.decision_function(X), self.classes_)

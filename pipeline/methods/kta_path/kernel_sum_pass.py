@@ -14,7 +14,7 @@ from ....kernels.alignment.path_cells import Cells
 from ....kernels.grams.feature_sums import add_feature_sums, feature_values, mirror_triangles
 from ...passes.blocks import Task, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
-from ...records.context import RunContext, received
+from ...records.context import RunContext, resolve
 
 MAX_COLUMNS = 256
 """Columns that are dense at a time."""
@@ -68,7 +68,7 @@ def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
 def sum_chunk(task: Task, table: Any, rows: np.ndarray | None) -> np.ndarray:
     """Return ``sum_i w_i K_i`` over the features of a task, the upper triangle, of all rows or of some."""
     out: np.ndarray | None = None
-    for X, weights, widths in _pieces(task, received(table)):
+    for X, weights, widths in _pieces(task, resolve(table)):
         X = X if rows is None else X[rows]
         part = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
         add_feature_sums(X, weights[None, :], widths, part)
@@ -104,7 +104,7 @@ def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, wi
     n = ctx.data.n_rows
     if not len(ids):
         return np.zeros((n, n))
-    table = ctx.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
+    table = ctx.broadcast("weights", np.stack([ids.astype(np.float64), weights, widths]))
     tasks = tasks_holding(column_tasks(ctx.data), ids)
     size = max(1, MAX_PARTS_BYTES // (8 * n * n))
     program = BlockProgram("feature-kernel-sum", sum_chunk, _sum_parts, _TaskBound(n, 8 * n * n), 8 * n * n + 256)
@@ -119,8 +119,8 @@ def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, wi
 
 def product_chunk(task: Task, table: Any, vector: Any) -> np.ndarray:
     """Return ``sum_i w_i K_i v`` over the features of a task, ``(n,)``."""
-    v, total = received(vector)[None, :], 0.0
-    for X, weights, widths in _pieces(task, received(table)):
+    v, total = resolve(vector)[None, :], 0.0
+    for X, weights, widths in _pieces(task, resolve(table)):
         total = total + feature_values(X, X, weights, widths, v)[0]
     return np.asarray(total)
 
@@ -128,7 +128,7 @@ def product_chunk(task: Task, table: Any, vector: Any) -> np.ndarray:
 def rows_chunk(task: Task, table: Any, rows: np.ndarray) -> np.ndarray:
     """Return rows of ``sum_i w_i K_i`` over the features of a task, ``(len(rows), n)``."""
     total: Any = 0.0
-    for X, weights, widths in _pieces(task, received(table)):
+    for X, weights, widths in _pieces(task, resolve(table)):
         total = total + feature_values(X, X[rows], weights, widths, np.eye(len(rows)))
     return total
 
@@ -136,7 +136,7 @@ def rows_chunk(task: Task, table: Any, rows: np.ndarray) -> np.ndarray:
 def diagonal_chunk(task: Task, table: Any) -> np.ndarray:
     """Return the diagonal of ``sum_i w_i x_i x_i'`` over the features of a task."""
     total: Any = 0.0
-    for X, weights, _ in _pieces(task, received(table)):
+    for X, weights, _ in _pieces(task, resolve(table)):
         total = total + np.square(X) @ weights
     return total
 
@@ -152,7 +152,7 @@ class FeatureGram:
 
     def __init__(self, ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
         self._ctx = ctx
-        self._table = ctx.share("weights", np.stack([ids.astype(np.float64), weights, widths]))
+        self._table = ctx.broadcast("weights", np.stack([ids.astype(np.float64), weights, widths]))
         self._tasks = tasks_holding(column_tasks(ctx.data), ids)
         gaussian = bool(widths[0])
         self._diagonal = np.full(self.n, weights.sum()) if gaussian else self._pass("feature-diagonal", diagonal_chunk, self.n)
@@ -176,7 +176,7 @@ class FeatureGram:
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass)."""
-        return self._pass("feature-product", product_chunk, self.n, self._ctx.share("vector", v))
+        return self._pass("feature-product", product_chunk, self.n, self._ctx.broadcast("vector", v))
 
     def _pass(self, name: str, chunk: Any, size: int, *argument: Any) -> np.ndarray:
         program = BlockProgram(name, chunk, _sum_parts, _TaskBound(self.n, 8 * size), 8 * size + 256)
@@ -191,7 +191,7 @@ def cells_chunk(task: Task, table: Any, count: int) -> np.ndarray:
 
     ``table`` has rows ids, widths (0: linear), cell, weight in the cell's first matrix and in its second.
     """
-    ids, widths, cells, low, high = received(table)
+    ids, widths, cells, low, high = resolve(table)
     positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows
     out = np.zeros((2 * count, n, n), np.float32 if widths[0] else np.float64)
     for cell in np.unique(cells[positions]).astype(np.int64):
@@ -256,4 +256,4 @@ def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray,
     n = int(ctx.data.n_rows)
     size = 2 * len(batch) * (4 if table[1, 0] else 8) * n * n
     program = BlockProgram("feature-cells", cells_chunk, _sum_parts, _TaskBound(n, size), size + 256)
-    return ctx.run_pass(plan(program, tasks, ctx.share("cells", table), len(batch)))
+    return ctx.run_pass(plan(program, tasks, ctx.broadcast("cells", table), len(batch)))

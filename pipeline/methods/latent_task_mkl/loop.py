@@ -24,7 +24,7 @@ from ....kernels.tasks.group_search import GroupSearch, search_groups
 from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
-from ...grams.held import held_grams
+from ...grams.lazy import lazy_grams
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
@@ -136,7 +136,7 @@ class LatentLoop:
         self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
         stall_tol = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, MAX_ADDED, True, stall_tol)
-        self.grams = held_grams(self.specs, settings, data)
+        self.grams = lazy_grams(self.specs, settings, data)
 
     def init(self, ctx: RunContext) -> LatentState:
         """Return the sources of the lattice with equal weights."""

@@ -20,7 +20,7 @@ from ....kernels.weights.domains import ElasticNetSet, LpBall, NormDomain
 from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
-from ...grams.held import held_grams
+from ...grams.lazy import lazy_grams
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
@@ -117,7 +117,7 @@ class MKLLoop:
         self.settings, self.fits, self.data = settings, tuple(fits), data
         self.configs = tuple([config] * len(self.problems) if configs is None else configs)
         self.domains = tuple(weight_set(one) for one in self.configs)
-        self.grams = held_grams(self.specs, settings, data)
+        self.grams = lazy_grams(self.specs, settings, data)
 
     def init(self, ctx: RunContext) -> MKLState:
         """Return equal weights for every machine."""

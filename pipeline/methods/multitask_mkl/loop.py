@@ -30,7 +30,7 @@ from ....kernels.tasks.multitask import (
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout
 from ...grams.given import GivenGrams
-from ...grams.held import Held
+from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
@@ -165,7 +165,7 @@ class MultiTaskLoop:
         self.specs, self.configs, self.problems, self.fits = tuple(specs), tuple(configs), tuple(problems), tuple(fits)
         self.settings, self.layout, self.order, self.data = settings, layout, order, data
         self.edges = np.concatenate([[0], np.cumsum(layout.groups)]).astype(np.int64)
-        self.grams = Held(lambda ctx: TaskGrams(ctx, self.specs, layout, order, settings), data)
+        self.grams = LazyGrams(lambda ctx: TaskGrams(ctx, self.specs, layout, order, settings), data)
 
     @property
     def n_tasks(self) -> int:

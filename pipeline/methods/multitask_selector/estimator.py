@@ -15,7 +15,7 @@ from ....kernels.group_lasso.task_selection import TaskStream
 from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for
 from ...estimators.kernels import is_text
 from ...estimators.linear import FeatureSelection, StreamEstimator
-from ...estimators.supervised import checked_weight, labelled
+from ...estimators.supervised import checked_weight, predicted_labels
 from ...estimators.tasks import add_tasks
 from ...inputs.labels import class_factors
 from ...inputs.tasks import known_codes, task_codes
@@ -260,7 +260,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
         """Return the predicted numbers or labels, ``(n_samples,)``."""
         values = self._values(X, task)[:, 0]
-        return labelled(values, self.classes_) if self._is_classifier else values
+        return predicted_labels(values, self.classes_) if self._is_classifier else values
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""

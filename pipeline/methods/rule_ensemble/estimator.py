@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MemoryBlocks
 from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated, warn_user
-from ...estimators.kernels import KernelEstimator, labelled
+from ...estimators.kernels import KernelEstimator
+from ...estimators.supervised import predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
 from .data import raw_columns
 from .method import Rule, RuleInputs
@@ -197,7 +198,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
 
     def predict(self, X: Any, task: Any = None) -> np.ndarray:
         """Return the predicted class labels, ``(n_samples,)``."""
-        return labelled(self.decision_function(X, task), self.classes_)
+        return predicted_labels(self.decision_function(X, task), self.classes_)
 
     def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
         """Return the share of right labels over all rows."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....storage import BlockStore
 from ...inputs.tasks import known_codes, store_tasks
-from ...models.predictor import Predictor, column_batches
+from ...models.predictor import Predictor, check_width, column_batches
 from ...passes.columns import Columns
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding
@@ -64,11 +64,7 @@ def decide_rules(model: RuleModel, ctx: RunContext, task: Any = None) -> np.ndar
         The data has another width than the training data, or a task that was not there at fit.
     """
     data = ctx.data
-    if data.n_cols != model.n_features:
-        raise ValueError(
-            f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
-            "TRAINING_STORE"
-        )
+    check_width(model.n_features, False, data)
     raw = raw_columns(ctx, model.columns)
     unseen = unseen_values(model, raw)
     if unseen:

@@ -14,7 +14,7 @@ from ....cluster import BlockProgram, plan
 from ....kernels.rules.bits import Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
 from ...passes.blocks import Task, column_tasks, listed, load_blocks, task_bytes
-from ...records.context import RunContext, received
+from ...records.context import RunContext, resolve
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def dense_column(X: Any, j: int) -> np.ndarray:
 
 def pack_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
     """Return the propositions of the columns of a task, on the rows of a mask (on a worker). Values are raw, never scaled."""
-    mask, packed = received(rows).astype(bool), []
+    mask, packed = resolve(rows).astype(bool), []
     for block in load_blocks(task):
         for k in range(block.width):
             column = block.offset + k
@@ -55,7 +55,7 @@ def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, ca
     width = max((sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks), default=1)
     result = width * 2 * (n_thresholds + 1) * (n // 8 + 64)
     program = BlockProgram("propositions", pack_chunk, listed, _Memory(result + 32 * n), result, combine_bytes=2 * result)
-    shared = ctx.share("rule-rows", rows.astype(np.uint8), len(tasks))
+    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks))
     parts = ctx.run_pass(plan(program, tasks, shared, n_thresholds, frozenset(int(j) for j in categorical)))
     if not parts:
         return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))

@@ -41,7 +41,7 @@ from ....kernels.tasks.shared_subspace import (
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
-from ...grams.held import held_grams
+from ...grams.lazy import lazy_grams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
@@ -189,7 +189,7 @@ class SubspaceLoop:
         self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
         self.codes, self.n_tasks = losses.problem.groups, len(losses.constants)
         self.settings, self.fits, self.data = settings, tuple(fits), data
-        self.grams = held_grams(self.specs, settings, data)
+        self.grams = lazy_grams(self.specs, settings, data)
 
     @property
     def mix(self) -> np.ndarray:

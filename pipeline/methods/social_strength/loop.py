@@ -19,7 +19,7 @@ from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, full_
 from ....kernels.ranking.user_kernels import row_factors
 from ....kernels.svm.dual import DenseGram, Gram
 from ....storage import DataError
-from ...grams.held import Held
+from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...loops.protocol import Step
@@ -95,7 +95,7 @@ class SocialLoop:
 
     def __init__(self, config: SocialConfig, specs: Sequence[Any], settings: GramSettings, links: Links, data: Any = None) -> None:
         self.config, self.specs, self.settings, self.links, self.data = config, tuple(specs), settings, links, data
-        self.grams = Held(lambda ctx: ViewGrams(ctx, self.specs, settings, centre=True), data)
+        self.grams = LazyGrams(lambda ctx: ViewGrams(ctx, self.specs, settings, centre=True), data)
         self._gram: Gram | None = None
         self._weighted_views: np.ndarray | None = None
         self._machine: ImportMachine | None = None

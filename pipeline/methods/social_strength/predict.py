@@ -12,7 +12,7 @@ from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.products import kernel_from_json
 from ....storage import BlockStore
 from ...models.kernel_predict import ROWS, row_spans, spans
-from ...models.predictor import Predictor
+from ...models.predictor import Predictor, check_width
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding
 from .model import SocialModel
@@ -39,11 +39,7 @@ class SocialPredictor(Predictor):
         data = ctx.data
         if model.precomputed:
             raise ValueError("the views were given as matrices; recommendations are for the users of those (SocialStrengthRanker)")
-        if data.n_cols != model.n_features:
-            raise ValueError(
-                f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
-                "TRAINING_STORE"
-            )
+        check_width(model.n_features, False, data)
         parts = list(_batch_scores(model, data))
         return np.concatenate(parts) if parts else np.zeros((0, model.n_train))
 

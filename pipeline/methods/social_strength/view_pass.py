@@ -17,11 +17,11 @@ from ....kernels.alignment.target_alignment import MatrixSums
 from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import least_eigenvalue, scaled_block
 from ....kernels.svm.dual import Gram
-from ...grams.grams import Filled, Grams, Norms, _place
+from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import PairRef, normalised, pair_bytes
 from ...passes.blocks import listed
-from ...records.context import received
+from ...records.context import resolve
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
 
 def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Shares]:
     """Return the shares of one block pair in the sums of the views, of the users in the mask alone."""
-    scaled = _scaled(ref, norms, received(factors))
-    in_mask = received(mask)
+    scaled = _scaled(ref, norms, resolve(factors))
+    in_mask = resolve(mask)
     scaled *= in_mask[slice(*ref.rows), None]
     scaled *= in_mask[slice(*ref.cols)]
     is_diagonal = ref.rows == ref.cols
@@ -83,7 +83,7 @@ def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Sh
 
 def weighted_chunk(ref: PairRef, norms: Norms, factors: Any, theta: np.ndarray) -> list[Filled]:
     """Return one block pair of the weighted sum of the views, without their shifts."""
-    scaled = _scaled(ref, norms, received(factors))
+    scaled = _scaled(ref, norms, resolve(factors))
     out = np.zeros(scaled.shape[1:])
     for weight, view in zip(theta, scaled, strict=True):
         out += weight * view
@@ -114,7 +114,7 @@ class ViewGrams(Grams):
 
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        shared = self._factors(scaling), self.ctx.share("mask", mask.astype(np.float64), len(self._refs))
+        shared = self._factors(scaling), self.ctx.broadcast("mask", mask.astype(np.float64), len(self._refs))
         result = 8 * self.k * (self.k + 3 * self.settings.block)
         products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for part in self._view_pass("view-sums", shares_chunk, result, self._norms, *shared):
@@ -153,12 +153,12 @@ class ViewGrams(Grams):
         for batch in self._batches():
             result = 4 * max((ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0]) for ref in batch) + 256
             for filled in self._view_pass("view-sum", weighted_chunk, result, self._norms, factors, theta, refs=batch):
-                _place(matrix, filled)
+                place_pair(matrix, filled)
         matrix.flat[:: self.n + 1] += np.float32(theta @ scaling.shifts)
         return matrix
 
     def _factors(self, scaling: Scaling) -> Any:
-        return self.ctx.share("factors", scaling.factors * self.scale[:, None], len(self._refs))
+        return self.ctx.broadcast("factors", scaling.factors * self.scale[:, None], len(self._refs))
 
     def _view_pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: list[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs

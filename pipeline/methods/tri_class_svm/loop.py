@@ -32,7 +32,7 @@ from ....storage import BlockStore, MemoryBlocks
 from ....storage.urls import open_objects
 from ....storage.versions import is_finished
 from ...grams.grams import Grams
-from ...grams.held import Held
+from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -112,13 +112,13 @@ class TriClassLoop:
         self.config, self.spec, self.settings, self.inputs = config, spec, settings, inputs
         self.points, self.masks, self.data = tuple(points), tuple(masks), data
         self.names = start_names(config)
-        self._lazy_grams: Held[Grams] | None = None
+        self._lazy_grams: LazyGrams[Grams] | None = None
         self._gram: Gram | None = None
 
     def grams(self, ctx: RunContext) -> Grams:
         """Return the Gram matrix, its passes to run where ``ctx`` says."""
         if self._lazy_grams is None:
-            self._lazy_grams = Held(lambda its_ctx: Grams(its_ctx, [self.spec], self.settings), for_workers(self.data, ctx))
+            self._lazy_grams = LazyGrams(lambda its_ctx: Grams(its_ctx, [self.spec], self.settings), for_workers(self.data, ctx))
         return self._lazy_grams(ctx)
 
     def gram(self, ctx: RunContext) -> Gram:

@@ -24,8 +24,8 @@ from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model, data_scaling
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
+from ...records.data_set import refuse_missing
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
-from ...records.missing import refuse_missing
 from .config import TriClassConfig
 from .inputs import (
     CLASSES,

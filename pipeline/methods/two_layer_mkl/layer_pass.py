@@ -15,11 +15,11 @@ from ....cluster import BlockProgram, plan
 from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
 from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
-from ...grams.grams import Filled, Grams, Norms, _place
+from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.sources import PairRef, normalised, pair_bytes
 from ...grams.weighted_sum import combined_gram
 from ...passes.blocks import listed
-from ...records.context import received
+from ...records.context import resolve
 
 
 def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]:
@@ -30,12 +30,12 @@ def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]
 def weigh_chunk(ref: PairRef, weights: np.ndarray, beta: Any, norms: Norms) -> list[TileSums]:
     """Return the shares of one block pair in ``beta' (K2 o K_q) beta``."""
     block = normalised(ref, norms)
-    return [block_sums(block, ref.rows, ref.cols, block_layer(block, weights), received(beta))]
+    return [block_sums(block, ref.rows, ref.cols, block_layer(block, weights), resolve(beta))]
 
 
 def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Any, norms: Norms) -> list[TileSums]:
     """Return the shares of one block pair in ``beta' exp(K_q) beta``, kernel by kernel."""
-    vectors, parts = received(beta)[None], []
+    vectors, parts = resolve(beta)[None], []
     for block, factor in zip(normalised(ref, norms), scale, strict=True):
         parts.append(tile_sums(exponentiate(factor * block.astype(np.float64))[None], ref.rows, ref.cols, vectors).values)
     return [TileSums(ref.rows, ref.cols, np.concatenate(parts))]
@@ -79,7 +79,7 @@ class LayerGrams(Grams):
         else:
             for batch in self._batches():
                 for block in self._layer_pass("second-layer", layer_chunk, _pair_result(batch[0]), batch, weights, self._norms):
-                    _place(self._layer, block)
+                    place_pair(self._layer, block)
         return None if is_refused(self._layer) else self._layer
 
     def weigh(self, mu: np.ndarray, kernel: Any, beta: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ class LayerGrams(Grams):
         return 8 * self.k * (self.settings.block // 128 + 1) ** 2
 
     def _shared(self, beta: np.ndarray) -> Any:
-        return self.ctx.share("beta", np.ascontiguousarray(beta, np.float64))
+        return self.ctx.broadcast("beta", np.ascontiguousarray(beta, np.float64))
 
     def _layer_pass(self, name: str, chunk: Any, result: int, refs: Sequence[PairRef], *broadcast: Any) -> list[Any]:
         program = BlockProgram(name, chunk, listed, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))

@@ -19,7 +19,7 @@ from ....kernels.svm.dual import DenseGram
 from ....kernels.weights.umkl import basis_costs, coded_bases, greedy_bases, solve_simplex_qp, weight_terms
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.grams import Grams
-from ...grams.held import Held
+from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...grams.sources import rows_of
 from ...loops.protocol import Step
@@ -82,7 +82,7 @@ class UMKLLoop:
 
     def __init__(self, config: UMKLConfig, specs: Sequence[KernelSpec], settings: GramSettings, n_bases: int) -> None:
         self.config, self.specs, self.settings, self.n_bases = config, tuple(specs), settings, n_bases
-        self.grams = Held(lambda ctx: Grams(ctx, self.specs, settings, centre=True))
+        self.grams = LazyGrams(lambda ctx: Grams(ctx, self.specs, settings, centre=True))
         self._inner: np.ndarray | None = None
         self._factors: np.ndarray | None = None
 

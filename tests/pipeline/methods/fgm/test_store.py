@@ -18,7 +18,7 @@ from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import score_pass as feature_scores
 from gramplane.pipeline.methods.fgm.config import FGMConfig
 from gramplane.pipeline.methods.fgm.method import FGM
-from gramplane.pipeline.records.context import RunContext, received
+from gramplane.pipeline.records.context import RunContext, resolve
 from gramplane.storage import BlockStore, MemoryBlocks, block_cache
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits, classes, forms, planted
@@ -348,7 +348,7 @@ def test_scoring_takes_no_more_than_its_plan(monkeypatch, tmp_path, sparse):
         block_cache().clear()
         tracemalloc.start()
         found = plain(task, atoms, duals, queries)
-        taken.append(tracemalloc.get_traced_memory()[1] + received(duals).nbytes)
+        taken.append(tracemalloc.get_traced_memory()[1] + resolve(duals).nbytes)
         tracemalloc.stop()
         return found
 

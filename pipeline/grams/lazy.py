@@ -18,11 +18,10 @@ class _OverRows(Protocol):
 G = TypeVar("G", bound=_OverRows)
 
 
-class Held(Generic[G]):
+class LazyGrams(Generic[G]):
     """The matrices of a fit, made when they are first asked for: a function of data and settings, so anew after a resume.
 
-    ``make``: ``make(ctx)`` returns them; ``data``: what the kernels are over, where that is not the data set of the run: matrices that were
-    given. ``found``: the matrices; ``None`` until they are asked for.
+    ``make(ctx)`` returns them; ``data`` is what the kernels are over where that is not the data set of the run: matrices that were given.
     """
 
     def __init__(self, make: Callable[[RunContext], G], data: Any = None) -> None:
@@ -38,7 +37,7 @@ class Held(Generic[G]):
         return self.found
 
 
-def held_grams(specs: Sequence[Any], settings: GramSettings | None, data: Any = None) -> Held[Grams]:
+def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: Any = None) -> LazyGrams[Grams]:
     """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
     centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)
-    return Held(lambda ctx: Grams(ctx, specs, settings, centre=centre), data)
+    return LazyGrams(lambda ctx: Grams(ctx, specs, settings, centre=centre), data)
