@@ -17,16 +17,9 @@ UNLABELLED = -1
 class Labels:
     """What is known of the rows beside their features.
 
-    Attributes
-    ----------
-    codes
-        ``(n,)`` class of each row, -1 where there is none; no entry for real targets.
-    classes
-        The labels, in order; ``None`` for real targets.
-    values
-        ``(n,)`` real targets, NaN where there is none.
-    held_out
-        ``(n,)`` rows whose label the fit must not see, or ``None``.
+    ``codes``: ``(n,)`` class of each row, -1 where there is none; no entry for real targets; ``classes``: the labels, in order; ``None``
+    for real targets; ``values``: ``(n,)`` real targets, NaN where there is none; ``held_out``: ``(n,)`` rows whose label the fit must not
+    see, or ``None``.
     """
 
     codes: np.ndarray
@@ -47,10 +40,7 @@ class Labels:
     def factor(self) -> np.ndarray:
         """Return Y of the rows whose label may be seen.
 
-        Raises
-        ------
-        DataError
-            Fewer than two classes, or no two different values, are left.
+        Raises DataError: fewer than two classes, or no two different values, are left.
         """
         if self.classes is None:
             assert self.values is not None
@@ -80,10 +70,7 @@ def read_labels(y: Any) -> Labels:
 
     -1 and +1 alone are two classes.
 
-    Raises
-    ------
-    ValueError
-        No row has a label.
+    Raises ValueError: no row has a label.
     """
     y = np.asarray(y)
     if y.dtype.kind == "f" and np.any(np.isfinite(y) & (y != np.round(y))):

@@ -37,10 +37,7 @@ from .labels import Labels
 def build_graph(config: EmbeddingConfig, rows: Any) -> Neighbourhood:
     """Return the neighbour graph of a fit on ``(n, n_features)`` rows.
 
-    Raises
-    ------
-    DataError
-        Fewer than three rows, or no edge.
+    Raises DataError: fewer than three rows, or no edge.
     """
     n = rows.shape[0]
     if n < 3:

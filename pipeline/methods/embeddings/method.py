@@ -69,12 +69,8 @@ class Embedding(Method):
     def build_loop(cls, config: EmbeddingConfig, inputs: EmbeddingInputs, ctx: RunContext) -> EmbeddingLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        gramplane.storage.DataError
-            Data without coordinates, or without an edge between neighbours.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows than the driver can hold the matrices of.
+        Raises DataError: data without coordinates, or without an edge between neighbours; MemoryBoundExceeded: more rows than the driver
+        can hold the matrices of.
         """
         data = inputs.data
         require(data, cls.name, "columns")
@@ -175,10 +171,7 @@ class ColoredMVU(Embedding):
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
         """Return parameters and labels.
 
-        Raises
-        ------
-        gramplane.storage.DataError
-            The store has none.
+        Raises DataError: the store has none.
         """
         config, inputs = super().read_inputs(config, ctx, extra)
         if inputs.labels is None:

@@ -76,12 +76,8 @@ def all_correlations(ctx: RunContext, duals: np.ndarray, *, centred: bool) -> np
 class LinearAtoms:
     """Every feature is an atom: score ``c_j^2``, one column.
 
-    Attributes
-    ----------
-    kind
-        Name of the collection.
-    centred
-        Whether an intercept centres the columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`.
+    ``kind``: name of the collection; ``centred``: whether an intercept centres the columns, see
+    :func:`~gramplane.pipeline.passes.blocks.scale_of`.
     """
 
     kind: str = "linear"

@@ -79,10 +79,7 @@ def cut_columns(data: BlockStore | MemoryBlocks, columns: int) -> Holding:
 def refuse_columns(holdings: Sequence[Holding], driver_memory: int) -> None:
     """Refuse a fit whose driver would hold more than it may.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and limit are named.
+    Raises MemoryBoundExceeded: need and limit are named.
     """
     refuse_beyond(holdings, driver_memory, "fgm", "a smaller B or max_rounds, fewer rows")
 
@@ -130,12 +127,8 @@ class Atoms(ColumnMaker, Protocol):
 class Design:
     """Columns of the cuts so far, appended and never rebuilt; sparse ones in the row form that solvers need, dense stay dense.
 
-    Parameters
-    ----------
-    n_rows
-        Number of samples.
-    capacity
-        Columns expected at most; a dense design is allocated once for them (pages are touched when they are filled).
+    ``n_rows``: number of samples; ``capacity``: columns expected at most; a dense design is allocated once for them (pages are touched when
+    they are filled).
     """
 
     def __init__(self, n_rows: int, capacity: int) -> None:
@@ -182,12 +175,7 @@ class Design:
 class Designs:
     """Columns per machine: a function of state and data, rebuilt after a resume, so no part of the state.
 
-    Parameters
-    ----------
-    atoms
-        Candidates.
-    capacities
-        Columns each machine may have at most.
+    ``atoms``: candidates; ``capacities``: columns each machine may have at most.
     """
 
     def __init__(self, atoms: Atoms, capacities: list[int]) -> None:

@@ -70,19 +70,8 @@ class _Clock:
 class FGMLoop:
     """The outer loop over one or several machines that share its passes.
 
-    Parameters
-    ----------
-    atoms
-        Candidates: features, groups, expanded features or pairs.
-    problems
-        One binary problem per machine.
-    warnings
-        What the user should know before the first round.
-
-    Attributes
-    ----------
-    trackers
-        Classifiers whose accuracy is followed along the rounds, see :meth:`follow`.
+    ``atoms``: candidates: features, groups, expanded features or pairs; ``problems``: one binary problem per machine; ``warnings``: what
+    the user should know before the first round. ``trackers``: classifiers whose accuracy is followed along the rounds, see :meth:`follow`.
     """
 
     state_type = FGMState

@@ -45,10 +45,7 @@ class FGM(Method):
     def read_inputs(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
         """Return parameters, and labels, weights and groups of a store; ``extra`` may hold ``groups`` and ``test_share``.
 
-        Raises
-        ------
-        DataError
-            A store without a target, with a real-valued one, or with one class only.
+        Raises DataError: a store without a target, with a real-valued one, or with one class only.
         """
         inputs = store_inputs(ctx, cls.name)
         if inputs.classes is None:
@@ -61,12 +58,8 @@ class FGM(Method):
     def build_loop(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMLoop:
         """Return the loop of a fit: one machine for two classes, else one per class.
 
-        Raises
-        ------
-        ValueError
-            Groups or a map that do not suit, a class without weight.
-        gramplane.cluster.MemoryBoundExceeded
-            More scores and columns than the memory allows.
+        Raises ValueError: groups or a map that do not suit, a class without weight; MemoryBoundExceeded: more scores and columns than the
+        memory allows.
         """
         loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
         available = loop.atoms.count(int(inputs.data.n_cols))

@@ -15,22 +15,10 @@ from ...records.scale import FeatureScale
 class RoundRecord:
     """The model after one round and its certificates.
 
-    Attributes
-    ----------
-    omega
-        ``(tB,)`` weights of the cuts' columns, cut after cut.
-    bias
-        ``b`` of the decision value ``z - b``.
-    objective, gap, outer_gap
-        F_t, the sub-problem's duality gap, and ``F_t`` minus the best lower bound of the exact optimum.
-    cut_weights
-        ``(t,)`` kernel weights ``mu`` on the simplex.
-    n_selected
-        Distinct atoms so far.
-    inner_steps
-        Steps of the sub-problem solver.
-    inner_stop
-        Why it stopped.
+    ``omega``: ``(tB,)`` weights of the cuts' columns, cut after cut; ``bias``: ``b`` of the decision value ``z - b``; ``objective``,
+    ``gap``, ``outer_gap``: F_t, the sub-problem's duality gap, and ``F_t`` minus the best lower bound of the exact optimum;
+    ``cut_weights``: ``(t,)`` kernel weights ``mu`` on the simplex; ``n_selected``: distinct atoms so far; ``inner_steps``: steps of the
+    sub-problem solver; ``inner_stop``: why it stopped.
     """
 
     record_name: ClassVar[str] = "RoundRecord"
@@ -49,20 +37,10 @@ class RoundRecord:
 class MachineState:
     """Cuts and rounds of one machine, and the candidates of the last pass.
 
-    Attributes
-    ----------
-    cuts
-        Atom ids of each cut, best first: ``(B,)`` features or groups, ``(B, 2)`` pairs.
-    coordinates, factors
-        Per cut: the coordinate behind each of its columns (see the atoms) and the factor its column was multiplied with.
-    rounds
-        One record per round.
-    pending_ids
-        Atoms of the next cut.
-    lower_bound
-        Best lower bound of the exact optimum so far.
-    stop
-        Why the machine stopped, or ``None``.
+    ``cuts``: atom ids of each cut, best first: ``(B,)`` features or groups, ``(B, 2)`` pairs; ``coordinates``, ``factors``: per cut: the
+    coordinate behind each of its columns (see the atoms) and the factor its column was multiplied with; ``rounds``: one record per round;
+    ``pending_ids``: atoms of the next cut; ``lower_bound``: best lower bound of the exact optimum so far; ``stop``: why the machine
+    stopped, or ``None``.
     """
 
     record_name: ClassVar[str] = "MachineState"
@@ -126,32 +104,13 @@ class MachineState:
 class FGMModel:
     """A fitted Feature Generating Machine.
 
-    Attributes
-    ----------
-    kind
-        ``linear``, ``groups``, ``hik``, ``additive_gaussian`` or ``poly2``.
-    params_json
-        The method's parameters.
-    classes_json
-        The class labels in order, as JSON.
-    n_features
-        Width of the training data.
-    features
-        Sorted raw features the model reads.
-    scale
-        Their scaling.
-    ranges
-        ``(2, n)`` smallest and largest training value of ``features`` after scaling (additive maps), else empty.
-    coordinates
-        ``(k,)`` or ``(k, 2)`` coordinates with weight, see the atoms of each kind.
-    weights, intercepts
-        ``(n_machines, k)`` and ``(n_machines,)``: decision value ``<weights, columns> + intercept``.
-    machines
-        Everything each machine went through.
-    names
-        Names of ``features``, or ``None``.
-    row_scaled
-        Whether rows are divided by their norm before use.
+    ``kind``: ``linear``, ``groups``, ``hik``, ``additive_gaussian`` or ``poly2``; ``params_json``: the method's parameters;
+    ``classes_json``: the class labels in order, as JSON; ``n_features``: width of the training data; ``features``: sorted raw features the
+    model reads; ``scale``: their scaling; ``ranges``: ``(2, n)`` smallest and largest training value of ``features`` after scaling
+    (additive maps), else empty; ``coordinates``: ``(k,)`` or ``(k, 2)`` coordinates with weight, see the atoms of each kind; ``weights``,
+    ``intercepts``: ``(n_machines, k)`` and ``(n_machines,)``: decision value ``<weights, columns> + intercept``; ``machines``: everything
+    each machine went through; ``names``: names of ``features``, or ``None``; ``row_scaled``: whether rows are divided by their norm before
+    use.
     """
 
     record_name: ClassVar[str] = "FGMModel"

@@ -70,14 +70,8 @@ class PairColumns:
 class PairAtoms(PairColumns):
     """The coordinates ``sqrt(2 gamma r) x_j``, ``gamma x_j^2``, ``sqrt(2) gamma x_i x_j`` of the kernel ``(gamma x'z + r)^2``.
 
-    Parameters
-    ----------
-    gamma, coef0
-        Of the kernel.
-    limits
-        Widest triangle and budget of products.
-    centred
-        Whether an intercept centres the columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`.
+    ``gamma``, ``coef0``: of the kernel; ``limits``: widest triangle and budget of products; ``centred``: whether an intercept centres the
+    columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`.
 
     Notes
     -----

@@ -25,14 +25,8 @@ Top = TopB | TopPairs
 class BinaryProblem:
     """Labels -1 and +1 with the weights of their losses, and parameters.
 
-    Attributes
-    ----------
-    y
-        ``(n_samples,)`` labels -1.0 and +1.0.
-    cost
-        ``(n_samples,)`` loss weights ``C_i = C * sample weight * class weight * row mask``; 0 takes the row out.
-    config
-        Parameters.
+    ``y``: ``(n_samples,)`` labels -1.0 and +1.0; ``cost``: ``(n_samples,)`` loss weights ``C_i = C * sample weight * class weight * row
+    mask``; 0 takes the row out; ``config``: parameters.
     """
 
     y: np.ndarray

@@ -62,18 +62,8 @@ class ColumnMaker(Protocol):
 class DesignPart:
     """Rows ``lo:hi`` of the columns of some cuts, by name.
 
-    Attributes
-    ----------
-    ref
-        Any block of the store.
-    token
-        Digest of all that decides the columns: the cuts, the atoms, and for arrays in memory which arrays.
-    rows
-        Half-open range.
-    nbytes
-        Upper bound of the loaded part.
-    atoms, cuts
-        How to build it.
+    ``ref``: any block of the store; ``token``: digest of all that decides the columns: the cuts, the atoms, and for arrays in memory which
+    arrays; ``rows``: half-open range; ``nbytes``: upper bound of the loaded part; ``atoms``, ``cuts``: how to build it.
     """
 
     ref: Ref
@@ -119,12 +109,7 @@ def _part_bytes(part: DesignPart) -> int:
 class RemoteDesign:
     """Columns of the cuts, left where the rows are; the counterpart of :class:`gramplane.pipeline.methods.fgm.designs.Design`.
 
-    Parameters
-    ----------
-    ctx
-        Executor and store.
-    atoms
-        Candidates.
+    ``ctx``: executor and store; ``atoms``: candidates.
     """
 
     def __init__(self, ctx: RunContext, atoms: ColumnMaker) -> None:

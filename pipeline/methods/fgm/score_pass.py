@@ -23,12 +23,8 @@ from ...records.context import RunContext, received
 class Query(NamedTuple):
     """What one machine asks of a pass.
 
-    Attributes
-    ----------
-    size
-        Number of atoms, B.
-    threshold
-        A valid lower bound of the key at that rank (0: none known); columns that cannot reach it are skipped.
+    ``size``: number of atoms, B; ``threshold``: a valid lower bound of the key at that rank (0: none known); columns that cannot reach it
+    are skipped.
     """
 
     size: int

@@ -49,12 +49,7 @@ SWEEPS, SET_SWEEPS, NEWTON_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 300
 class BatchLoop:
     """Iteration of batch group lasso; a step is one round of every machine that has not stopped.
 
-    Parameters
-    ----------
-    problem
-        What is minimised.
-    labels
-        ``(n_groups,)`` label of every group; default: its number.
+    ``problem``: what is minimised; ``labels``: ``(n_groups,)`` label of every group; default: its number.
     """
 
     state_type = BatchState

@@ -18,26 +18,11 @@ Engine = Literal["auto", "gram", "working_set", "fista"]
 class BatchProblem:
     """What is to be minimised.
 
-    Attributes
-    ----------
-    targets
-        ``(n_machines, n)``: labels +-1 or values; machines share rows, costs and penalty.
-    cost
-        ``(n,)`` weights c_i, 0 for rows that are left out; they sum to 1 for the mean loss.
-    loss
-        ``"logistic"``, ``"squared"`` or ``"hinge"``.
-    penalty, lam
-        Groups of features and the weight of the penalty.
-    fit_bias
-        Whether machines have a bias, which bears no penalty.
-    tol
-        Gap at which a machine ends, relative to its objective.
-    max_iter
-        Steps of the loop at most.
-    engine
-        ``"auto"``, ``"gram"``, ``"working_set"`` or ``"fista"``.
-    tracker
-        What accuracies (R2) are measured of at the end, or ``None``.
+    ``targets``: ``(n_machines, n)``: labels +-1 or values; machines share rows, costs and penalty; ``cost``: ``(n,)`` weights c_i, 0 for
+    rows that are left out; they sum to 1 for the mean loss; ``loss``: ``"logistic"``, ``"squared"`` or ``"hinge"``; ``penalty``, ``lam``:
+    groups of features and the weight of the penalty; ``fit_bias``: whether machines have a bias, which bears no penalty; ``tol``: gap at
+    which a machine ends, relative to its objective; ``max_iter``: steps of the loop at most; ``engine``: ``"auto"``, ``"gram"``,
+    ``"working_set"`` or ``"fista"``; ``tracker``: what accuracies (R2) are measured of at the end, or ``None``.
     """
 
     targets: np.ndarray
@@ -56,26 +41,10 @@ class BatchProblem:
 class BatchMachine:
     """What one machine has reached.
 
-    Attributes
-    ----------
-    groups
-        int64 groups of the working set, in the order they joined.
-    joined
-        int64 how many joined at a time.
-    copies
-        ``(1, size)`` weights of their copies, group after group.
-    biases
-        ``(1,)``.
-    objective, lower
-        P, and the best dual value so far.
-    lambda_max
-        Least lam without any feature; NaN before it is known.
-    inner_tol
-        Relative gap to which the set's problem is solved.
-    mu
-        Smoothing of a hinge.
-    stop
-        ``"gap"``, ``"max_iter"``, ``"no_progress"`` or ``None``.
+    ``groups``: int64 groups of the working set, in the order they joined; ``joined``: int64 how many joined at a time; ``copies``: ``(1,
+    size)`` weights of their copies, group after group; ``biases``: ``(1,)``; ``objective``, ``lower``: P, and the best dual value so far;
+    ``lambda_max``: least lam without any feature; NaN before it is known; ``inner_tol``: relative gap to which the set's problem is solved;
+    ``mu``: smoothing of a hinge; ``stop``: ``"gap"``, ``"max_iter"``, ``"no_progress"`` or ``None``.
     """
 
     record_name: ClassVar[str] = "BatchMachine"
@@ -115,22 +84,9 @@ class BatchState:
 class BatchResult(NamedTuple):
     """A finished fit.
 
-    Attributes
-    ----------
-    weights
-        ``(n_machines, n_features)`` of the columns as they were scaled.
-    biases
-        ``(n_machines,)``.
-    active
-        Per machine, the groups with weights, ascending.
-    objective, gap
-        Sums over the machines.
-    lambda_max
-        Greatest of the machines.
-    converged
-        Whether every gap is within the tolerance.
-    engine
-        Which engine ran.
+    ``weights``: ``(n_machines, n_features)`` of the columns as they were scaled; ``biases``: ``(n_machines,)``; ``active``: per machine,
+    the groups with weights, ascending; ``objective``, ``gap``: sums over the machines; ``lambda_max``: greatest of the machines;
+    ``converged``: whether every gap is within the tolerance; ``engine``: which engine ran.
     """
 
     weights: np.ndarray

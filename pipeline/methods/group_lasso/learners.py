@@ -24,12 +24,8 @@ from .inputs import build_penalty, resolve_loss
 class LearnerFactory:
     """Makes the learners of a fit.
 
-    Attributes
-    ----------
-    config, penalty, labels
-        Parameters, penalty, and the label of every group.
-    loss, n_machines
-        The loss, and how many machines share the stream.
+    ``config``, ``penalty``, ``labels``: parameters, penalty, and the label of every group; ``loss``, ``n_machines``: the loss, and how many
+    machines share the stream.
     """
 
     config: GroupLassoConfig
@@ -42,10 +38,7 @@ class LearnerFactory:
     def create(cls, config: GroupLassoConfig, inputs: Inputs, n_features: int) -> LearnerFactory:
         """Return the factory of a fit.
 
-        Raises
-        ------
-        ValueError
-            Groups, loss or algorithm that do not suit.
+        Raises ValueError: groups, loss or algorithm that do not suit.
         """
         penalty, labels = build_penalty(config, n_features, inputs.groups)
         if config.algorithm == "fobos" and penalty.overlapping:

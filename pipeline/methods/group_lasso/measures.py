@@ -18,12 +18,8 @@ from .rows import RowBlocks, RowRef
 class Measures:
     """Figures of a model on all rows.
 
-    Attributes
-    ----------
-    by_step
-        ``(n_steps,)`` sum of the losses of the last model over the rows of every step.
-    figures
-        Mean loss and accuracy (R2) of the rows learned, and of those held out.
+    ``by_step``: ``(n_steps,)`` sum of the losses of the last model over the rows of every step; ``figures``: mean loss and accuracy (R2) of
+    the rows learned, and of those held out.
     """
 
     by_step: np.ndarray = field(default_factory=lambda: np.zeros(0))

@@ -92,10 +92,7 @@ def batch_holdings(data: Data, n_machines: int, engine: str) -> tuple[Holding, .
 def resolve_engine(engine: str, loss: str, data: Data, n_machines: int, driver_memory: int) -> str:
     """Return the engine that will run, ``"auto"`` resolved.
 
-    Raises
-    ------
-    ValueError
-        ``"gram"`` for another loss than the squared one.
+    Raises ValueError: ``"gram"`` for another loss than the squared one.
     """
     if engine == "gram" and loss != "squared":
         raise ValueError(f"engine='gram' solves the squared loss; the loss is {loss!r}: use 'auto'")

@@ -53,12 +53,7 @@ class GroupLasso(Method):
 
         ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
 
-        Raises
-        ------
-        DataError
-            No target, or one class only.
-        ValueError
-            A parameter that needs all rows at once, and a text.
+        Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at once, and a text.
         """
         data: Any = ctx.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(ctx, extra)
@@ -94,14 +89,8 @@ class StreamGroupLasso(GroupLasso):
     def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> StreamLoop | TextLoop:
         """Return the loop of a fit on a stream.
 
-        Raises
-        ------
-        DataError
-            A class without weight, or a store whose rows cannot be read.
-        ValueError
-            Groups, loss or algorithm that do not suit.
-        gramplane.cluster.MemoryBoundExceeded
-            Weights, or rows that have to be made, beyond what the driver may hold.
+        Raises DataError: a class without weight, or a store whose rows cannot be read; ValueError: groups, loss or algorithm that do not
+        suit; MemoryBoundExceeded: weights, or rows that have to be made, beyond what the driver may hold.
         """
         data = inputs.data
         is_text = isinstance(data, TextData)
@@ -168,14 +157,8 @@ class BatchGroupLasso(GroupLasso):
     def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> BatchLoop:
         """Return the loop of a batch fit.
 
-        Raises
-        ------
-        DataError
-            A class without weight.
-        ValueError
-            Groups or a loss that do not suit, or no penalty.
-        gramplane.cluster.MemoryBoundExceeded
-            Weights, vectors and the first columns are more than the driver may hold.
+        Raises DataError: a class without weight; ValueError: groups or a loss that do not suit, or no penalty; MemoryBoundExceeded:
+        weights, vectors and the first columns are more than the driver may hold.
         """
         penalty, labels = build_penalty(config, int(inputs.data.n_cols), inputs.groups)
         weight, loss = row_weights(config, inputs), resolve_loss(config, inputs.classes)

@@ -83,14 +83,7 @@ def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
 class RowsRef:
     """A block of rows of all columns, by name.
 
-    Attributes
-    ----------
-    ref
-        Any block of the data.
-    rows
-        Half-open range.
-    nbytes
-        Bytes of the block in float64.
+    ``ref``: any block of the data; ``rows``: half-open range; ``nbytes``: bytes of the block in float64.
     """
 
     ref: Ref = field(repr=False)

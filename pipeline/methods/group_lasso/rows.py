@@ -54,17 +54,8 @@ class RowBlocks:
     A store with a row-wise layout is read block by block. Without one its rows are made from the columns once, if they fit the budget;
     they are cut into the same blocks, so the bits of a fit are the same.
 
-    Parameters
-    ----------
-    data
-        Block store or its in-memory twin.
-    budget
-        Bytes the rows may take in memory, where they have to be made.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        No row-wise layout, and too large to make one.
+    ``data``: block store or its in-memory twin; ``budget``: bytes the rows may take in memory, where they have to be made. Raises
+    MemoryBoundExceeded: no row-wise layout, and too large to make one.
     """
 
     def __init__(self, data: BlockStore | MemoryBlocks, budget: int) -> None:

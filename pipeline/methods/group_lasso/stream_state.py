@@ -16,20 +16,11 @@ NAN = float("nan")
 class StreamState:
     """Where a fit stands in its stream.
 
-    Attributes
-    ----------
-    iteration, stop
-        Steps so far; why it is over (``"epochs"``, ``"end"`` of a text), or ``None``.
-    epoch, block
-        Passes that are done; blocks of the present one that are done, in its order (of a text: lines).
-    rows, offset
-        Rows taken so far; bytes of text read, where the stream is a text.
-    point
-        State of the learner.
-    along
-        ``(n_steps, 6)``: of every step its rows, sum of losses suffered, sum of weights, and at its end Omega, non-zero features, groups.
-    ended
-        ``(n_steps,)`` sum of the losses of the last model over the rows of every step; empty until then.
+    ``iteration``, ``stop``: steps so far; why it is over (``"epochs"``, ``"end"`` of a text), or ``None``; ``epoch``, ``block``: passes
+    that are done; blocks of the present one that are done, in its order (of a text: lines); ``rows``, ``offset``: rows taken so far; bytes
+    of text read, where the stream is a text; ``point``: state of the learner; ``along``: ``(n_steps, 6)``: of every step its rows, sum of
+    losses suffered, sum of weights, and at its end Omega, non-zero features, groups; ``ended``: ``(n_steps,)`` sum of the losses of the
+    last model over the rows of every step; empty until then.
     """
 
     record_name: ClassVar[str] = "StreamState"

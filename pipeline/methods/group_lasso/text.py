@@ -33,19 +33,9 @@ class _TextMeta:
 class TextData:
     """What a run knows of a text before it reads it, in the form of a block store.
 
-    Parameters
-    ----------
-    source
-        Path, or ``"-"`` for standard input.
-    options
-        ``n_features``; ``task`` (``"classification"`` or ``"regression"``), ``labels`` (default -1 and 1), ``zero_based``.
-
-    Raises
-    ------
-    ValueError
-        No width, or labels that are not numbers.
-    gramplane.storage.DataError
-        The file cannot be read.
+    ``source``: path, or ``"-"`` for standard input; ``options``: ``n_features``; ``task`` (``"classification"`` or ``"regression"``),
+    ``labels`` (default -1 and 1), ``zero_based``. Raises ValueError: no width, or labels that are not numbers; DataError: the file cannot
+    be read.
     """
 
     scale = ColumnScale()
@@ -74,10 +64,7 @@ class TextData:
     def confirm(self) -> None:
         """Check, once the text was read to its end, that it is still the one that was learned from.
 
-        Raises
-        ------
-        gramplane.storage.DigestMismatch
-            It was changed meanwhile.
+        Raises DigestMismatch: it was changed meanwhile.
         """
         if self.text.ended:
             self.text.confirm()
@@ -102,10 +89,7 @@ class TextData:
 def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]) -> Inputs:
     """Return what is known of a text before its rows come.
 
-    Raises
-    ------
-    ValueError
-        A parameter or input that needs all rows at once.
+    Raises ValueError: a parameter or input that needs all rows at once.
     """
     unsuited = {
         "algorithm='fista'": config.algorithm == "fista",

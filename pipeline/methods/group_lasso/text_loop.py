@@ -41,10 +41,7 @@ class TextLoop:
     def step(self, state: StreamState, ctx: RunContext) -> Step[StreamState]:
         """Take the rows of a piece of text.
 
-        Raises
-        ------
-        DataError
-            The next line breaks a rule; all rows before it are learned, and in the last checkpoint.
+        Raises DataError: the next line breaks a rule; all rows before it are learned, and in the last checkpoint.
         """
         if state.offset != self.text.consumed.nbytes:
             self._expect_same_beginning(state, ctx)

@@ -41,14 +41,9 @@ BLOCK_ROWS = 1024
 class SharedMachines:
     """Duals that share the kernel.
 
-    Attributes
-    ----------
-    problems
-        One per machine, over all rows; the rows of all tasks are one problem with an equality per task.
-    squared
-        Whether the loss is squared: then a machine is a linear system.
-    codes, task_kernel
-        ``(n,)`` tasks of the rows and ``(T, T)`` B, or ``None``.
+    ``problems``: one per machine, over all rows; the rows of all tasks are one problem with an equality per task; ``squared``: whether the
+    loss is squared: then a machine is a linear system; ``codes``, ``task_kernel``: ``(n,)`` tasks of the rows and ``(T, T)`` B, or
+    ``None``.
     """
 
     problems: tuple[DualProblem, ...]
@@ -83,10 +78,7 @@ class SharedMachines:
     def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
         """Return ``sum_w weights_w H_w`` for the solvers.
 
-        Raises
-        ------
-        ValueError
-            With tasks, if the matrix is beyond the driver's budget.
+        Raises ValueError: with tasks, if the matrix is beyond the driver's budget.
         """
         if self.task_kernel is None:
             return grams.combine(weights)
@@ -150,10 +142,7 @@ def _target_size(problem: DualProblem) -> float:
 def build_machines(config: HKLConfig, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
     """Return the machines of a fit.
 
-    Raises
-    ------
-    DataError
-        No row of positive weight, or a class without one.
+    Raises DataError: no row of positive weight, or a class without one.
     """
     if isinstance(inputs, TaskInputs):
         return _task_machines(config, inputs, np.eye(inputs.n_tasks) if task_kernel is None else task_kernel)

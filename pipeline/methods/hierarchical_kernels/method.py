@@ -80,12 +80,8 @@ class HKL(Method):
     def build_loop(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            A graph, a task kernel or a loss that does not suit the data.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows or nodes than the driver's memory allows.
+        Raises ValueError: a graph, a task kernel or a loss that does not suit the data; MemoryBoundExceeded: more rows or nodes than the
+        driver's memory allows.
         """
         rows, config = inputs.rows, with_loss(config, inputs.rows)
         if not isinstance(rows, TaskInputs):
@@ -206,10 +202,7 @@ class HKL(Method):
 def with_loss(config: HKLConfig, inputs: Inputs) -> HKLConfig:
     """Return the parameters with the loss decided.
 
-    Raises
-    ------
-    ValueError
-        A loss of classes for real targets, or the other way round.
+    Raises ValueError: a loss of classes for real targets, or the other way round.
     """
     losses = ("epsilon_insensitive", "squared") if inputs.classes is None else ("hinge", "squared_hinge")
     if config.loss == "auto":

@@ -87,26 +87,11 @@ MAX_INNER_SOLVES = 40
 class HKLMaster:
     """What is known over the hull.
 
-    Attributes
-    ----------
-    weights
-        ``(W,)`` to be tried next.
-    norms
-        ``(W,)`` of the newest functions.
-    betas
-        ``(m, n)`` newest dual variables, the next warm start.
-    smooth
-        Next smoothing, as a share.
-    solves, since
-        Solves so far, and since nodes joined.
-    stale
-        Solves since the gap fell.
-    upper, best_weights, best_betas, best_biases, best_decisions, best_norms
-        Least primal value, and its point.
-    dual_betas, linear, square, reach, bound, lower
-        The dual point of the greatest lower bound over the hull.
-    eta
-        ``(W,)`` shares of the nodes where the newest dual bound was found; the variable of mirror descent.
+    ``weights``: ``(W,)`` to be tried next; ``norms``: ``(W,)`` of the newest functions; ``betas``: ``(m, n)`` newest dual variables, the
+    next warm start; ``smooth``: next smoothing, as a share; ``solves``, ``since``: solves so far, and since nodes joined; ``stale``: solves
+    since the gap fell; ``upper``, ``best_weights``, ``best_betas``, ``best_biases``, ``best_decisions``, ``best_norms``: least primal
+    value, and its point; ``dual_betas``, ``linear``, ``square``, ``reach``, ``bound``, ``lower``: the dual point of the greatest lower
+    bound over the hull; ``eta``: ``(W,)`` shares of the nodes where the newest dual bound was found; the variable of mirror descent.
     """
 
     record_name: ClassVar[str] = "HKLMaster"
@@ -198,20 +183,9 @@ def smooth_norms(norms: np.ndarray, share: float) -> np.ndarray:
 class RestrictedProblem:
     """The restricted problem over one hull.
 
-    Attributes
-    ----------
-    hull, grams
-        Nodes and their matrices.
-    constant
-        ``(W,)`` which nodes have the constant kernel, which the biases take up: it is left out of every sum.
-    machines
-        What shares the kernels.
-    rho
-        Exponent.
-    solver
-        ``"auto"`` or ``"mirror"``.
-    max_solves
-        Solves over one hull at most.
+    ``hull``, ``grams``: nodes and their matrices; ``constant``: ``(W,)`` which nodes have the constant kernel, which the biases take up: it
+    is left out of every sum; ``machines``: what shares the kernels; ``rho``: exponent; ``solver``: ``"auto"`` or ``"mirror"``;
+    ``max_solves``: solves over one hull at most.
     """
 
     hull: Hull

@@ -59,10 +59,7 @@ def align_features(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, 
     ``targets`` are ``(n_targets, n_samples)``; alignments are summed over them, as <K, sum_t y_t y_t'> is. ``weight`` ``(n_samples,)`` is
     how often each row counts; rows of weight 0 are as if they were not there.
 
-    Raises
-    ------
-    ValueError
-        Values that are not finite, fewer than two rows, or a constant target.
+    Raises ValueError: values that are not finite, fewer than two rows, or a constant target.
     """
     width = sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task)
     size = 32 * width + 256

@@ -144,10 +144,7 @@ def diagonal_chunk(task: Task, table: Any) -> np.ndarray:
 class FeatureGram:
     """``sum_i w_i K_i`` by passes over the columns; solvers ask it for squares and products only.
 
-    Parameters
-    ----------
-    ctx, ids, weights, widths
-        As of :func:`feature_kernel_sum`; at least one feature.
+    ``ctx``, ``ids``, ``weights``, ``widths``: as of :func:`feature_kernel_sum`; at least one feature.
     """
 
     def __init__(self, ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
@@ -206,14 +203,8 @@ def cells_chunk(task: Task, table: Any, count: int) -> np.ndarray:
 class CellSums:
     """The matrices of cells, and their mixtures.
 
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    cells
-        Cells of the features.
-    scales, widths
-        ``(n_features,)`` multipliers of the kernels; widths of Gaussians, 0 for linear kernels.
+    ``ctx``: executor and data; ``cells``: cells of the features; ``scales``, ``widths``: ``(n_features,)`` multipliers of the kernels;
+    widths of Gaussians, 0 for linear kernels.
     """
 
     def __init__(self, ctx: RunContext, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:

@@ -49,26 +49,12 @@ MIN_TRACE_SHARE = 1e-12
 class KTAState:
     """State of the loop.
 
-    Attributes
-    ----------
-    iteration, stop
-        Steps so far; ``"end"`` when the last point stands.
-    tasks
-        Tasks of the alignment pass that are done.
-    table
-        ``(4, k)`` values, traces, widths and error bounds of the kernels so far.
-    lam1, lam2
-        Regularisation, known once all alignments are.
-    p
-        ``(points,)`` norms so far.
-    counts, indices, values
-        Active kernels at every point; their ids and weights, point after point.
-    newton_steps
-        ``(points,)``.
-    scored
-        ``(machines, 3)`` point, accuracy on training rows and on rows held out (NaN without any) of the machines so far.
-    beta
-        ``(n_machines, n_samples)`` coefficients of the last of them; no rows before the first.
+    ``iteration``, ``stop``: steps so far; ``"end"`` when the last point stands; ``tasks``: tasks of the alignment pass that are done;
+    ``table``: ``(4, k)`` values, traces, widths and error bounds of the kernels so far; ``lam1``, ``lam2``: regularisation, known once all
+    alignments are; ``p``: ``(points,)`` norms so far; ``counts``, ``indices``, ``values``: active kernels at every point; their ids and
+    weights, point after point; ``newton_steps``: ``(points,)``; ``scored``: ``(machines, 3)`` point, accuracy on training rows and on rows
+    held out (NaN without any) of the machines so far; ``beta``: ``(n_machines, n_samples)`` coefficients of the last of them; no rows
+    before the first.
     """
 
     record_name: ClassVar[str] = "KTAState"
@@ -119,10 +105,7 @@ def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float,
     ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1 without a centre. lam2 puts the threshold of p_end between the alignments of the
     kernels that are to stay (``N_DEFAULT_KERNELS``) and the next smaller one.
 
-    Raises
-    ------
-    ValueError
-        All alignments are zero.
+    Raises ValueError: all alignments are zero.
     """
     if not np.any(a > 0):
         raise ValueError(
@@ -150,12 +133,7 @@ def _load_below_selected(loads: np.ndarray, useful: int) -> float:
 class KTALoop:
     """The path of one data set.
 
-    Parameters
-    ----------
-    config
-        Parameters.
-    inputs
-        Data, classes and weights; rows held out have weight 0.
+    ``config``: parameters; ``inputs``: data, classes and weights; rows held out have weight 0.
     """
 
     state_type = KTAState

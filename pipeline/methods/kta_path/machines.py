@@ -43,10 +43,7 @@ MAX_SINGLE_POINTS = 2
 class Kernels:
     """What the kernels' sums are made of.
 
-    Attributes
-    ----------
-    alignments, traces, widths
-        ``(k,)`` figures of every kernel.
+    ``alignments``, ``traces``, ``widths``: ``(k,)`` figures of every kernel.
     """
 
     alignments: np.ndarray
@@ -63,18 +60,9 @@ class Kernels:
 class PathPoint:
     """The machine at one point.
 
-    Attributes
-    ----------
-    p
-        Norm.
-    active, share
-        Kernels, and their weights scaled to sum to the number of rows.
-    beta, bias
-        Coefficients ``(n_machines, n_samples)`` and ``(n_machines,)``.
-    gap, objective
-        Sums over the machines.
-    values
-        ``(n_machines, n_samples)`` decision values of all rows.
+    ``p``: norm; ``active``, ``share``: kernels, and their weights scaled to sum to the number of rows; ``beta``, ``bias``: coefficients
+    ``(n_machines, n_samples)`` and ``(n_machines,)``; ``gap``, ``objective``: sums over the machines; ``values``: ``(n_machines,
+    n_samples)`` decision values of all rows.
     """
 
     p: float
@@ -95,14 +83,7 @@ def total_weight(inputs: Inputs) -> float:
 class PathTrainer:
     """Trains machines at points of one path.
 
-    Parameters
-    ----------
-    config
-        Parameters; C among them.
-    inputs, ctx
-        Training data.
-    kernels
-        Figures of the kernels.
+    ``config``: parameters; C among them; ``inputs``, ``ctx``: training data; ``kernels``: figures of the kernels.
     """
 
     def __init__(self, config: KTAPathConfig, inputs: Inputs, ctx: RunContext, kernels: Kernels) -> None:

@@ -63,12 +63,7 @@ class KTAPath(Method):
     def read_inputs(cls, config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[KTAPathConfig, Inputs]:
         """Return parameters, and classes and weights of a store; ``extra`` may hold ``test_share``.
 
-        Raises
-        ------
-        DataError
-            No classes.
-        ValueError
-            Matrices, which a block store does not hold.
+        Raises DataError: no classes; ValueError: matrices, which a block store does not hold.
         """
         if config.kernel == "precomputed":
             raise ValueError("kernel='precomputed' needs matrices; a run on a block store takes 'rbf' or 'linear'")
@@ -81,12 +76,7 @@ class KTAPath(Method):
     def build_loop(cls, config: KTAPathConfig, inputs: Inputs, ctx: RunContext) -> KTALoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        DataError
-            A class without rows of positive weight.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows or features than the memory allows.
+        Raises DataError: a class without rows of positive weight; MemoryBoundExceeded: more rows or features than the memory allows.
         """
         dual_problems(config, inputs)
         loop = KTALoop(config, inputs)
