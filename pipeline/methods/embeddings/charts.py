@@ -8,11 +8,8 @@ from ...records.charts import FAINT, Chart, Legend, Series, SystemCharts, short
 from ...records.run_view import Row, RunView, known, number
 from ...records.shared_charts import column, spectra
 
-MAX_POINTS = 2000
-"""Points of a map; more would make the page large and the picture black."""
-
-MAX_LABELS = 8
-"""Labels with a colour each; of more all points have one colour."""
+MAX_POINTS = 2000  # points of a map; more would make the page large and the picture black
+MAX_LABELS = 8  # labels with a colour each; of more all points have one colour
 
 
 def maps(run: RunView) -> list[Chart]:

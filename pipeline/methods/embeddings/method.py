@@ -24,9 +24,7 @@ from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, neighbour_accuracy, read_labels
 from .loop import EmbeddingLoop, build_graph
 
-N_MATRICES = 6
-"""Matrices of all rows that a decomposition holds."""
-
+N_MATRICES = 6  # matrices of all rows that a decomposition holds
 HELD = (
     Held("matrices of a decomposition", f"{8 * N_MATRICES} n^2"),
     Held("rows", "8 n d"),
@@ -34,8 +32,7 @@ HELD = (
 )
 """What the driver may hold."""
 
-MAX_EIGENVALUES = 50
-"""Eigenvalues in a report."""
+MAX_EIGENVALUES = 50  # eigenvalues in a report
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,8 @@ from .designs import Atoms, Design
 from .model import FGMModel, MachineState, union_of_weights
 from .problem import BinaryProblem
 
-REFIT_C = 20.0
-"""C of the de-biasing refit, as in the paper's experiments."""
-
-Weights = tuple[np.ndarray, np.ndarray, float]
-"""Coordinates, their weights, and the bias of one machine."""
+REFIT_C = 20.0  # c of the de-biasing refit, as in the paper's experiments
+Weights = tuple[np.ndarray, np.ndarray, float]  # coordinates, their weights, and the bias of one machine
 
 
 def build_model(config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Sequence[MachineState], weights: Sequence[Weights]) -> FGMModel:

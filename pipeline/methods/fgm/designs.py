@@ -20,10 +20,7 @@ from .model import MachineState
 from .remote_design import PART_COPIES, ColumnMaker, RemoteDesign, design_bytes
 from .score_pass import Query
 
-DRIVER_SHARE = 0.5
-"""Share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added."""
-
-
+DRIVER_SHARE = 0.5  # share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added
 SCORES = Held("scores of the features, and their order", "24 d T")
 VECTORS = Held("labels, costs, duals and decision values of the machines", "64 n T")
 COLUMNS = Held(
@@ -33,8 +30,7 @@ SPARSE_COLUMNS = Held("columns of the cuts, twice while one is added", "24 entri
 
 FETCHED = Held("columns of one cut, as they are fetched", "8 n b", "b of a cut, of all machines; sparse as above")
 
-HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)
-"""What the driver may hold."""
+HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)  # what the driver may hold
 
 
 def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:

@@ -24,8 +24,7 @@ from .model import FGMModel, MachineState
 from .predict import decision_values, model_columns
 from .stability import bootstrap_frequencies
 
-WIDE = 50_000
-"""From this many features ``coef_`` is a sparse row: a dense one would be mostly zeros."""
+WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
 
 
 @dataclass(frozen=True)

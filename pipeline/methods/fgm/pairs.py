@@ -34,11 +34,8 @@ from .pairs_pass import (
 )
 from .score_pass import Query
 
-TILE_BYTES = 256 << 20
-"""Columns of a dense tile that a task holds."""
-
-MAX_CACHED_COLUMNS = 8192
-"""Columns of frequent features the driver keeps between rounds."""
+TILE_BYTES = 256 << 20  # columns of a dense tile that a task holds
+MAX_CACHED_COLUMNS = 8192  # columns of frequent features the driver keeps between rounds
 
 
 class PairColumns:

@@ -20,8 +20,7 @@ from ...passes.scaling import scaled
 from ...records.context import received
 from ...records.scale import FeatureScale
 
-RANGE_PRODUCTS = 2_000_000_000
-"""Products of one fallback task, some ten seconds."""
+RANGE_PRODUCTS = 2_000_000_000  # products of one fallback task, some ten seconds
 
 
 class Screened(NamedTuple):

@@ -28,8 +28,7 @@ from ...records.context import RunContext, received
 Sums = tuple[np.ndarray, ...]
 
 
-PART_COPIES = 4
-"""Bytes of a step on a block of rows, per byte of its columns."""
+PART_COPIES = 4  # bytes of a step on a block of rows, per byte of its columns
 
 
 class ColumnMaker(Protocol):

@@ -33,9 +33,7 @@ from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
 from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
 from .moments_pass import decision_values, feature_slopes, fetch_scaled, moments_pass
 
-MORE_GROUPS = 10
-"""Groups that may join a later set at least; it may also double."""
-
+MORE_GROUPS = 10  # groups that may join a later set at least; it may also double
 INNER_TOL_SHARE, TIGHTENING = 0.3, 0.1
 """A set's problem is solved to this share of the tolerance; the factor of that share where no group is left to join."""
 

@@ -23,14 +23,9 @@ from .learners import LearnerFactory
 from .measures import decision_rows, fit_tracker
 from .rows import STEP_BYTES, RowBlocks, RowRef, advance, block_order, ordered_rows, step_end
 
-PASS_PARAMETERS = ("epochs", "shuffle")
-"""Parameters that change which rows come when: points that differ in them cannot share a pass."""
-
-STATE_SHARE = 0.25
-"""Share of the driver's memory that the learners of one pass may take; more points take more passes."""
-
-MIN_READS_PER_WRITE = 4
-"""A step reads at least this many times the bytes of the checkpoint it ends with."""
+PASS_PARAMETERS = ("epochs", "shuffle")  # parameters that change which rows come when: points that differ in them cannot share a pass
+STATE_SHARE = 0.25  # share of the driver's memory that the learners of one pass may take; more points take more passes
+MIN_READS_PER_WRITE = 4  # a step reads at least this many times the bytes of the checkpoint it ends with
 
 
 @dataclass(frozen=True)

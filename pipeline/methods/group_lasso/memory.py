@@ -18,15 +18,9 @@ from .text import TextData
 
 Data = BlockStore | MemoryBlocks
 
-GRAM_COLUMNS = 512
-"""Up to so many columns a squared loss is solved on the moments of all of them."""
-
-FIRST_GROUPS = 20
-"""Groups that join the empty working set."""
-
-FEWER_COLUMNS = "a larger lam, or algorithm='da'"
-"""What helps where the columns of a working set are too many."""
-
+GRAM_COLUMNS = 512  # up to so many columns a squared loss is solved on the moments of all of them
+FIRST_GROUPS = 20  # groups that join the empty working set
+FEWER_COLUMNS = "a larger lam, or algorithm='da'"  # what helps where the columns of a working set are too many
 SUMS = Held("sums of the learner, and what a checkpoint keeps of them", "3 s", "s bytes of one state: `state_bytes` of the plan")
 STREAM_WEIGHTS = Held("weights as they are measured", "16 d T")
 STREAM_VECTORS = Held("labels and weights of rows, decision values", "(8 T + 32) n")

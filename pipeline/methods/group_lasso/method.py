@@ -31,8 +31,7 @@ from .stream_state import StreamState
 from .text import TextData, read_text
 from .text_loop import TextLoop
 
-MAX_TABLE_ROWS = 1000
-"""Features and groups in the report's tables."""
+MAX_TABLE_ROWS = 1000  # features and groups in the report's tables
 
 
 class GroupLasso(Method):

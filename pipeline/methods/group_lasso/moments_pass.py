@@ -21,11 +21,8 @@ from ...passes.columns import fetch_columns
 from ...passes.scaling import scaled
 from ...records.context import RunContext, received
 
-ROWS = 1 << 16
-"""Rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples."""
-
-FIRST_ROWS = 1024
-"""Rows whose mean is the shift."""
+ROWS = 1 << 16  # rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples
+FIRST_ROWS = 1024  # rows whose mean is the shift
 
 
 def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:

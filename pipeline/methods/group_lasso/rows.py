@@ -14,18 +14,10 @@ from ....kernels.group_lasso.dual_averaging import Rows, is_valid_csr
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
 from ...records.holdings import Held, Holding, refuse_beyond
 
-STEP_BYTES = 64 << 20
-"""A step takes whole blocks up to this many bytes of rows; a checkpoint follows each."""
-
-UNSCALED = ColumnScale()
-"""Rows as they are."""
-
-NEEDS_ROWS = "ingest the store with --layout both"
-"""What helps where rows would have to be made of columns."""
-
-_BLOCKS, _ROWS = 0x57EA, 0x57EB
-"""What tells the two kinds of orders apart that are drawn from one seed."""
-
+STEP_BYTES = 64 << 20  # a step takes whole blocks up to this many bytes of rows; a checkpoint follows each
+UNSCALED = ColumnScale()  # rows as they are
+NEEDS_ROWS = "ingest the store with --layout both"  # what helps where rows would have to be made of columns
+_BLOCKS, _ROWS = 0x57EA, 0x57EB  # what tells the two kinds of orders apart that are drawn from one seed
 MADE = Held("rows made of the store's columns, which it has alone", "stored", "dense")
 MADE_SPARSE = Held("rows made of the store's columns, which it has alone", "2 stored", "sparse")
 

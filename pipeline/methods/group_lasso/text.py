@@ -18,8 +18,7 @@ from ...inputs.labels import Inputs
 from ...records.data_set import Kind
 from .config import GroupLassoConfig
 
-CLASSES = (-1, 1)
-"""Labels of a text by default."""
+CLASSES = (-1, 1)  # labels of a text by default
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,8 @@ from ...loops.active_set import EVERYWHERE, Violations
 from ...records.context import RunContext
 from .node_pass import node_forms
 
-MAX_SUM_WIDTH = 32
-"""Dimensions up to which the closed form of the sum over descendants is worth its products."""
-
-MAX_VISITS_WITH_VIOLATORS = 1000
-"""Nodes visited after which a search that has found violators goes no deeper."""
+MAX_SUM_WIDTH = 32  # dimensions up to which the closed form of the sum over descendants is worth its products
+MAX_VISITS_WITH_VIOLATORS = 1000  # nodes visited after which a search that has found violators goes no deeper
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,8 @@ from .config import HKLConfig
 
 RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
 
-READ_ROWS = 4096
-"""Rows read at a time for widths and traces."""
-
-CONSTANT_SHARE = 1e-10
-"""A feature whose deviation is below this share of its mean is constant."""
+READ_ROWS = 4096  # rows read at a time for widths and traces
+CONSTANT_SHARE = 1e-10  # a feature whose deviation is below this share of its mean is constant
 
 
 def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = None) -> KernelDag:

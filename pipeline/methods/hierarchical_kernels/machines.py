@@ -24,17 +24,10 @@ from ...inputs.tasks import TaskInputs
 from ...loops.active_set import dual_point
 from .config import HKLConfig
 
-FIRST_TOL = 0.03
-"""Tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough."""
-
-RIDGE_TOL = 1e-7
-"""Residual of squared-loss machines, as a share of the greatest target."""
-
-TOL_DECAY = 0.2
-"""Factor by which it is tightened."""
-
-BLOCK_ROWS = 1024
-"""Rows of a matrix that are multiplied by the task kernel at a time."""
+FIRST_TOL = 0.03  # tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough
+RIDGE_TOL = 1e-7  # residual of squared-loss machines, as a share of the greatest target
+TOL_DECAY = 0.2  # factor by which it is tightened
+BLOCK_ROWS = 1024  # rows of a matrix that are multiplied by the task kernel at a time
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,11 @@ from .graph import resolve_graph
 from .loop import HKLLoop, HKLState, selected_nodes
 from .machines import build_machines
 
-NEGLIGIBLE_NORM = 1e-10
-"""A node whose function's norm is below this share of the greatest is left out of the model."""
-
+NEGLIGIBLE_NORM = 1e-10  # a node whose function's norm is below this share of the greatest is left out of the model
 HULL = Held(f"kernels of the hull as packed triangles, {BANK_SHARE:g} of driver_memory at most", "2 k n^2", "k = `max_nodes` at most")
 ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memory`")
 
-HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES)
-"""What the driver may hold."""
+HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES)  # what the driver may hold
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from ...grams.sources import block_rows, pair_bytes, row_pairs
 from ...passes.blocks import listed
 from ...records.context import RunContext
 
-KERNELS_PER_PASS = 64
-"""Kernels of a pass: with more of them blocks would be smaller, and what kernels share is computed once per block."""
+KERNELS_PER_PASS = 64  # kernels of a pass: with more of them blocks would be smaller, and what kernels share is computed once per block
 
 
 def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray, batch: int = KERNELS_PER_PASS) -> np.ndarray:

@@ -39,48 +39,23 @@ from .machines import SharedMachines, total_loss
 FIRST_SMOOTH = 0.1
 """Smoothing of the norms, as a share of the greatest, at first and after nodes joined: a norm of exactly zero would never grow."""
 
-RESTART_SMOOTH = 0.03
-"""Smoothing where the gap does not fall any more."""
-
-MIN_SMOOTH = 1e-6
-"""Least smoothing."""
-
-SMOOTH_DECAY = 0.3
-"""Factor of the smoothing per solve."""
-
+RESTART_SMOOTH = 0.03  # smoothing where the gap does not fall any more
+MIN_SMOOTH = 1e-6  # least smoothing
+SMOOTH_DECAY = 0.3  # factor of the smoothing per solve
 OVERSHOOT_POWER = 0.5
 """Weights go on beyond their closed form by this power of their change while the primal value falls: on 18 hulls it took two thirds of
 the solves."""
 
-MAX_OVERSHOOT = 100.0
-"""Factor within which they do."""
-
-ETA_SMOOTH = 1e-3
-"""Smoothing of the norms that a dual bound starts from."""
-
-MAX_BOUND_PASSES = 400
-"""Improvements of a dual bound at most: each takes some ten microseconds, a solve a thousand times that."""
-
-MACHINE_SHARE = 0.1
-"""Gap of the machines, as a share of the gap that is aimed at or left, whichever is more."""
-
-SOLVES_PER_STEP = 8
-"""Solves of one step of the loop, which ends with a checkpoint."""
-
-IMPROVED_GAP_SHARE = 0.99
-"""A gap has fallen when it is at most this share of the one before."""
-
-MAX_STALE_SOLVES = 60
-"""Solves without that after which a hull is given up."""
-
-SOLVES_PER_RESTART = 15
-"""Before, so many of them begin anew with more smoothing."""
-
-MIN_ETA = 1e-12
-"""Mirror descent: least entry of eta."""
-
-MAX_INNER_SOLVES = 40
-"""Mirror descent: solves of the problem inside."""
+MAX_OVERSHOOT = 100.0  # factor within which they do
+ETA_SMOOTH = 1e-3  # smoothing of the norms that a dual bound starts from
+MAX_BOUND_PASSES = 400  # improvements of a dual bound at most: each takes some ten microseconds, a solve a thousand times that
+MACHINE_SHARE = 0.1  # gap of the machines, as a share of the gap that is aimed at or left, whichever is more
+SOLVES_PER_STEP = 8  # solves of one step of the loop, which ends with a checkpoint
+IMPROVED_GAP_SHARE = 0.99  # a gap has fallen when it is at most this share of the one before
+MAX_STALE_SOLVES = 60  # solves without that after which a hull is given up
+SOLVES_PER_RESTART = 15  # before, so many of them begin anew with more smoothing
+MIN_ETA = 1e-12  # mirror descent: least entry of eta
+MAX_INNER_SOLVES = 40  # mirror descent: solves of the problem inside
 
 
 @dataclass(frozen=True)

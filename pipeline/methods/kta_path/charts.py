@@ -8,8 +8,7 @@ from ...records.charts import Chart, Legend, Series, SystemCharts, run_label, sh
 from ...records.run_view import RunView, known, named, number
 from ...records.shared_charts import MAX_NAMED, column, scored_points
 
-MAX_LINEAR_RATIO = 30
-"""Counts of kernels that differ by more than this factor are drawn on a logarithmic scale."""
+MAX_LINEAR_RATIO = 30  # counts of kernels that differ by more than this factor are drawn on a logarithmic scale
 
 
 def path_accuracy(runs: Sequence[RunView]) -> list[Chart]:

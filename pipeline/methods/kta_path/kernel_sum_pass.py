@@ -16,17 +16,12 @@ from ...passes.blocks import Task, column_tasks, columns_of, scale_of, source_of
 from ...passes.scaling import scaled
 from ...records.context import RunContext, received
 
-MAX_COLUMNS = 256
-"""Columns that are dense at a time."""
-
+MAX_COLUMNS = 256  # columns that are dense at a time
 MAX_PARTS_BYTES = 256 << 20
 """Partial sums of one pass: with larger matrices fewer tasks go into one, which keeps what the driver holds in bounds."""
 
-MAX_RESULT_BYTES = 48 << 20
-"""Matrices that one task of a pass over cells returns."""
-
-MATRIX_COPIES = 24
-"""Bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks."""
+MAX_RESULT_BYTES = 48 << 20  # matrices that one task of a pass over cells returns
+MATRIX_COPIES = 24  # bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks
 
 
 def matrix_fits(n: int, driver_memory: int) -> bool:

@@ -25,24 +25,15 @@ from .alignment_pass import align_features
 from .config import KTAPathConfig
 from .machines import Kernels, PathTrainer, given_grams, machine_points
 
-BATCH_TASKS = 16
-"""Tasks of the alignment pass in one step."""
-
-BATCH_POINTS = 25
-"""Points of the path in one step."""
-
-BATCH_MACHINES = 26
-"""Machines in one step."""
-
-N_DEFAULT_KERNELS = 10
-"""Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but at least three."""
-
+BATCH_TASKS = 16  # tasks of the alignment pass in one step
+BATCH_POINTS = 25  # points of the path in one step
+BATCH_MACHINES = 26  # machines in one step
+N_DEFAULT_KERNELS = 10  # kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but at least three
 WEIGHTS = Held(
     "weights of active kernels at the points of the path", "48 A", "A in all; before the alignments are known at most k times the points"
 )
 
-MIN_TRACE_SHARE = 1e-12
-"""A centred trace below this share of the plain one is rounding."""
+MIN_TRACE_SHARE = 1e-12  # a centred trace below this share of the plain one is rounding
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,11 @@ from ...records.context import RunContext
 from .config import KTAPathConfig
 from .kernel_sum_pass import CellSums, FeatureGram, feature_kernel_sum, matrix_fits
 
-MACHINE_TOL = 1e-3
-"""Tolerance of a machine, LIBSVM's."""
-
-CELL_TOL = 3e-4
-"""How far, in trace norm, the kernel of a machine along the path may be from the one at exactly its p."""
-
-CELL_SHARE = 0.5
-"""Share of the driver's memory that the matrices of cells may take."""
-
-TABLE_COPIES = 32
-"""Bytes per point and kernel while cells are cut: the weights, sorted, and their errors."""
-
-MAX_SINGLE_POINTS = 2
-"""Up to this many points are summed one by one."""
+MACHINE_TOL = 1e-3  # tolerance of a machine, LIBSVM's
+CELL_TOL = 3e-4  # how far, in trace norm, the kernel of a machine along the path may be from the one at exactly its p
+CELL_SHARE = 0.5  # share of the driver's memory that the matrices of cells may take
+TABLE_COPIES = 32  # bytes per point and kernel while cells are cut: the weights, sorted, and their errors
+MAX_SINGLE_POINTS = 2  # up to this many points are summed one by one
 
 
 @dataclass(frozen=True)

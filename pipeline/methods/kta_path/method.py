@@ -26,12 +26,8 @@ from .loop import BATCH_MACHINES, WEIGHTS, KTALoop, KTAState, path_junctures, pa
 from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathTrainer
 from .path_model import machine_model
 
-N_SHOWN = 1000
-"""Kernels in the report's table."""
-
-N_FOLLOWED = 20
-"""Kernels whose weights a report follows along p."""
-
+N_SHOWN = 1000  # kernels in the report's table
+N_FOLLOWED = 20  # kernels whose weights a report follows along p
 FEATURES = Held("alignments, traces, widths and weights of the features", "80 d")
 MATRIX = Held("sums of kernels, the matrix, and the solver's copy of it", f"{MATRIX_COPIES} n^2", "where that is within L; else passes")
 CELLS = Held(
