@@ -38,10 +38,7 @@ class Labels:
         return np.zeros(self.size, dtype=bool) if self.held_out is None else self.held_out
 
     def factor(self) -> np.ndarray:
-        """Return Y of the rows whose label may be seen.
-
-        Raises DataError: fewer than two classes, or no two different values, are left.
-        """
+        """Return Y of the rows whose label may be seen. Raises DataError: fewer than two classes, or no two different values, are left."""
         if self.classes is None:
             assert self.values is not None
             seen = np.where(self.hidden, np.nan, self.values)
@@ -66,11 +63,8 @@ class Labels:
 
 
 def read_labels(y: Any) -> Labels:
-    """Return labels from any target: classes, or real numbers; ``None`` and NaN, and -1 among integers, stand for no label.
-
-    -1 and +1 alone are two classes.
-
-    Raises ValueError: no row has a label.
+    """Return labels from any target: classes, or real numbers; ``None`` and NaN, and -1 among integers, stand for no label. -1 and +1 alone
+    are two classes. Raises ValueError: no row has a label.
     """
     y = np.asarray(y)
     if y.dtype.kind == "f" and np.any(np.isfinite(y) & (y != np.round(y))):
@@ -90,7 +84,6 @@ def read_labels(y: Any) -> Labels:
 
 def neighbour_accuracy(points: np.ndarray, codes: np.ndarray, voters: np.ndarray, judged: np.ndarray, k: int) -> float:
     """Return the share of rows in ``judged`` whose class the majority of their ``k`` nearest others in ``voters`` has, on the map.
-
     ``points`` are ``(n, d)`` coordinates, ``codes`` ``(n,)`` classes, ``voters`` and ``judged`` ``(n,)`` masks. Of classes with equal votes
     the first wins.
     """

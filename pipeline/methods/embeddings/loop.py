@@ -35,10 +35,7 @@ from .labels import Labels
 
 
 def build_graph(config: EmbeddingConfig, rows: Any) -> Neighbourhood:
-    """Return the neighbour graph of a fit on ``(n, n_features)`` rows.
-
-    Raises DataError: fewer than three rows, or no edge.
-    """
+    """Return the neighbour graph of a fit on ``(n, n_features)`` rows. Raises DataError: fewer than three rows, or no edge."""
     n = rows.shape[0]
     if n < 3:
         raise DataError(f"n_samples={n}: an embedding needs at least 3 rows")

@@ -64,10 +64,8 @@ class Embedding(Method):
 
     @classmethod
     def build_loop(cls, config: EmbeddingConfig, inputs: EmbeddingInputs, ctx: RunContext) -> EmbeddingLoop:
-        """Return the loop of a fit.
-
-        Raises DataError: data without coordinates, or without an edge between neighbours; MemoryBoundExceeded: more rows than the driver
-        can hold the matrices of.
+        """Return the loop of a fit. Raises DataError: data without coordinates, or without an edge between neighbours; MemoryBoundExceeded:
+        more rows than the driver can hold the matrices of.
         """
         data = inputs.data
         require(data, cls.name, "columns")
@@ -166,10 +164,7 @@ class ColoredMVU(Embedding):
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels.
-
-        Raises DataError: the store has none.
-        """
+        """Return parameters and labels. Raises DataError: the store has none."""
         config, inputs = super().read_inputs(config, ctx, extra)
         if inputs.labels is None:
             raise DataError("there is no target; colored-mvu needs one (ingest a file that has it)", ctx.data.url)

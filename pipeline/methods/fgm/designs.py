@@ -34,9 +34,8 @@ HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)  # what the driver ma
 
 
 def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:
-    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved.
-
-    Decided once per run, from sizes alone. A single block of rows cannot be split, so it always stays on the driver.
+    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved. Decided once per run, from sizes
+    alone. A single block of rows cannot be split, so it always stays on the driver.
     """
     if data.n_rows <= ROW_BLOCK or design_bytes(data, columns) <= DRIVER_SHARE * driver_memory:
         return "driver"
@@ -51,10 +50,9 @@ def rows_step(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int)
 
 
 def driver_holdings(data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
-    """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here.
-
-    A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
-    round looks again.
+    """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here. A single
+    block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each round looks
+    again.
     """
     n, d = data.n_rows, data.n_cols
     holdings = SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines)
@@ -73,10 +71,7 @@ def cut_columns(data: BlockStore | MemoryBlocks, columns: int) -> Holding:
 
 
 def refuse_columns(holdings: Sequence[Holding], driver_memory: int) -> None:
-    """Refuse a fit whose driver would hold more than it may.
-
-    Raises MemoryBoundExceeded: need and limit are named.
-    """
+    """Refuse a fit whose driver would hold more than it may. Raises MemoryBoundExceeded: need and limit are named."""
     refuse_beyond(holdings, driver_memory, "fgm", "a smaller B or max_rounds, fewer rows")
 
 

@@ -43,9 +43,8 @@ class FGM(Method):
 
     @classmethod
     def read_inputs(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
-        """Return parameters, and labels, weights and groups of a store; ``extra`` may hold ``groups`` and ``test_share``.
-
-        Raises DataError: a store without a target, with a real-valued one, or with one class only.
+        """Return parameters, and labels, weights and groups of a store; ``extra`` may hold ``groups`` and ``test_share``. Raises DataError:
+        a store without a target, with a real-valued one, or with one class only.
         """
         inputs = store_inputs(ctx, cls.name)
         if inputs.classes is None:
@@ -56,10 +55,8 @@ class FGM(Method):
 
     @classmethod
     def build_loop(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMLoop:
-        """Return the loop of a fit: one machine for two classes, else one per class.
-
-        Raises ValueError: groups or a map that do not suit, a class without weight; MemoryBoundExceeded: more scores and columns than the
-        memory allows.
+        """Return the loop of a fit: one machine for two classes, else one per class. Raises ValueError: groups or a map that do not suit, a
+        class without weight; MemoryBoundExceeded: more scores and columns than the memory allows.
         """
         loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
         available = loop.atoms.count(int(inputs.data.n_cols))
@@ -133,9 +130,8 @@ class FGM(Method):
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:
-    """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes.
-
-    ``limit`` is what scores, vectors and columns may take on the driver.
+    """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes. ``limit`` is what
+    scores, vectors and columns may take on the driver.
     """
     atoms = build_atoms(configs[0], inputs)
     available = atoms.count(int(inputs.data.n_cols))

@@ -79,9 +79,8 @@ def _relative(value: float, scale: float) -> float:
 
 
 def close_round(problem: BinaryProblem, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
-    """Return the state after a solved round, with what the best atoms of its dual vector decide: outer gap, candidates, stop.
-
-    ``top`` and its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
+    """Return the state after a solved round, with what the best atoms of its dual vector decide: outer gap, candidates, stop. ``top`` and
+    its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
     """
     alpha = residual * problem.y
     norm2 = float(np.sum(squares[: problem.config.B]))

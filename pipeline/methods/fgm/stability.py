@@ -28,9 +28,8 @@ def _has_both_labels(problem: BinaryProblem) -> bool:
 
 
 def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int, reference: np.ndarray) -> np.ndarray:
-    """Return how often atoms are selected over ``n_resamples`` resamples that share the passes of one loop.
-
-    One frequency per atom; for pairs one per row of ``reference``.
+    """Return how often atoms are selected over ``n_resamples`` resamples that share the passes of one loop. One frequency per atom; for
+    pairs one per row of ``reference``.
     """
     atoms, is_pairs = build_atoms(config, inputs), config.feature_map == "poly2"
     available = atoms.count(int(inputs.data.n_cols))

@@ -19,9 +19,8 @@ from .config import GroupLassoConfig
 
 
 def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
-    """Return target, weights and groups of a store; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
-
-    Raises DataError: no target, or one class only.
+    """Return target, weights and groups of a store; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``. Raises DataError: no
+    target, or one class only.
     """
     inputs = store_inputs(ctx, "group-lasso")
     groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
@@ -36,10 +35,7 @@ def machine_targets(inputs: Inputs) -> np.ndarray:
 
 
 def resolve_loss(config: GroupLassoConfig, classes: Any) -> LossName:
-    """Return the loss of a fit.
-
-    Raises ValueError: a loss of classes for real numbers.
-    """
+    """Return the loss of a fit. Raises ValueError: a loss of classes for real numbers."""
     if config.loss == "auto":
         return "squared" if classes is None else "logistic"
     if classes is None and config.loss != "squared":
@@ -48,9 +44,8 @@ def resolve_loss(config: GroupLassoConfig, classes: Any) -> LossName:
 
 
 def build_penalty(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[GroupPenalty, np.ndarray]:
-    """Return the penalty without its factor ``lam``, and the label of every group; without groups every feature is one by itself.
-
-    Raises ValueError: groups that do not cover the features, or another number of ``r`` than of groups.
+    """Return the penalty without its factor ``lam``, and the label of every group; without groups every feature is one by itself. Raises
+    ValueError: groups that do not cover the features, or another number of ``r`` than of groups.
     """
     shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
     if config.penalty == "l1" or (groups is None and shares.ndim == 0):

@@ -36,10 +36,7 @@ class LearnerFactory:
 
     @classmethod
     def create(cls, config: GroupLassoConfig, inputs: Inputs, n_features: int) -> LearnerFactory:
-        """Return the factory of a fit.
-
-        Raises ValueError: groups, loss or algorithm that do not suit.
-        """
+        """Return the factory of a fit. Raises ValueError: groups, loss or algorithm that do not suit."""
         penalty, labels = build_penalty(config, n_features, inputs.groups)
         if config.algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da' or 'fista'")

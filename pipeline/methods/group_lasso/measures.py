@@ -58,10 +58,8 @@ def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.n
 
 
 def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
-    """Return the stream step by step: rows, losses as they came, sparsity, and the average regret against the last model.
-
-    The regret after T rows is the mean of ``l_t(w_t) + Omega(w_t)`` less that of the last model on the same rows; Omega is taken at the
-    ends of the steps.
+    """Return the stream step by step: rows, losses as they came, sparsity, and the average regret against the last model. The regret after
+    T rows is the mean of ``l_t(w_t) + Omega(w_t)`` less that of the last model on the same rows; Omega is taken at the ends of the steps.
     """
     weight, rows = np.cumsum(along[:, 2]), np.cumsum(along[:, 0])
     mean = _mean(np.cumsum(along[:, 1]), weight)

@@ -72,9 +72,8 @@ def working_set_columns(data: Data, features: np.ndarray) -> Holding:
 
 
 def batch_holdings(data: Data, n_machines: int, engine: str) -> tuple[Holding, ...]:
-    """Return what the driver holds of T machines: weights and slopes, vectors, and moments or the columns of a working set.
-
-    How many columns join shows only along the way: counted are those of the first set, and each set that grows is checked.
+    """Return what the driver holds of T machines: weights and slopes, vectors, and moments or the columns of a working set. How many
+    columns join shows only along the way: counted are those of the first set, and each set that grows is checked.
     """
     n, d = data.n_rows, data.n_cols
     holdings = WEIGHTS.of(d=d, T=n_machines), VECTORS.of(n=n, T=n_machines)
@@ -84,10 +83,7 @@ def batch_holdings(data: Data, n_machines: int, engine: str) -> tuple[Holding, .
 
 
 def resolve_engine(engine: str, loss: str, data: Data, n_machines: int, driver_memory: int) -> str:
-    """Return the engine that will run, ``"auto"`` resolved.
-
-    Raises ValueError: ``"gram"`` for another loss than the squared one.
-    """
+    """Return the engine that will run, ``"auto"`` resolved. Raises ValueError: ``"gram"`` for another loss than the squared one."""
     if engine == "gram" and loss != "squared":
         raise ValueError(f"engine='gram' solves the squared loss; the loss is {loss!r}: use 'auto'")
     if engine != "auto":

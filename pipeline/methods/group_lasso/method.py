@@ -48,11 +48,8 @@ class GroupLasso(Method):
 
     @classmethod
     def read_inputs(cls, config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
-        """Return parameters, and target, weights and groups of a store or text.
-
-        ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
-
-        Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at once, and a text.
+        """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups``, ``test_share`` and
+        ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at once, and a text.
         """
         data: Any = ctx.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(ctx, extra)
@@ -86,10 +83,9 @@ class StreamGroupLasso(GroupLasso):
 
     @classmethod
     def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> StreamLoop | TextLoop:
-        """Return the loop of a fit on a stream.
-
-        Raises DataError: a class without weight, or a store whose rows cannot be read; ValueError: groups, loss or algorithm that do not
-        suit; MemoryBoundExceeded: weights, or rows that have to be made, beyond what the driver may hold.
+        """Return the loop of a fit on a stream. Raises DataError: a class without weight, or a store whose rows cannot be read; ValueError:
+        groups, loss or algorithm that do not suit; MemoryBoundExceeded: weights, or rows that have to be made, beyond what the driver may
+        hold.
         """
         data = inputs.data
         is_text = isinstance(data, TextData)
@@ -154,10 +150,8 @@ class BatchGroupLasso(GroupLasso):
 
     @classmethod
     def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> BatchLoop:
-        """Return the loop of a batch fit.
-
-        Raises DataError: a class without weight; ValueError: groups or a loss that do not suit, or no penalty; MemoryBoundExceeded:
-        weights, vectors and the first columns are more than the driver may hold.
+        """Return the loop of a batch fit. Raises DataError: a class without weight; ValueError: groups or a loss that do not suit, or no
+        penalty; MemoryBoundExceeded: weights, vectors and the first columns are more than the driver may hold.
         """
         penalty, labels = build_penalty(config, int(inputs.data.n_cols), inputs.groups)
         weight, loss = row_weights(config, inputs), resolve_loss(config, inputs.classes)

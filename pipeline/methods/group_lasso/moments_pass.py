@@ -130,7 +130,6 @@ def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
 
 def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.moments.row_moments`) and the shift they are about.
-
     ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre`` dense columns are summed about the mean of the first rows; the shift is
     ``None`` where there is none.
     """

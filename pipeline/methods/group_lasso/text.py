@@ -61,9 +61,8 @@ class TextData:
         return "text:" + hashlib.sha256(self.url.encode()).hexdigest()[:32]
 
     def confirm(self) -> None:
-        """Check, once the text was read to its end, that it is still the one that was learned from.
-
-        Raises DigestMismatch: it was changed meanwhile.
+        """Check, once the text was read to its end, that it is still the one that was learned from. Raises DigestMismatch: it was changed
+        meanwhile.
         """
         if self.text.ended:
             self.text.confirm()
@@ -86,10 +85,7 @@ class TextData:
 
 
 def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]) -> Inputs:
-    """Return what is known of a text before its rows come.
-
-    Raises ValueError: a parameter or input that needs all rows at once.
-    """
+    """Return what is known of a text before its rows come. Raises ValueError: a parameter or input that needs all rows at once."""
     unsuited = {
         "algorithm='fista'": config.algorithm == "fista",
         f"epochs={config.epochs}": config.epochs > 1,

@@ -39,9 +39,8 @@ class TextLoop:
         return StreamState.start(self.learners.learner().point())
 
     def step(self, state: StreamState, ctx: RunContext) -> Step[StreamState]:
-        """Take the rows of a piece of text.
-
-        Raises DataError: the next line breaks a rule; all rows before it are learned, and in the last checkpoint.
+        """Take the rows of a piece of text. Raises DataError: the next line breaks a rule; all rows before it are learned, and in the last
+        checkpoint.
         """
         if state.offset != self.text.consumed.nbytes:
             self._expect_same_beginning(state, ctx)

@@ -27,9 +27,8 @@ CONSTANT_SHARE = 1e-10  # a feature whose deviation is below this share of its m
 
 
 def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = None) -> KernelDag:
-    """Return the graph, its kernels checked against the data; ``dag`` is one that parameters cannot hold.
-
-    Raises ValueError: a kernel that does not suit the data.
+    """Return the graph, its kernels checked against the data; ``dag`` is one that parameters cannot hold. Raises ValueError: a kernel that
+    does not suit the data.
     """
     data, source = inputs.data, config.dag if dag is None else dag
     has_widths = "gaussian" in (DEFAULT_GRAPH if source is None else source if isinstance(source, str) else "")
@@ -75,9 +74,8 @@ def _row_blocks(data: RowData) -> Iterator[Any]:
 
 
 def _scale_traces(graph: KernelDag, data: RowData) -> KernelDag:
-    """Return the graph with factors (or nodes of a list) of trace n.
-
-    Raises ValueError: a graph of another class, or a kernel that is zero on the training rows.
+    """Return the graph with factors (or nodes of a list) of trace n. Raises ValueError: a graph of another class, or a kernel that is zero
+    on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")

@@ -69,10 +69,7 @@ class SharedMachines:
         return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
 
     def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
-        """Return ``sum_w weights_w H_w`` for the solvers.
-
-        Raises ValueError: with tasks, if the matrix is beyond the driver's budget.
-        """
+        """Return ``sum_w weights_w H_w`` for the solvers. Raises ValueError: with tasks, if the matrix is beyond the driver's budget."""
         if self.task_kernel is None:
             return grams.combine(weights)
         if not grams.holds_sum:
@@ -133,10 +130,7 @@ def _target_size(problem: DualProblem) -> float:
 
 
 def build_machines(config: HKLConfig, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
-    """Return the machines of a fit.
-
-    Raises DataError: no row of positive weight, or a class without one.
-    """
+    """Return the machines of a fit. Raises DataError: no row of positive weight, or a class without one."""
     if isinstance(inputs, TaskInputs):
         return _task_machines(config, inputs, np.eye(inputs.n_tasks) if task_kernel is None else task_kernel)
     cost = row_costs(config, inputs)

@@ -75,10 +75,8 @@ class HKL(Method):
 
     @classmethod
     def build_loop(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: a graph, a task kernel or a loss that does not suit the data; MemoryBoundExceeded: more rows or nodes than the
-        driver's memory allows.
+        """Return the loop of a fit. Raises ValueError: a graph, a task kernel or a loss that does not suit the data; MemoryBoundExceeded:
+        more rows or nodes than the driver's memory allows.
         """
         rows, config = inputs.rows, with_loss(config, inputs.rows)
         if not isinstance(rows, TaskInputs):
@@ -197,10 +195,7 @@ class HKL(Method):
 
 
 def with_loss(config: HKLConfig, inputs: Inputs) -> HKLConfig:
-    """Return the parameters with the loss decided.
-
-    Raises ValueError: a loss of classes for real targets, or the other way round.
-    """
+    """Return the parameters with the loss decided. Raises ValueError: a loss of classes for real targets, or the other way round."""
     losses = ("epsilon_insensitive", "squared") if inputs.classes is None else ("hinge", "squared_hinge")
     if config.loss == "auto":
         return config.model_copy(update={"loss": losses[0]})

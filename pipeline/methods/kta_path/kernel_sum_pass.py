@@ -92,9 +92,8 @@ class _TaskBound:
 
 
 def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels.
-
-    ``ids`` ascend, ``weights`` are >= 0, and ``widths`` those of Gaussian kernels, or all 0 for linear ones; all ``(k,)``.
+    """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels. ``ids`` ascend,
+    ``weights`` are >= 0, and ``widths`` those of Gaussian kernels, or all 0 for linear ones; all ``(k,)``.
     """
     n = ctx.data.n_rows
     if not len(ids):
@@ -179,9 +178,8 @@ class FeatureGram:
 
 
 def cells_chunk(task: Task, table: Any, count: int) -> np.ndarray:
-    """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``.
-
-    ``table`` has rows ids, widths (0: linear), cell, weight in the cell's first matrix and in its second.
+    """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``. ``table`` has rows ids,
+    widths (0: linear), cell, weight in the cell's first matrix and in its second.
     """
     ids, widths, cells, low, high = received(table)
     positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows

@@ -91,12 +91,9 @@ def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentPr
 
 
 def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
-    """Return lam1 and lam2: those of the parameters, else from the alignments.
-
-    ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1 without a centre. lam2 puts the threshold of p_end between the alignments of the
-    kernels that are to stay (``N_DEFAULT_KERNELS``) and the next smaller one.
-
-    Raises ValueError: all alignments are zero.
+    """Return lam1 and lam2: those of the parameters, else from the alignments. ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1
+    without a centre. lam2 puts the threshold of p_end between the alignments of the kernels that are to stay (``N_DEFAULT_KERNELS``) and
+    the next smaller one. Raises ValueError: all alignments are zero.
     """
     if not np.any(a > 0):
         raise ValueError(
@@ -122,10 +119,7 @@ def _load_below_selected(loads: np.ndarray, useful: int) -> float:
 
 
 class KTALoop:
-    """The path of one data set.
-
-    ``config``: parameters; ``inputs``: data, classes and weights; rows held out have weight 0.
-    """
+    """The path of one data set. ``config``: parameters; ``inputs``: data, classes and weights; rows held out have weight 0."""
 
     state_type = KTAState
 

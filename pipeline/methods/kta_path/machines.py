@@ -32,10 +32,7 @@ MAX_SINGLE_POINTS = 2  # up to this many points are summed one by one
 
 @dataclass(frozen=True)
 class Kernels:
-    """What the kernels' sums are made of.
-
-    ``alignments``, ``traces``, ``widths``: ``(k,)`` figures of every kernel.
-    """
+    """What the kernels' sums are made of. ``alignments``, ``traces``, ``widths``: ``(k,)`` figures of every kernel."""
 
     alignments: np.ndarray
     traces: np.ndarray
@@ -89,10 +86,9 @@ class PathTrainer:
         return self._solve(p, active, share, self._gram(active, share), warm)
 
     def along(self, p: np.ndarray, weights: sp.csr_array, warm: np.ndarray | None = None) -> Iterator[PathPoint]:
-        """Yield the machine at every point, each started from the one before.
-
-        Kernels of like alignment share a few matrices (:mod:`gramplane.kernels.alignment.path_cells`), as many points at a time as the
-        driver's memory allows; a machine's weights are those of its kernel, which prediction uses.
+        """Yield the machine at every point, each started from the one before. Kernels of like alignment share a few matrices
+        (:mod:`gramplane.kernels.alignment.path_cells`), as many points at a time as the driver's memory allows; a machine's weights are
+        those of its kernel, which prediction uses.
         """
         for point in self._points(p, weights):
             active, share, gram = point[1:]

@@ -57,9 +57,8 @@ class KTAPath(Method):
 
     @classmethod
     def read_inputs(cls, config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[KTAPathConfig, Inputs]:
-        """Return parameters, and classes and weights of a store; ``extra`` may hold ``test_share``.
-
-        Raises DataError: no classes; ValueError: matrices, which a block store does not hold.
+        """Return parameters, and classes and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: no classes;
+        ValueError: matrices, which a block store does not hold.
         """
         if config.kernel == "precomputed":
             raise ValueError("kernel='precomputed' needs matrices; a run on a block store takes 'rbf' or 'linear'")
@@ -70,9 +69,8 @@ class KTAPath(Method):
 
     @classmethod
     def build_loop(cls, config: KTAPathConfig, inputs: Inputs, ctx: RunContext) -> KTALoop:
-        """Return the loop of a fit.
-
-        Raises DataError: a class without rows of positive weight; MemoryBoundExceeded: more rows or features than the memory allows.
+        """Return the loop of a fit. Raises DataError: a class without rows of positive weight; MemoryBoundExceeded: more rows or features
+        than the memory allows.
         """
         dual_problems(config, inputs)
         loop = KTALoop(config, inputs)
@@ -169,9 +167,8 @@ class KTAPath(Method):
 
 
 def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, ...]:
-    """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine.
-
-    Where a point's matrix does not fit there are passes instead.
+    """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine. Where
+    a point's matrix does not fit there are passes instead.
     """
     n, d, memory = ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory
     vectors = FEATURES.of(d=d), WEIGHTS.of(A=points * d), vectors_held(n, loop.inputs.n_machines)

@@ -24,9 +24,8 @@ from .machines import PathPoint
 def machine_model(
     config: KTAPathConfig, inputs: Inputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
 ) -> KernelModel:
-    """Return the machine at a point as a model: of the support rows only the columns of active features.
-
-    ``arrays`` (traces and widths among them) and ``figures`` are saved with it.
+    """Return the machine at a point as a model: of the support rows only the columns of active features. ``arrays`` (traces and widths
+    among them) and ``figures`` are saved with it.
     """
     ids = np.flatnonzero(np.any(point.beta != 0, axis=0))
     beta = np.ascontiguousarray(point.beta[:, ids])
