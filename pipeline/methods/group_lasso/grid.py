@@ -30,7 +30,7 @@ MIN_READS_PER_WRITE = 4  # a step reads at least this many times the bytes of th
 
 @dataclass(frozen=True)
 class GridState:
-    """Where the learners of a grid stand in the stream they share; fields as of a single stream's state."""
+    """Where the learners of a grid stand in the stream they share, see :class:`~.stream_state.StreamState`."""
 
     record_name: ClassVar[str] = "GridState"
     iteration: int
@@ -111,21 +111,14 @@ def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mappi
     inputs = read_store(ctx, extra)
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     factories = [LearnerFactory.create(config, inputs, int(inputs.data.n_cols)) for config in grid]
-    fits = [
-        [GridFit(learners, row_weights(config, with_held_out(inputs, mask)), fit_tracker(inputs, mask)) for mask in masks]
-        for config, learners in zip(grid, factories, strict=True)
-    ]
-    return [
-        SharedLoop(part, GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory))
-        for points in group_by_parameters(grid, PASS_PARAMETERS)
-        for part in _split(points, max(factories[k].state_bytes for k in points), folds, ctx.driver_memory)
-    ]
-
-
-def _split(points: tuple[int, ...], state_bytes: int, folds: int, memory: int) -> list[tuple[int, ...]]:
-    """Return the points of each pass: as many as the driver can hold learners of, each with the state it came from and the one it makes."""
-    count = max(1, int(STATE_SHARE * memory) // (2 * folds * state_bytes))
-    return [points[k : k + count] for k in range(0, len(points), count)]
+    fits, loops = [_grid_fits(learners, inputs, masks) for learners in factories], []
+    for points in group_by_parameters(grid, PASS_PARAMETERS):
+        # As many points in a pass as the driver can hold learners of, each with the state it came from and the one it makes.
+        state_bytes = max(factories[k].state_bytes for k in points)
+        count = max(1, int(STATE_SHARE * ctx.driver_memory) // (2 * folds * state_bytes))
+        for part in (points[k : k + count] for k in range(0, len(points), count)):
+            loops.append(SharedLoop(part, GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory)))
+    return loops
 
 
 def _grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarray]) -> list[GridFit]:

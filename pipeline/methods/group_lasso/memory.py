@@ -34,20 +34,12 @@ MOMENTS = Held("second moments of the rows, and a centred copy", "16 (d + T + 1)
 COLUMNS = Held("columns of a working set", "2 stored", "other losses, or many columns; in float64, as fetched and as held")
 
 HELD = (SUMS, STREAM_WEIGHTS, STREAM_VECTORS, TEXT, MADE, MADE_SPARSE, LEARNED, READ, WEIGHTS, VECTORS, MOMENTS, COLUMNS)
-"""What the driver may hold, of a stream or a batch."""
-
-
-# -- streams ---------------------------------------------------------------------------------------------------------------
 
 
 def stream_holdings(learners: LearnerFactory, data: Data | TextData) -> tuple[Holding, ...]:
     """Return what the driver holds: the learner and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
-    machines = learners.n_machines
-    holdings = (
-        SUMS.of(s=learners.state_bytes),
-        STREAM_WEIGHTS.of(d=learners.penalty.n_features, T=machines),
-        STREAM_VECTORS.of(n=data.n_rows, T=machines),
-    )
+    T, d = learners.n_machines, learners.penalty.n_features
+    holdings = SUMS.of(s=learners.state_bytes), STREAM_WEIGHTS.of(d=d, T=T), STREAM_VECTORS.of(n=data.n_rows, T=T)
     return (*holdings, TEXT.of()) if isinstance(data, TextData) else (*holdings, *_row_holdings(data))
 
 
@@ -60,9 +52,6 @@ def _row_holdings(data: Data) -> tuple[Holding, ...]:
         block = max(min(entry_count(data), STRIPE_BYTES // data.meta.itemsize), data.n_cols)
         return rows_to_make(data), LEARNED.of(entries=block)
     return (READ.of(stored=max((ref.nbytes for ref in data.row_blocks()), default=0)),)
-
-
-# -- batches ---------------------------------------------------------------------------------------------------------------
 
 
 def working_set_columns(data: Data, features: np.ndarray) -> Holding:
@@ -88,6 +77,5 @@ def resolve_engine(engine: str, loss: str, data: Data, n_machines: int, driver_m
         raise ValueError(f"engine='gram' solves the squared loss; the loss is {loss!r}: use 'auto'")
     if engine != "auto":
         return engine
-    has_few_columns = data.n_cols <= GRAM_COLUMNS
     is_held = total_bytes(batch_holdings(data, n_machines, "gram")) <= driver_memory
-    return "gram" if loss == "squared" and has_few_columns and is_held else "working_set"
+    return "gram" if loss == "squared" and data.n_cols <= GRAM_COLUMNS and is_held else "working_set"

@@ -86,12 +86,8 @@ class TextData:
 
 def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]) -> Inputs:
     """Return what is known of a text before its rows come. Raises ValueError: a parameter or input that needs all rows at once."""
-    unsuited = {
-        "algorithm='fista'": config.algorithm == "fista",
-        f"epochs={config.epochs}": config.epochs > 1,
-        "class_weight='balanced'": config.class_weight == "balanced",
-        "a test share": bool(extra.get("test_share")),
-    }
+    unsuited = {"algorithm='fista'": config.algorithm == "fista", f"epochs={config.epochs}": config.epochs > 1}
+    unsuited |= {"class_weight='balanced'": config.class_weight == "balanced", "a test share": bool(extra.get("test_share"))}
     for name, is_asked_for in unsuited.items():
         if is_asked_for:
             raise ValueError(f"{name} needs rows that can be read again, a stream is read once: ingest the text into a store")

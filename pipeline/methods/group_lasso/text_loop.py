@@ -50,16 +50,9 @@ class TextLoop:
         self._take(learner, piece)
         if piece.last:
             learner.finish()
-        state = replace(
-            state,
-            iteration=state.iteration + 1,
-            stop="end" if piece.last else None,
-            epoch=int(piece.last),
-            block=piece.lines,
-            rows=state.rows + len(piece.y),
-            offset=piece.end,
-            point=learner.point(),
-        ).with_step(before, learner, len(piece.y), self.config.average)
+        counts = {"iteration": state.iteration + 1, "epoch": int(piece.last), "rows": state.rows + len(piece.y)}
+        state = replace(state, **counts, stop="end" if piece.last else None, block=piece.lines, offset=piece.end, point=learner.point())
+        state = state.with_step(before, learner, len(piece.y), self.config.average)
         return Step(state, state.metrics())
 
     def about(self) -> dict[str, Any]:

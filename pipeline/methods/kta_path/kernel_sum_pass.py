@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +11,7 @@ from ....cluster import BlockProgram, plan
 from ....kernels.alignment.path_cells import Cells
 from ....kernels.grams.feature_sums import add_feature_sums, feature_values, mirror_triangles
 from ....storage import ArrayRef
-from ...passes.blocks import Task, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
+from ...passes.blocks import Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
 from ...records.context import RunContext, received
 
@@ -69,17 +69,10 @@ def sum_chunk(task: Task, table: Table, rows: np.ndarray | None) -> np.ndarray:
     return out
 
 
-def _sum_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
-    out = parts[0].copy()
-    for part in parts[1:]:
-        out += part
-    return out
-
-
 def _sum_program(name: str, chunk: Callable[..., np.ndarray], n: int, result: int) -> BlockProgram[np.ndarray]:
     # A task holds a stripe, a piece of columns with their series, and results.
     bound = 8 * n * 8 * MAX_COLUMNS + 4 * n * 4096 + 3 * result
-    return BlockProgram(name, chunk, _sum_parts, lambda task: 2 * task_bytes(task) + bound, result + 256)
+    return BlockProgram(name, chunk, add_parts, lambda task: 2 * task_bytes(task) + bound, result + 256)
 
 
 def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
