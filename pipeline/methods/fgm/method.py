@@ -21,7 +21,7 @@ from .build import build_model, last_weights, refit_weights
 from .candidates import build_atoms, map_warnings
 from .config import FGMConfig
 from .designs import HELD, driver_holdings, refuse_columns, rows_step, solve_at
-from .loop import FGMLoop, FGMState
+from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel
 from .predict import FGMPredictor
 from .problem import binary_problems
@@ -61,10 +61,8 @@ class FGM(Method):
         loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
         available = loop.atoms.count(int(inputs.data.n_cols))
         if available < config.B:
-            ctx.warn(
-                f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; at most B={available} can be "
-                "used"
-            )
+            most = f"at most B={available} can be used"
+            ctx.warn(f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; {most}")
         return loop
 
     @classmethod
@@ -80,27 +78,25 @@ class FGM(Method):
         loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
         tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
         scoring = 2 * int(max((task_bytes(task) for task in tasks), default=0)) + 8 * int(data.n_rows) * machines
-        return {
+        design = {
             "atoms": loop.atoms.kind,
             "solve_at": solve_at(data, columns, memory),
             "design_bytes_at_most": design_bytes(data, columns),
-            "n_atoms": loop.atoms.count(int(data.n_cols)),
-            "machines": machines,
-            "rounds_at_most": self.config.max_rounds,
-            "passes_at_most": self.config.max_rounds + 1,
-            "tasks_per_pass": len(tasks),
-            "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task)),
-            "task_bytes": max(scoring, rows_step(data, columns, memory)),
-            **holdings_plan(driver_holdings(data, columns, first, machines, memory)),
         }
+        rounds = {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1}
+        n_atoms, n_bytes = loop.atoms.count(int(data.n_cols)), int(sum(ref.nbytes for task in tasks for ref in task))
+        passes = {
+            "tasks_per_pass": len(tasks),
+            "bytes_read_per_pass": n_bytes,
+            "task_bytes": max(scoring, rows_step(data, columns, memory)),
+        }
+        held = holdings_plan(driver_holdings(data, columns, first, machines, memory))
+        return {**design, "n_atoms": n_atoms, "machines": machines, **rounds, **passes, **held}
 
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""
         atoms, pairs = self.loop.atoms, list(zip(self.loop.problems, state.machines, strict=True))
-        if self.config.debias:
-            weights = [refit_weights(atoms, problem, machine, ctx) for problem, machine in pairs]
-        else:
-            weights = [last_weights(problem, machine) for problem, machine in pairs]
+        weights = [refit_weights(atoms, *pair, ctx) if self.config.debias else last_weights(*pair) for pair in pairs]
         return build_model(self.config, self.inputs, atoms, state.machines, weights)
 
     def warnings(self, state: FGMState, model: FGMModel, ctx: RunContext) -> list[str]:
@@ -110,17 +106,12 @@ class FGM(Method):
     def summary(self, state: FGMState, model: FGMModel) -> dict[str, Any]:
         """Return certificates, rounds, and how many features (groups, products) were selected."""
         selections = [machine.selected() for machine in state.machines if machine.cuts]
-        return {
-            "objective": float(sum(machine.objective for machine in state.machines)),
-            "gap": float(sum(machine.gap for machine in state.machines)),
-            "certified_over": "what was chosen so far; outer_gap is over all features",
-            "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
-            "rounds": max((len(machine.rounds) for machine in state.machines), default=0),
-            "n_selected": len(np.unique(np.concatenate(selections), axis=0)) if selections else 0,
-            "n_features": model.n_features,
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        figures, over = certificates(state.machines), "what was chosen so far; outer_gap is over all features"
+        certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": over, "outer_gap": figures["outer_gap"]}
+        rounds = max((len(machine.rounds) for machine in state.machines), default=0)
+        n_selected = len(np.unique(np.concatenate(selections), axis=0)) if selections else 0
+        counts = {"rounds": rounds, "n_selected": n_selected, "n_features": model.n_features}
+        return {**certificate, **counts, "stop": state.stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
         """Return the selected coordinates with names and weights, the heaviest first."""
@@ -144,10 +135,8 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
 
 def coordinate_names(model: FGMModel) -> list[str]:
     """Return a readable name of every coordinate of a model."""
-    if model.names is None:
-        known = {int(j): f"x{j}" for j in model.features}
-    else:
-        known = {int(j): name for j, name in zip(model.features, model.names, strict=True)}
+    names = [f"x{j}" for j in model.features] if model.names is None else model.names
+    known = dict(zip(model.features.tolist(), names, strict=True))
     if model.kind == "poly2":
         return [known[int(a)] if b < 0 else f"{known[int(a)]}*{known[int(b)]}" for a, b in model.coordinates]
     if model.kind in ("linear", "groups"):

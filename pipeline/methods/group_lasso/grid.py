@@ -14,13 +14,13 @@ import numpy as np
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters, table_rows
 from ...inputs.labels import Inputs, row_weights
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, with_held_out
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, with_held_out
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 from .inputs import machine_targets, read_store
 from .learners import LearnerFactory
-from .measures import decision_rows, fit_tracker
+from .measures import decision_rows
 from .rows import STEP_BYTES, RowBlocks, RowRef, advance, block_order, ordered_rows, step_end
 
 PASS_PARAMETERS = ("epochs", "shuffle")  # parameters that change which rows come when: points that differ in them cannot share a pass

@@ -57,8 +57,8 @@ def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
         regret = _mean(np.cumsum(along[:, 1] + along[:, 3] * along[:, 2]) - np.cumsum(ended), weight) - along[-1, 3]
     losses, table = _mean(along[:, 1], along[:, 2]), []
     for k, step in enumerate(along):
-        along_path = {"loss": losses[k], "mean_loss": mean[k], "penalty": step[3], "regret": regret[k]}
-        finite = {name: float(value) if np.isfinite(value) else None for name, value in along_path.items()}
+        figures = {"loss": losses[k], "mean_loss": mean[k], "penalty": step[3], "regret": regret[k]}
+        finite = {name: float(value) if np.isfinite(value) else None for name, value in figures.items()}
         table.append({"step": k + 1, "rows": int(rows[k]), **finite, "features": int(step[4]), "groups": int(step[5])})
     return table
 

@@ -77,8 +77,10 @@ class RowsRef:
     def load(self) -> Columns:
         """Return the rows of all columns, scaled: a view of dense data in memory without scaling."""
         data = source_of(self.ref)
-        is_dense = isinstance(data, MemoryBlocks) and data.meta.kind == "dense"
-        raw = data.X[slice(*self.rows)] if is_dense else data.columns(np.arange(data.n_cols), self.rows)
+        if isinstance(data, MemoryBlocks) and data.meta.kind == "dense":
+            raw = data.X[slice(*self.rows)]
+        else:
+            raw = data.columns(np.arange(data.n_cols), self.rows)
         row_factor = None if data.scale.row_factor is None else data.scale.row_factor[slice(*self.rows)]
         return scaled(raw, scale_as_given(data, slice(0, data.n_cols)), row_factor)
 

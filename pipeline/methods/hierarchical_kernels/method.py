@@ -16,7 +16,7 @@ from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.memory import MACHINES, refuse_pooled, vectors_held
-from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
+from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED
 from ...method import Method
@@ -87,11 +87,7 @@ class HKL(Method):
         graph = resolve_graph(config, rows, inputs.dag)
         if isinstance(rows, TaskInputs):
             refuse_pooled(ctx.data.n_rows, ctx.driver_memory, cls.name, "fewer rows, or a fit without tasks")
-            fit = task_fit(rows)
-        elif rows.classes is None:
-            fit = R2Tracker(0, rows.target, rows.held_out)
-        else:
-            fit = AccuracyTracker(0, rows.n_machines, rows.target, rows.held_out)
+        fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
         loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,))
         refuse_beyond(driver_held(loop, ctx), ctx.fit_limit, cls.name, "fewer rows, or a smaller max_nodes")
         return loop
