@@ -15,17 +15,12 @@ UNLABELLED = -1
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of the rows beside their features.
+    """What is known of the rows beside their features."""
 
-    ``codes``: ``(n,)`` class of each row, -1 where there is none; no entry for real targets; ``classes``: the labels, in order; ``None``
-    for real targets; ``values``: ``(n,)`` real targets, NaN where there is none; ``held_out``: ``(n,)`` rows whose label the fit must not
-    see, or ``None``.
-    """
-
-    codes: np.ndarray
-    classes: tuple[Any, ...] | None
-    values: np.ndarray | None = None
-    held_out: np.ndarray | None = None
+    codes: np.ndarray  # (n,) class of each row, -1 where there is none; no entry for real targets
+    classes: tuple[Any, ...] | None  # the labels, in order; None for real targets
+    values: np.ndarray | None = None  # (n,) real targets, NaN where there is none
+    held_out: np.ndarray | None = None  # (n,) rows whose label the fit must not see
 
     @property
     def size(self) -> int:
