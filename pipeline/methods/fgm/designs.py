@@ -169,9 +169,10 @@ class Designs:
         if solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver":
             return self._append_local(ctx, missing)
         for k, cuts_of_machine in missing.items():
-            design: Any = self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx)))
+            remote = self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx)))
+            assert isinstance(remote, RemoteDesign)
             for ids in cuts_of_machine:
-                design.append(ids)
+                remote.append(ids)
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         if design_bytes(ctx.data, sum(self._capacities)) > DRIVER_SHARE * ctx.driver_memory:
@@ -180,7 +181,8 @@ class Designs:
         features = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
         raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else np.zeros((ctx.data.n_rows, 0))
         for k, cuts in missing.items():
-            design: Any = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
+            design = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
+            assert isinstance(design, Design)
             for ids in cuts:
                 design.append(self._atoms.build(ctx.data, raw, features, ids))
 

@@ -78,20 +78,12 @@ class FGM(Method):
         loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
         tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
         scoring = 2 * int(max((task_bytes(task) for task in tasks), default=0)) + 8 * int(data.n_rows) * machines
-        design = {
-            "atoms": loop.atoms.kind,
-            "solve_at": solve_at(data, columns, memory),
-            "design_bytes_at_most": design_bytes(data, columns),
-        }
-        rounds = {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1}
-        n_atoms, n_bytes = loop.atoms.count(int(data.n_cols)), int(sum(ref.nbytes for task in tasks for ref in task))
-        passes = {
-            "tasks_per_pass": len(tasks),
-            "bytes_read_per_pass": n_bytes,
-            "task_bytes": max(scoring, rows_step(data, columns, memory)),
-        }
-        held = holdings_plan(driver_holdings(data, columns, first, machines, memory))
-        return {**design, "n_atoms": n_atoms, "machines": machines, **rounds, **passes, **held}
+        plan = {"atoms": loop.atoms.kind, "solve_at": solve_at(data, columns, memory)}
+        plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": loop.atoms.count(int(data.n_cols)), "machines": machines}
+        plan |= {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1, "tasks_per_pass": len(tasks)}
+        plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
+        plan |= {"task_bytes": max(scoring, rows_step(data, columns, memory))}
+        return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory))
 
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""

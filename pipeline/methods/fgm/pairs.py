@@ -75,8 +75,6 @@ class PairAtoms(PairColumns):
         """Return the number of coordinates: linear terms, squares and products."""
         return (n_features + 1) * (n_features + 2) // 2 - 1
 
-    # -- what the loop asks of atoms -----------------------------------------------------------------------------------------
-
     def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[kp.TopPairs]:
         """Return the best coordinates for every dual vector."""
         search = self._search_dense if ctx.data.meta.kind == "dense" else self._search_sparse
@@ -89,8 +87,6 @@ class PairAtoms(PairColumns):
     def for_workers(self, ctx: RunContext) -> PairColumns:
         """Return the form that travels with tasks: without what is remembered between rounds."""
         return PairColumns(self.map, centred=self.centred)
-
-    # -- dense data: tiles ---------------------------------------------------------------------------------------------------
 
     def _search_dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
         dual = ctx.share("dual", u)
@@ -106,8 +102,6 @@ class PairAtoms(PairColumns):
             raise kp.TooManyProducts(f"{d} dense features form {products:.3g} products over {n} rows; the budget is {budget:.3g}")
         ref = ctx.data.column_blocks()[0]
         return [Tile(ref, spans, 32 * n * width) for spans in dense_tiles(d, width)]
-
-    # -- sparse data: head, screening, fallback ------------------------------------------------------------------------------
 
     def _search_sparse(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
         if self._counts is None:

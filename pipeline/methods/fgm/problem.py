@@ -69,7 +69,6 @@ def next_cut(problem: BinaryProblem, state: MachineState) -> np.ndarray:
 
 
 def _relative(value: float, scale: float) -> float:
-    """Return ``value / scale`` guarded against a zero scale."""
     return value / max(abs(scale), np.finfo(float).tiny)
 
 

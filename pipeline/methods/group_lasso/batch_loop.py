@@ -201,8 +201,6 @@ class BatchLoop:
         copies = np.concatenate([machine.copies, np.zeros((1, sizes))], axis=1)
         return replace(machine, groups=np.concatenate([machine.groups, new]), joined=np.append(machine.joined, len(new)), copies=copies)
 
-    # -- results -------------------------------------------------------------------------------------------------------------
-
     def _active_groups(self, machine: BatchMachine) -> np.ndarray:
         alive = machine.copies.any(axis=0)
         owners = np.repeat(machine.groups, np.diff(self.problem.penalty.indptr)[machine.groups])

@@ -76,8 +76,6 @@ class _GroupLasso(StreamEstimator):
             given["r"] = given["r"].tolist()
         return super()._plain(given)
 
-    # -- fitting -----------------------------------------------------------------------------------------------------------
-
     def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
         return replace(inputs, groups=inputs.data.groups() if self.groups is None else self.groups)
@@ -158,8 +156,6 @@ class _GroupLasso(StreamEstimator):
             self._stream.finish()
             self._model = None
         return self
-
-    # -- results -----------------------------------------------------------------------------------------------------------
 
     def _stream_model(self) -> LinearModel:
         assert self._stream is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -34,7 +34,7 @@ def machine_targets(inputs: Inputs) -> np.ndarray:
     return np.stack([labels_of(inputs, k) for k in range(inputs.n_machines)])
 
 
-def fit_loss(config: GroupLassoConfig, classes: Any) -> LossName:
+def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> LossName:
     """Return the loss of a fit. Raises ValueError: a loss of classes for real numbers."""
     return cast(LossName, resolve_loss(config.loss, classes, ("squared",), ("logistic", "squared", "hinge")))
 

@@ -53,13 +53,13 @@ class GroupLasso(Method):
         """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups``, ``test_share`` and
         ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at once, and a text.
         """
-        data: Any = ctx.data
+        data: object = ctx.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(ctx, extra)
 
     @classmethod
     def start(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> Self:
         """Return the engine of the parameters, ready to run on inputs."""
-        engine: Any = choose_engine(config)
+        engine: Any = ENGINES[config.algorithm]
         return engine(config, inputs, engine.build_loop(config, inputs, ctx), ctx)
 
     def _selected_figures(self, model: LinearModel) -> dict[str, Any]:
@@ -174,11 +174,8 @@ class BatchGroupLasso(GroupLasso):
         """Return the certificate, and what was selected."""
         figures, stop = model.figures, "tol" if state.stop == "gap" else state.stop
         certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": "all groups"}
-        engine, end = (
-            {"lambda_max": figures["lambda_max"], "engine": state.engine},
-            {"stop": stop, "classes": json.loads(model.classes_json)},
-        )
-        return {**certificate, **engine, **self._selected_figures(model), **end}
+        engine = {"lambda_max": figures["lambda_max"], "engine": state.engine}
+        return {**certificate, **engine, **self._selected_figures(model), "stop": stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: BatchState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the certificate of every machine, selected features and groups."""
@@ -193,11 +190,6 @@ class BatchGroupLasso(GroupLasso):
 
 
 ENGINES: dict[str, type[GroupLasso]] = {"da": StreamGroupLasso, "fobos": StreamGroupLasso, "fista": BatchGroupLasso}
-
-
-def choose_engine(config: GroupLassoConfig) -> type[GroupLasso]:
-    """Return the engine of an algorithm."""
-    return ENGINES[config.algorithm]
 
 
 def _batch_engine(problem: BatchProblem, inputs: Inputs, ctx: RunContext) -> str:

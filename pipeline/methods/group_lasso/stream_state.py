@@ -55,7 +55,7 @@ class StreamState:
 class Totals:
     """Sums of a learner over all of its rows: losses suffered, and weights."""
 
-    loss: Any
+    loss: float
     weight: float
 
     @classmethod

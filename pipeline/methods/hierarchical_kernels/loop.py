@@ -86,8 +86,6 @@ class HKLLoop:
         figures |= {"solves": master.solves, "n_selected": selected_nodes(active, master, self.config.threshold).size}
         return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(master.best_decisions))))
 
-    # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
-
     def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:
         """Work on the restricted problem."""
         config, constant = self.config, np.array([not self.dag.kernel(key).factors for key in nodes.keys])

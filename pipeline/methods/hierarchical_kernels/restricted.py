@@ -87,13 +87,8 @@ class HKLMaster:
         return Restricted(self.upper, DualPoint(self.linear, self.square, self.reach), self.bound)
 
 
-NO_BOUND: dict[str, Any] = {
-    "linear": 0.0,
-    "square": 0.0,
-    "reach": 1.0,
-    "bound": 0.0,
-    "lower": -np.inf,
-}  # before a dual point is known over a hull
+# Before a dual point is known over a hull.
+NO_BOUND: dict[str, Any] = {"linear": 0.0, "square": 0.0, "reach": 1.0, "bound": 0.0, "lower": -np.inf}
 
 
 def first_master(hull: Hull, machines: SharedMachines, n_biases: int) -> HKLMaster:

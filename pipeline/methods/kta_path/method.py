@@ -125,11 +125,8 @@ class KTAPath(Method):
         paths = [{"p": p, **dict(zip(labels, row, strict=False))} for p, row in zip(state.p.tolist(), followed, strict=True)]
         scored = {int(k): _finite_scores(train, test) for k, train, test in state.scored}
         counts = enumerate(zip(state.p.tolist(), state.counts.tolist(), strict=True))
-        return {
-            "kernels": kernels,
-            "path": [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in counts],
-            "path_weights": paths,
-        }
+        path = [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in counts]
+        return {"kernels": kernels, "path": path, "path_weights": paths}
 
 
 def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, ...]:
