@@ -84,6 +84,13 @@ def accuracy_metrics(fits: Sequence[AccuracyTracker | R2Tracker], decisions: Map
     return {f"train_{name}": list(train), f"test_{name}": list(test)}
 
 
+def fit_tracker(inputs: Inputs, held_out: np.ndarray | None, first: int = 0) -> AccuracyTracker | R2Tracker:
+    """Return what follows accuracy, or R2, of a fit whose machines begin at number ``first`` of a loop."""
+    if inputs.classes is None:
+        return R2Tracker(first, inputs.target, held_out)
+    return AccuracyTracker(first, inputs.n_machines, inputs.target, held_out)
+
+
 def held_out_rows(extra: Mapping[str, Any], codes: np.ndarray, seed: int, classes: Sequence[Any] | None) -> np.ndarray | None:
     """Return the mask of the rows that ``test_share`` holds out of a run, or ``None``; without ``classes`` of any rows.
 

@@ -211,6 +211,14 @@ def listed(parts: Sequence[list[Any]]) -> list[Any]:
     return [item for part in parts for item in part]
 
 
+def add_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Combine step of sums: the arrays added in order."""
+    total = parts[0].copy()
+    for part in parts[1:]:
+        total += part
+    return total
+
+
 def task_bytes(task: Task) -> int:
     """Bound the memory of a task: its largest stripe, read and held once."""
     return max(ref.nbytes for ref in task)

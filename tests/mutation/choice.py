@@ -40,7 +40,8 @@ class ImportGraph:
         self.root = root
         product = [path for folder in ("cluster", "kernels", "pipeline", "storage", "workflows") for path in (root / folder).rglob("*.py")]
         self._files = {_dotted(path.relative_to(root)): path for path in product}
-        self._systems = {folder.name: sorted(folder.glob("*.py")) for folder in (root / "pipeline" / "methods").iterdir() if folder.is_dir()}
+        systems = (folder for folder in (root / "pipeline" / "methods").iterdir() if folder.is_dir())
+        self._systems = {folder.name: sorted(folder.glob("*.py")) for folder in systems}
         self.tests = sorted((root / "tests").rglob("test_*.py"))
         self._importers: dict[Path, set[Path]] = {}
         for path in [*product, *(root / "tests").rglob("*.py")]:
@@ -88,7 +89,11 @@ class ImportGraph:
         distance = self.users(self.root / file)
         words = _words(Path(file))
         reached = [test for test in self.tests if test in distance] or self.tests
-        return sorted(reached, key=lambda test: (distance.get(test, 0), -len(words & _words(test.relative_to(self.root))), test.stat().st_size))
+
+        def order(test: Path) -> tuple[int, int, int]:
+            return distance.get(test, 0), -len(words & _words(test.relative_to(self.root))), test.stat().st_size
+
+        return sorted(reached, key=order)
 
 
 def _words(path: Path) -> set[str]:

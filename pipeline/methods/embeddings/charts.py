@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ...records.charts import FAINT, Chart, Legend, Series, SystemCharts, short
 from ...records.run_view import Row, RunView, known, number
 from ...records.shared_charts import column, spectra
 
-MAX_POINTS = 2000
-"""Points of a map; more would make the page large and the picture black."""
-
-MAX_LABELS = 8
-"""Labels with a colour each; of more all points have one colour."""
+MAX_POINTS = 2000  # points of a map; more would make the page large and the picture black
+MAX_LABELS = 8  # labels with a colour each; of more all points have one colour
 
 
 def maps(run: RunView) -> list[Chart]:
@@ -25,18 +23,10 @@ def maps(run: RunView) -> list[Chart]:
     which = "Every point is a row" if step == 1 else f"{len(shown):,} of {len(rows):,} rows, evenly chosen"
     labels = list(dict.fromkeys(str(row["label"]) for row in shown if row.get("label") is not None))
     coloured = labels if len(labels) <= MAX_LABELS else []
-    return [
-        Chart(
-            "Map",
-            f"{which}{'; colours are labels' if labels else ''}.",
-            series=_points_by_label(shown, coloured),
-            x_label="first coordinate",
-            y_label="second coordinate",
-            equal=True,
-            legend=Legend("above", min(4, len(coloured) + 1)) if coloured else None,
-            size=(6.0, 4.6),
-        )
-    ]
+    caption = f"{which}{'; colours are labels' if labels else ''}."
+    shape: dict[str, Any] = {"x_label": "first coordinate", "y_label": "second coordinate", "equal": True, "size": (6.0, 4.6)}
+    legend = Legend("above", min(4, len(coloured) + 1)) if coloured else None
+    return [Chart("Map", caption, series=_points_by_label(shown, coloured), legend=legend, **shape)]
 
 
 def _points_by_label(rows: Sequence[Row], labels: Sequence[str]) -> list[Series]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -45,7 +45,7 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
     Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 3.5.
     """
 
-    _method: Any
+    _method: ClassVar[type[method.Embedding]]
     _run_parameters = (
         replace(RUN_PARAMETERS[0], text="Not used by the fit, which takes place in this process."),
         replace(RUN_PARAMETERS[1], text="Not used; the fit is deterministic."),

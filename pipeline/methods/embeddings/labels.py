@@ -15,24 +15,12 @@ UNLABELLED = -1
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of the rows beside their features.
+    """What is known of the rows beside their features."""
 
-    Attributes
-    ----------
-    codes
-        ``(n,)`` class of each row, -1 where there is none; no entry for real targets.
-    classes
-        The labels, in order; ``None`` for real targets.
-    values
-        ``(n,)`` real targets, NaN where there is none.
-    held_out
-        ``(n,)`` rows whose label the fit must not see, or ``None``.
-    """
-
-    codes: np.ndarray
-    classes: tuple[Any, ...] | None
-    values: np.ndarray | None = None
-    held_out: np.ndarray | None = None
+    codes: np.ndarray  # (n,) class of each row, -1 where there is none; no entry for real targets
+    classes: tuple[Any, ...] | None  # the labels, in order; None for real targets
+    values: np.ndarray | None = None  # (n,) real targets, NaN where there is none
+    held_out: np.ndarray | None = None  # (n,) rows whose label the fit must not see
 
     @property
     def size(self) -> int:
@@ -45,13 +33,7 @@ class Labels:
         return np.zeros(self.size, dtype=bool) if self.held_out is None else self.held_out
 
     def factor(self) -> np.ndarray:
-        """Return Y of the rows whose label may be seen.
-
-        Raises
-        ------
-        DataError
-            Fewer than two classes, or no two different values, are left.
-        """
+        """Return Y of the rows whose label may be seen. Raises DataError: fewer than two classes, or no two different values, are left."""
         if self.classes is None:
             assert self.values is not None
             seen = np.where(self.hidden, np.nan, self.values)
@@ -76,14 +58,8 @@ class Labels:
 
 
 def read_labels(y: Any) -> Labels:
-    """Return labels from any target: classes, or real numbers; ``None`` and NaN, and -1 among integers, stand for no label.
-
-    -1 and +1 alone are two classes.
-
-    Raises
-    ------
-    ValueError
-        No row has a label.
+    """Return labels from any target: classes, or real numbers; ``None`` and NaN, and -1 among integers, stand for no label. -1 and +1 alone
+    are two classes. Raises ValueError: no row has a label.
     """
     y = np.asarray(y)
     if y.dtype.kind == "f" and np.any(np.isfinite(y) & (y != np.round(y))):
@@ -103,7 +79,6 @@ def read_labels(y: Any) -> Labels:
 
 def neighbour_accuracy(points: np.ndarray, codes: np.ndarray, voters: np.ndarray, judged: np.ndarray, k: int) -> float:
     """Return the share of rows in ``judged`` whose class the majority of their ``k`` nearest others in ``voters`` has, on the map.
-
     ``points`` are ``(n, d)`` coordinates, ``codes`` ``(n,)`` classes, ``voters`` and ``judged`` ``(n,)`` masks. Of classes with equal votes
     the first wins.
     """

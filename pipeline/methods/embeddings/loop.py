@@ -6,7 +6,6 @@ the best kernel so far, so that a run that is cut short still has a map. See :mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,13 +34,7 @@ from .labels import Labels
 
 
 def build_graph(config: EmbeddingConfig, rows: Any) -> Neighbourhood:
-    """Return the neighbour graph of a fit on ``(n, n_features)`` rows.
-
-    Raises
-    ------
-    DataError
-        Fewer than three rows, or no edge.
-    """
+    """Return the neighbour graph of a fit on ``(n, n_features)`` rows. Raises DataError: fewer than three rows, or no edge."""
     n = rows.shape[0]
     if n < 3:
         raise DataError(f"n_samples={n}: an embedding needs at least 3 rows")
@@ -75,17 +68,14 @@ class EmbeddingLoop:
     def __init__(self, config: EmbeddingConfig, graph: Neighbourhood, labels: Labels | None) -> None:
         self.config, self.graph = config, graph
         self.B = DEFAULT_CAP_RATIO * graph.energy if config.B is None else config.B
-        self._take_step = self._build_step(labels)
-
-    def _build_step(self, labels: Labels | None) -> Callable[[EmbeddingState], EmbeddingState]:
-        config, graph = self.config, self.graph
-        limits = {"tol": config.tol, "max_iter": config.max_iter}
         if isinstance(config, MVEConfig):
-            return partial(volume_step, graph, count=config.n_components, C=config.C, B=self.B, **limits)
-        if isinstance(config, ColoredMVUConfig):
+            step = partial(volume_step, graph, count=config.n_components, C=config.C, B=self.B)
+        elif isinstance(config, ColoredMVUConfig):
             assert labels is not None
-            return partial(colored_step, colored_problem(graph, label_target(labels.factor()), config.C, self.B), **limits)
-        return partial(structure_step, structure_problem(graph, config.C, self.B), **limits)
+            step = partial(colored_step, colored_problem(graph, label_target(labels.factor()), config.C, self.B))
+        else:
+            step = partial(structure_step, structure_problem(graph, config.C, self.B))
+        self._take_step = partial(step, tol=config.tol, max_iter=config.max_iter)
 
     def init(self, ctx: RunContext) -> EmbeddingState:
         """Return the state before the first step."""
@@ -95,17 +85,7 @@ class EmbeddingLoop:
     def step(self, state: EmbeddingState, ctx: RunContext) -> Step[EmbeddingState]:
         """Take one step."""
         new = self._take_step(state)
-        metrics = {
-            "objective": new.upper,
-            "gap": new.gap,
-            "relative_gap": new.relative_gap,
-            "decompositions": new.evaluations,
-            "rank": len(new.spectrum),
-            "map_share": new.share(self.config.n_components),
-        }
+        certificate = {"objective": new.upper, "gap": new.gap, "relative_gap": new.relative_gap, "decompositions": new.evaluations}
+        kernel = {"rank": len(new.spectrum), "map_share": new.share(self.config.n_components)}
         triples = {"n_triples": len(new.triples), "worst_violation": new.worst} if isinstance(self.config, SPEConfig) else {}
-        return Step(new, {**metrics, **triples})
-
-    def coordinates(self, state: EmbeddingState) -> np.ndarray:
-        """Return the map, ``(n, n_components)``, in units of the features."""
-        return state.coordinates(self.config.n_components, self.graph.unit)
+        return Step(new, {**certificate, **kernel, **triples})

@@ -24,18 +24,11 @@ from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, neighbour_accuracy, read_labels
 from .loop import EmbeddingLoop, build_graph
 
-N_MATRICES = 6
-"""Matrices of all rows that a decomposition holds."""
-
-HELD = (
-    Held("matrices of a decomposition", f"{8 * N_MATRICES} n^2"),
-    Held("rows", "8 n d"),
-    Held("eigenvectors along the edges of the graph", "8 m n", f"m <= k n edges, k = `n_neighbors`; up to {MAX_NEWTON_ROWS:,} rows"),
-)
-"""What the driver may hold."""
-
-MAX_EIGENVALUES = 50
-"""Eigenvalues in a report."""
+N_MATRICES = 6  # matrices of all rows that a decomposition holds
+EDGES = f"m <= k n edges, k = `n_neighbors`; up to {MAX_NEWTON_ROWS:,} rows"
+MATRICES = Held("matrices of a decomposition", f"{8 * N_MATRICES} n^2")
+HELD = (MATRICES, Held("rows", "8 n d"), Held("eigenvectors along the edges of the graph", "8 m n", EDGES))
+MAX_EIGENVALUES = 50  # eigenvalues in a report
 
 
 @dataclass(frozen=True)
@@ -67,14 +60,8 @@ class Embedding(Method):
 
     @classmethod
     def build_loop(cls, config: EmbeddingConfig, inputs: EmbeddingInputs, ctx: RunContext) -> EmbeddingLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        gramplane.storage.DataError
-            Data without coordinates, or without an edge between neighbours.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows than the driver can hold the matrices of.
+        """Return the loop of a fit. Raises DataError: data without coordinates, or without an edge between neighbours; MemoryBoundExceeded:
+        more rows than the driver can hold the matrices of.
         """
         data = inputs.data
         require(data, cls.name, "columns")
@@ -84,14 +71,9 @@ class Embedding(Method):
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Graph and cap; all of it is done by the driver."""
-        return {
-            **self._graph_figures(),
-            "cap": float(self.loop.B),
-            "iterations_at_most": self.config.max_iter,
-            **holdings_plan(driver_holdings(self.config, self.loop.graph.n, self.ctx.data.n_cols)),
-            "tasks_per_pass": 0,
-            "task_bytes": 0,
-        }
+        held = holdings_plan(driver_holdings(self.config, self.loop.graph.n, self.ctx.data.n_cols))
+        limits = {"cap": float(self.loop.B), "iterations_at_most": self.config.max_iter}
+        return {**self._graph_figures(), **limits, **held, "tasks_per_pass": 0, "task_bytes": 0}
 
     def _graph_figures(self) -> dict[str, int]:
         n_parts, n_isolated = self.loop.graph.components()
@@ -99,21 +81,13 @@ class Embedding(Method):
 
     def model(self, state: EmbeddingState, ctx: RunContext) -> SpectralModel:
         """Return the kernel, and the coordinates as what it says of each row."""
-        loop = self.loop
-        figures = {
-            "objective": float(state.upper),
-            "gap": float(state.gap),
-            "iterations": float(state.iteration),
-            "decompositions": float(state.evaluations),
-            "converged": float(state.stop in ("gap", "tol")),
-            "cap": float(loop.B),
-            "cap_used": float(state.spectrum @ state.spectrum) / loop.B,
-            "unit": loop.graph.unit,
-            "map_share": state.share(self.config.n_components),
-            "worst_violation": float(state.worst),
-        }
-        arrays = {"scores": loop.coordinates(state), "edges": np.column_stack([loop.graph.rows, loop.graph.cols])}
-        return SpectralModel(self.config.model_dump_json(), ctx.data.digest, loop.graph.n, state.vectors, state.spectrum, figures, arrays)
+        graph, cap, count = self.loop.graph, self.loop.B, self.config.n_components
+        figures = {"objective": float(state.upper), "gap": float(state.gap), "iterations": float(state.iteration)}
+        figures |= {"decompositions": float(state.evaluations), "converged": float(state.stop in ("gap", "tol"))}
+        figures |= {"cap": float(cap), "cap_used": float(state.spectrum @ state.spectrum) / cap, "unit": graph.unit}
+        figures |= {"map_share": state.share(count), "worst_violation": float(state.worst)}
+        arrays = {"scores": state.coordinates(count, graph.unit), "edges": np.column_stack([graph.rows, graph.cols])}
+        return SpectralModel(self.config.model_dump_json(), ctx.data.digest, graph.n, state.vectors, state.spectrum, figures, arrays)
 
     def warnings(self, state: EmbeddingState, model: SpectralModel, ctx: RunContext) -> list[str]:
         """Return what is doubtful about the graph."""
@@ -124,45 +98,32 @@ class Embedding(Method):
         n_parts, n_isolated = graph.components()
         if n_parts > 1:
             others = f", {n_isolated} of them single rows," if n_isolated else ""
-            messages.append(
-                f"the neighbour graph has {n_parts} components{others} which nothing but the cap holds together: take more than "
-                f"n_neighbors={config.n_neighbors}" + ("" if config.graph == "union" else ", or graph='union'")
-            )
+            remedy = f"take more than n_neighbors={config.n_neighbors}" + ("" if config.graph == "union" else ", or graph='union'")
+            messages.append(f"the neighbour graph has {n_parts} components{others} which nothing but the cap holds together: {remedy}")
         if config.n_neighbors >= graph.n:
             messages.append(f"n_neighbors={config.n_neighbors} exceeds the {graph.n - 1} other rows")
         return messages
 
     def summary(self, state: EmbeddingState, model: SpectralModel) -> dict[str, Any]:
         """Return certificate, graph, and how well the map tells the classes."""
-        labels, messages = self.inputs.labels, self._graph_warnings()
-        return {
-            "objective": model.figures["objective"],
-            "gap": model.figures["gap"],
-            "certified_over": self.certified_over,
-            **self._graph_figures(),
-            "rank": len(model.eigenvalues),
-            "map_share": model.figures["map_share"],
-            "cap_used": model.figures["cap_used"],
-            "stop": state.stop,
-            "classes": None if labels is None or labels.classes is None else list(labels.classes),
-            **({} if labels is None else map_accuracies(labels, model.arrays["scores"], self.config.n_neighbors)),
-            **({"remark": " ".join(messages)} if messages else {}),
-        }
+        labels, messages, figures = self.inputs.labels, self._graph_warnings(), model.figures
+        certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": self.certified_over}
+        kernel = {"rank": len(model.eigenvalues), "map_share": figures["map_share"], "cap_used": figures["cap_used"]}
+        end = {"stop": state.stop, "classes": None if labels is None or labels.classes is None else list(labels.classes)}
+        accuracies = {} if labels is None else map_accuracies(labels, model.arrays["scores"], self.config.n_neighbors)
+        remark = {"remark": " ".join(messages)} if messages else {}
+        return {**certificate, **self._graph_figures(), **kernel, **end, **accuracies, **remark}
 
     def tables(self, state: EmbeddingState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
         """Return the map with labels, and the eigenvalues of the kernel with their shares."""
         points, labels = model.arrays["scores"], self.inputs.labels
-        names = [f"component_{k}" for k in range(points.shape[1])]
-        rows = [
-            {"row": row, **dict(zip(names, point, strict=True)), **({} if labels is None else labels.describe(row))}
-            for row, point in enumerate(points.tolist())
-        ]
+        rows: list[dict[str, Any]] = []
+        for row, point in enumerate(points.tolist()):
+            coordinates = {f"component_{k}": value for k, value in enumerate(point)}
+            rows.append({"row": row, **coordinates, **({} if labels is None else labels.describe(row))})
         total = float(model.eigenvalues.sum()) or 1.0
-        largest = model.eigenvalues[:MAX_EIGENVALUES].tolist()
-        return {
-            "embedding": rows,
-            "spectrum": [{"index": k, "eigenvalue": lam, "share": lam / total} for k, lam in enumerate(largest, 1)],
-        }
+        largest = enumerate(model.eigenvalues[:MAX_EIGENVALUES].tolist(), 1)
+        return {"embedding": rows, "spectrum": [{"index": k, "eigenvalue": lam, "share": lam / total} for k, lam in largest]}
 
 
 class ColoredMVU(Embedding):
@@ -173,13 +134,7 @@ class ColoredMVU(Embedding):
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels.
-
-        Raises
-        ------
-        gramplane.storage.DataError
-            The store has none.
-        """
+        """Return parameters and labels. Raises DataError: the store has none."""
         config, inputs = super().read_inputs(config, ctx, extra)
         if inputs.labels is None:
             raise DataError("there is no target; colored-mvu needs one (ingest a file that has it)", ctx.data.url)

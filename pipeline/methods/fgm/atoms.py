@@ -45,7 +45,6 @@ def take_columns(raw: Columns, features: np.ndarray, chosen: np.ndarray) -> Colu
 
 
 def _multiply_columns(columns: Columns, factor: np.ndarray) -> Columns:
-    """Multiply each column by its factor; ones cost nothing."""
     if np.all(factor == 1.0):
         return columns
     if isinstance(columns, np.ndarray):
@@ -74,18 +73,10 @@ def all_correlations(ctx: RunContext, duals: np.ndarray, *, centred: bool) -> np
 
 @dataclass(frozen=True)
 class LinearAtoms:
-    """Every feature is an atom: score ``c_j^2``, one column.
-
-    Attributes
-    ----------
-    kind
-        Name of the collection.
-    centred
-        Whether an intercept centres the columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`.
-    """
+    """Every feature is an atom: score ``c_j^2``, one column."""
 
     kind: str = "linear"
-    centred: bool = True
+    centred: bool = True  # an intercept centres the columns, see passes.blocks.scale_of
 
     @property
     def width(self) -> int:
@@ -140,10 +131,9 @@ class LinearAtoms:
 
 
 @lru_cache(maxsize=1)
-def _load_index(parts: tuple[Any, ...]) -> groups.GroupIndex:
-    """Return the index whose arrays lie in a run store (remembered: every task of a pass needs it)."""
-    arrays: dict[str, Any] = {name: value.load() if hasattr(value, "load") else value for name, value in parts}
-    return groups.GroupIndex(**arrays)
+def _load_index(parts: tuple[tuple[str, Any], ...]) -> groups.GroupIndex:
+    # Its arrays lie in a run store. Remembered: every task of a pass needs it.
+    return groups.GroupIndex(**{name: value.load() if hasattr(value, "load") else value for name, value in parts})
 
 
 @dataclass(frozen=True)
@@ -154,7 +144,7 @@ class GroupAtoms(LinearAtoms):
     """
 
     index: groups.GroupIndex | None = None
-    parts: tuple[Any, ...] = ()
+    parts: tuple[tuple[str, Any], ...] = ()
     kind: str = "groups"
 
     @property
@@ -238,15 +228,15 @@ class ExpansionAtoms(LinearAtoms):
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best features of one stripe under the map."""
-        return [Partial(self._top(block, u, query)) for u, query in zip(duals, queries, strict=True)]
-
-    def _top(self, block: Block, u: np.ndarray, query: Query) -> TopB:
         scale = FeatureScale(block.factor, block.shift)
         low, high = (scaled_values(block.table(name), scale) for name in ("minimum", "maximum"))
-        keys = expansions.expanded_scores(scaled(block.X, scale), u, self.map, low, high)
         # An empty feature has the map of a constant, but nothing to select it by.
-        keys[(low == high) & (self.centred | (low == 0))] = 0.0
-        return top_b(keys, keys, query.size, block.offset)
+        is_empty, X, best = (low == high) & (self.centred | (low == 0)), scaled(block.X, scale), []
+        for u, query in zip(duals, queries, strict=True):
+            keys = expansions.expanded_scores(X, u, self.map, low, high)
+            keys[is_empty] = 0.0
+            best.append(Partial(top_b(keys, keys, query.size, block.offset)))
+        return best
 
     def squares(self, top: TopB) -> np.ndarray:
         """Return the scores ``u' K_j u`` of ranked features."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -19,11 +18,8 @@ from .designs import Atoms, Design
 from .model import FGMModel, MachineState, union_of_weights
 from .problem import BinaryProblem
 
-REFIT_C = 20.0
-"""C of the de-biasing refit, as in the paper's experiments."""
-
-Weights = tuple[np.ndarray, np.ndarray, float]
-"""Coordinates, their weights, and the bias of one machine."""
+REFIT_C = 20.0  # C of the de-biasing refit, as in the paper's experiments
+Weights = tuple[np.ndarray, np.ndarray, float]  # coordinates, their weights, and the bias of one machine
 
 
 def build_model(config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Sequence[MachineState], weights: Sequence[Weights]) -> FGMModel:
@@ -32,21 +28,12 @@ def build_model(config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Seque
     selections = [ids for machine in machines if len(ids := machine.selected())]
     features = atoms.features(np.unique(np.concatenate(selections), axis=0)) if selections else np.zeros(0, np.int64)
     data, names, centred = inputs.data, inputs.data.feature_names(), atoms.centred
-    return FGMModel(
-        kind=config.feature_map or atoms.kind,
-        params_json=config.model_dump_json(),
-        classes_json=json.dumps(list(inputs.labels)),
-        n_features=int(data.n_cols),
-        features=features,
-        scale=scale_of(data, features, centred=centred),
-        ranges=np.stack(feature_ranges(data, features, centred=centred)) if atoms.kind == "expansion" else np.zeros((2, 0)),
-        coordinates=coordinates,
-        weights=rows,
-        intercepts=intercepts,
-        machines=tuple(machines),
-        names=None if names is None else tuple(names[j] for j in features),
-        row_scaled=data.scale.kind == "unit-row",
-    )
+    ranges = np.stack(feature_ranges(data, features, centred=centred)) if atoms.kind == "expansion" else np.zeros((2, 0))
+    texts = config.feature_map or atoms.kind, config.model_dump_json(), json.dumps(list(inputs.labels))
+    read = features, scale_of(data, features, centred=centred), ranges
+    known = None if names is None else tuple(names[j] for j in features)
+    row_scaled = data.scale.kind == "unit-row"
+    return FGMModel(*texts, int(data.n_cols), *read, coordinates, rows, intercepts, tuple(machines), known, row_scaled)
 
 
 def last_weights(problem: BinaryProblem, machine: MachineState) -> Weights:
@@ -63,15 +50,10 @@ def refit_weights(atoms: Atoms, problem: BinaryProblem, machine: MachineState, c
     coordinates, factors = atoms.coordinates(selected)
     design = Design(ctx.data.n_rows, len(factors))
     design.append(atoms.build(ctx.data, scaled_columns(ctx, features, centred=atoms.centred), features, selected))
-    rows = design.rows(problem.y, with_refit_cost(problem).cost, config.loss)
+    rows = design.rows(problem.y, problem.cost * (REFIT_C / config.C), config.loss)
     ridge = GroupProblem(rows, np.array([0, len(factors)], np.int64), config.loss, config.fit_intercept)
     solution = SOLVERS["newton"](ridge, warm=None, tol=config.inner_tol, max_iter=None)
     return coordinates, factors * solution.omega, float(solution.bias)
-
-
-def with_refit_cost(problem: BinaryProblem) -> BinaryProblem:
-    """Return the problem with C = 20 in place of its own C."""
-    return replace(problem, cost=problem.cost * (REFIT_C / problem.config.C))
 
 
 def _constant(problem: BinaryProblem) -> Weights:

@@ -36,15 +36,11 @@ def _additive_expansion(config: FGMConfig, data: BlockStore | MemoryBlocks) -> e
         raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
     name = "hik" if config.feature_map == "hik" else "additive_gaussian"
     if name == "hik":
-        _refuse_negative(data, centred=config.fit_intercept)
+        low, _ = feature_ranges(data, np.arange(data.n_cols), centred=config.fit_intercept)
+        if low.size and low.min() < 0:
+            j = int(np.argmin(low))
+            raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
     return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins)
-
-
-def _refuse_negative(data: BlockStore | MemoryBlocks, *, centred: bool) -> None:
-    low, _ = feature_ranges(data, np.arange(data.n_cols), centred=centred)
-    if low.size and low.min() < 0:
-        j = int(np.argmin(low))
-        raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
 
 
 def map_warnings(config: FGMConfig, data: BlockStore | MemoryBlocks) -> list[str]:

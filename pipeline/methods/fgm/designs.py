@@ -20,27 +20,19 @@ from .model import MachineState
 from .remote_design import PART_COPIES, ColumnMaker, RemoteDesign, design_bytes
 from .score_pass import Query
 
-DRIVER_SHARE = 0.5
-"""Share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added."""
-
-
+DRIVER_SHARE = 0.5  # share of the driver's memory that the cuts' columns may take; sparse ones are held twice while a cut is added
 SCORES = Held("scores of the features, and their order", "24 d T")
 VECTORS = Held("labels, costs, duals and decision values of the machines", "64 n T")
-COLUMNS = Held(
-    "columns of the cuts", "8 n c", f"dense, within {DRIVER_SHARE:g} L or few rows; c the columns of all cuts. Else on the workers"
-)
+DENSE = f"dense, within {DRIVER_SHARE:g} L or few rows; c the columns of all cuts. Else on the workers"
+COLUMNS = Held("columns of the cuts", "8 n c", DENSE)
 SPARSE_COLUMNS = Held("columns of the cuts, twice while one is added", "24 entries", "sparse; the entries of these columns")
-
 FETCHED = Held("columns of one cut, as they are fetched", "8 n b", "b of a cut, of all machines; sparse as above")
-
-HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)
-"""What the driver may hold."""
+HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)  # what the driver may hold
 
 
 def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:
-    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved.
-
-    Decided once per run, from sizes alone. A single block of rows cannot be split, so it always stays on the driver.
+    """Return ``"driver"`` or ``"workers"``: where sub-problems with ``columns`` columns in all are solved. Decided once per run, from sizes
+    alone. A single block of rows cannot be split, so it always stays on the driver.
     """
     if data.n_rows <= ROW_BLOCK or design_bytes(data, columns) <= DRIVER_SHARE * driver_memory:
         return "driver"
@@ -55,10 +47,9 @@ def rows_step(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int)
 
 
 def driver_holdings(data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
-    """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here.
-
-    A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
-    round looks again.
+    """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here. A single
+    block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each round looks
+    again.
     """
     n, d = data.n_rows, data.n_cols
     holdings = SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines)
@@ -71,34 +62,16 @@ def driver_holdings(data: BlockStore | MemoryBlocks, columns: int, first: int, m
 def cut_columns(data: BlockStore | MemoryBlocks, columns: int) -> Holding:
     """Return what columns of cuts take on the driver."""
     size = design_bytes(data, columns)
-    if data.meta.kind == "dense":
-        return COLUMNS.taking(size)
-    return SPARSE_COLUMNS.taking(2 * size)
+    return COLUMNS.taking(size) if data.meta.kind == "dense" else SPARSE_COLUMNS.taking(2 * size)
 
 
 def refuse_columns(holdings: Sequence[Holding], driver_memory: int) -> None:
-    """Refuse a fit whose driver would hold more than it may.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        Need and limit are named.
-    """
+    """Refuse a fit whose driver would hold more than it may. Raises MemoryBoundExceeded: need and limit are named."""
     refuse_beyond(holdings, driver_memory, "fgm", "a smaller B or max_rounds, fewer rows")
 
 
-def _union(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sorted distinct ids of sorted distinct parts."""
-    if len(parts) == 1:
-        return parts[0]
-    return np.unique(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
-
-
 class Atoms(ColumnMaker, Protocol):
-    """What the loop needs of a collection of candidates.
-
-    See :mod:`gramplane.pipeline.methods.fgm.atoms` and :mod:`gramplane.pipeline.methods.fgm.pairs`.
-    """
+    """What the loop needs of a collection of candidates; they are in ``atoms`` and ``pairs``."""
 
     @property
     def kind(self) -> str:
@@ -130,17 +103,11 @@ class Atoms(ColumnMaker, Protocol):
 class Design:
     """Columns of the cuts so far, appended and never rebuilt; sparse ones in the row form that solvers need, dense stay dense.
 
-    Parameters
-    ----------
-    n_rows
-        Number of samples.
-    capacity
-        Columns expected at most; a dense design is allocated once for them (pages are touched when they are filled).
+    A dense design is allocated once for ``capacity`` columns (pages are touched when they are filled).
     """
 
     def __init__(self, n_rows: int, capacity: int) -> None:
-        self._n_rows = n_rows
-        self._capacity = capacity
+        self._n_rows, self._capacity = n_rows, capacity
         self._dense: np.ndarray | None = None
         self._sparse = RowForm.empty(n_rows)
         self.widths: list[int] = []
@@ -154,8 +121,7 @@ class Design:
         self.widths.append(shape(columns)[1])
 
     def _append_dense(self, columns: np.ndarray) -> None:
-        used = sum(self.widths)
-        need = used + shape(columns)[1]
+        used, need = sum(self.widths), sum(self.widths) + shape(columns)[1]
         if self._dense is None or need > self._dense.shape[1]:
             larger = np.empty((self._n_rows, max(need, self._capacity)), dtype=columns.dtype, order="F")
             if self._dense is not None:
@@ -166,9 +132,7 @@ class Design:
     @property
     def matrix(self) -> np.ndarray | sp.csr_array:
         """All columns, ``(n_samples, p)``: a view of the dense buffer, or a CSR matrix."""
-        if self._dense is not None:
-            return self._dense[:, : sum(self.widths)]
-        return self._sparse.matrix()
+        return self._sparse.matrix() if self._dense is None else self._dense[:, : sum(self.widths)]
 
     def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
@@ -182,17 +146,11 @@ class Design:
 class Designs:
     """Columns per machine: a function of state and data, rebuilt after a resume, so no part of the state.
 
-    Parameters
-    ----------
-    atoms
-        Candidates.
-    capacities
-        Columns each machine may have at most.
+    ``capacities`` are the columns each machine may have at most.
     """
 
     def __init__(self, atoms: Atoms, capacities: list[int]) -> None:
-        self._atoms = atoms
-        self._capacities = capacities
+        self._atoms, self._capacities = atoms, capacities
         self._designs: dict[int, Design | RemoteDesign] = {}
 
     def __contains__(self, k: int) -> bool:
@@ -207,22 +165,24 @@ class Designs:
 
     def extend(self, ctx: RunContext, machines: Sequence[MachineState], cuts: Mapping[int, np.ndarray | None]) -> None:
         """Append each machine's new cut (``None``: only rebuild what is missing); one column pass serves all machines."""
-        missing = {k: self._missing(k, machines[k], cut) for k, cut in cuts.items()}
-        is_local = solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver"
-        append = self._append_local if is_local else self._append_remote
-        append(ctx, missing)
-
-    def _missing(self, k: int, machine: MachineState, cut: np.ndarray | None) -> list[np.ndarray]:
-        new = [] if cut is None else [cut]
-        return new if k in self._designs else [*machine.cuts, *new]
+        missing = {k: [*(() if k in self._designs else machines[k].cuts), *(() if cut is None else (cut,))] for k, cut in cuts.items()}
+        if solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver":
+            return self._append_local(ctx, missing)
+        for k, cuts_of_machine in missing.items():
+            remote = self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx)))
+            assert isinstance(remote, RemoteDesign)
+            for ids in cuts_of_machine:
+                remote.append(ids)
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         if design_bytes(ctx.data, sum(self._capacities)) > DRIVER_SHARE * ctx.driver_memory:
             self._refuse_columns(ctx, missing)
-        features = _union([self._atoms.features(ids) for cuts in missing.values() for ids in cuts])
+        parts = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
+        features = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
         raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else np.zeros((ctx.data.n_rows, 0))
         for k, cuts in missing.items():
-            design: Any = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
+            design = self._designs.setdefault(k, Design(ctx.data.n_rows, self._capacities[k]))
+            assert isinstance(design, Design)
             for ids in cuts:
                 design.append(self._atoms.build(ctx.data, raw, features, ids))
 
@@ -230,9 +190,3 @@ class Designs:
         count = sum(len(ids) for cuts in missing.values() for ids in cuts)
         count += sum(sum(design.widths) for design in self._designs.values())
         refuse_columns([cut_columns(ctx.data, count)], ctx.driver_memory)
-
-    def _append_remote(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
-        for k, cuts in missing.items():
-            design: Any = self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx)))
-            for ids in cuts:
-                design.append(ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +23,12 @@ from .model import FGMModel, MachineState
 from .predict import decision_values, model_columns
 from .stability import bootstrap_frequencies
 
-WIDE = 50_000
-"""From this many features ``coef_`` is a sparse row: a dense one would be mostly zeros."""
+WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
+
+GROUPS = (
+    "One label per feature (negative: in no group), or a list of index arrays: disjoint, nested or overlapping; ``None``: those of a store, "
+    "else no groups."
+)
 
 
 @dataclass(frozen=True)
@@ -101,20 +104,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
 
     _method = FGM
     _forms = {"accept_sparse": ["csc", "csr"], "accept_large_sparse": True}
-    _wider = {
-        **LinearEstimator._wider,
-        "group_weight": ('{"none", "1/size"} or array of float or None', Any),
-    }
-    _own_parameters = {
-        "fit_intercept": Parameter(
-            "groups",
-            None,
-            "array of int or list of arrays or None",
-            Any,
-            "One label per feature (negative: in no group), or a list of index arrays: disjoint, nested or overlapping; ``None``: those of "
-            "a store, else no groups.",
-        )
-    }
+    _wider = {**LinearEstimator._wider, "group_weight": ('{"none", "1/size"} or array of float or None', Any)}
+    _own_parameters = {"fit_intercept": Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)}
 
     groups: Any
     feature_map: str | None
@@ -142,11 +133,12 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     def _set_model(self, model: FGMModel) -> None:
         super()._set_model(model)
         machines, config = model.machines, FGMConfig.model_validate_json(model.params_json)
-        self.selected_ = _union([machine.selected() for machine in machines], pairs=model.kind == "poly2")
+        selections = [ids for machine in machines if len(ids := machine.selected())]
+        no_ids = np.zeros((0, 2) if model.kind == "poly2" else 0, np.int64)
+        self.selected_ = np.unique(np.concatenate(selections), axis=0) if selections else no_ids
         self.coef_ = _coef(model)
-        self.intercept_ = np.array(
-            [_raw_units(model, model.coordinates, w, b)[1] for w, b in zip(model.weights, model.intercepts, strict=True)]
-        )
+        rows = zip(model.weights, model.intercepts, strict=True)
+        self.intercept_ = np.array([_raw_units(model, model.coordinates, w, b)[1] for w, b in rows])
         self.objective_ = float(sum(machine.objective for machine in machines))
         self.dual_gap_ = float(sum(machine.gap for machine in machines))
         self.outer_gap_ = float(sum(machine.outer_gap for machine in machines))
@@ -164,14 +156,10 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         config = self._config()
         if all(machine.stop != "max_rounds" for machine in state.machines):
             return ""
-        if config.n_features_to_select is not None:
-            return (
-                f"max_rounds={config.max_rounds} ended the fit before n_features_to_select={config.n_features_to_select} features were "
-                "selected; raise max_rounds or B, or set allow_repeat=False"
-            )
-        if config.outer_tol is not None:
-            return f"max_rounds={config.max_rounds} ended the fit before outer_tol={config.outer_tol} was reached"
-        return ""
+        ended, count = f"max_rounds={config.max_rounds} ended the fit before", config.n_features_to_select
+        if count is not None:
+            return f"{ended} n_features_to_select={count} features were selected; raise max_rounds or B, or set allow_repeat=False"
+        return "" if config.outer_tol is None else f"{ended} outer_tol={config.outer_tol} was reached"
 
     # -- using -------------------------------------------------------------------------------------------------------------
 
@@ -190,7 +178,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         check_is_fitted(self, "model_")
         if self.model_.kind != "poly2":
             return super().get_feature_names_out(input_features)
-        names = _input_names(self, input_features)
+        known = getattr(self, "feature_names_in_", None) if input_features is None else input_features
+        names = [f"x{j}" for j in range(self.n_features_in_)] if known is None else list(known)
         pairs = self.model_.coordinates.tolist()
         return np.array([names[a] if b < 0 else f"{names[a]}*{names[b]}" for a, b in pairs], dtype=object)
 
@@ -234,13 +223,6 @@ def _has_converged(config: FGMConfig, machine: MachineState) -> bool:
     return solved and not (has_aim and machine.stop == "max_rounds")
 
 
-def _union(parts: Sequence[np.ndarray], pairs: bool) -> np.ndarray:
-    non_empty = [part for part in parts if len(part)]
-    if not non_empty:
-        return np.zeros((0, 2) if pairs else 0, np.int64)
-    return np.unique(np.concatenate(non_empty), axis=0)
-
-
 def _of_machines(per_machine: list[Any]) -> Any:
     return per_machine[0] if len(per_machine) == 1 else per_machine
 
@@ -275,10 +257,3 @@ def _coef(model: FGMModel) -> np.ndarray | sp.csr_array:
         return dense
     rows, columns = np.repeat(np.arange(len(weights)), weights.shape[1]), np.tile(model.coordinates, len(weights))
     return sp.csr_array((weights.ravel(), (rows, columns)), shape=(len(weights), model.n_features))
-
-
-def _input_names(estimator: Any, names: Any) -> Sequence[str]:
-    if names is not None:
-        return list(names)
-    known = getattr(estimator, "feature_names_in_", None)
-    return list(known) if known is not None else [f"x{j}" for j in range(estimator.n_features_in_)]

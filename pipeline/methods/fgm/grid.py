@@ -12,8 +12,8 @@ from ...records.context import RunContext
 from .config import FGMConfig
 from .method import FGM, shared_loop
 
+# Parameters that change the candidates or how they are read: points that differ in them cannot share a pass.
 ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "fit_intercept")
-"""Parameters that change the candidates or how they are read: points that differ in them cannot share a pass."""
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
@@ -37,17 +37,11 @@ def table_rows(
         config, part = grid[point], slice(k * folds, (k + 1) * folds)
         for entry in history[: config.max_rounds]:
             accuracy = np.array(_as_list(entry["test_accuracy"])[part], dtype=float)
-            rows.append(
-                {
-                    "point": point,
-                    **{name: getattr(config, name) for name in names},
-                    "rounds": int(entry["iteration"]),
-                    "accuracy": float(accuracy.mean()),
-                    "deviation": float(accuracy.std(ddof=1)) if folds > 1 else 0.0,
-                    "selected": float(np.mean(_as_list(entry.get("selected", entry["n_selected"]))[part])),
-                    "folds": accuracy.tolist(),
-                }
-            )
+            parameters = {"point": point, **{name: getattr(config, name) for name in names}, "rounds": int(entry["iteration"])}
+            deviation = float(accuracy.std(ddof=1)) if folds > 1 else 0.0
+            selected = float(np.mean(_as_list(entry.get("selected", entry["n_selected"]))[part]))
+            figures = {"accuracy": float(accuracy.mean()), "deviation": deviation, "selected": selected}
+            rows.append({**parameters, **figures, "folds": accuracy.tolist()})
     return rows
 
 

@@ -35,8 +35,7 @@ from .model import MachineState, RoundRecord
 from .problem import BinaryProblem, close_round, initial_state, next_cut
 from .score_pass import Query
 
-THRESHOLD_SLACK = 1.0 - 1e-9
-"""Scores known from the cuts' columns are summed in another order than those of a pass: a bound must allow for it."""
+THRESHOLD_SLACK = 1.0 - 1e-9  # scores known from the cuts' columns are summed in another order than a pass does: a bound must allow for it
 
 
 @dataclass(frozen=True)
@@ -68,29 +67,15 @@ class _Clock:
 
 
 class FGMLoop:
-    """The outer loop over one or several machines that share its passes.
+    """The outer loop over one or several machines, each with its binary problem, that share its passes.
 
-    Parameters
-    ----------
-    atoms
-        Candidates: features, groups, expanded features or pairs.
-    problems
-        One binary problem per machine.
-    warnings
-        What the user should know before the first round.
-
-    Attributes
-    ----------
-    trackers
-        Classifiers whose accuracy is followed along the rounds, see :meth:`follow`.
+    ``warnings`` are what the user should know before the first round.
     """
 
     state_type = FGMState
 
     def __init__(self, atoms: Atoms, problems: Sequence[BinaryProblem], warnings: Sequence[str] = ()) -> None:
-        self.atoms = atoms
-        self.problems = tuple(problems)
-        self.warnings = tuple(warnings)
+        self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
         self.trackers: tuple[AccuracyTracker, ...] = ()
         self._designs = Designs(atoms, self._capacities)
 
@@ -153,12 +138,8 @@ class FGMLoop:
     def _solve(self, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
         problem, config = self.problems[k], self.problems[k].config
         coordinates, factors = self.atoms.coordinates(cut)
-        state = replace(
-            machine,
-            cuts=(*machine.cuts, cut),
-            coordinates=(*machine.coordinates, coordinates),
-            factors=(*machine.factors, factors),
-        )
+        columns = {"coordinates": (*machine.coordinates, coordinates), "factors": (*machine.factors, factors)}
+        state = replace(machine, cuts=(*machine.cuts, cut), **columns)
         starts = np.array([0, *itertools.accumulate(state.widths)], np.int64)
         rows = self._designs[k].rows(problem.y, problem.cost, config.loss)
         warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
@@ -170,12 +151,10 @@ class FGMLoop:
         return replace(state, rounds=(*machine.rounds, _record(state, solution))), solution
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
-        keys = list(solved)
-        prunes = ctx.data.meta.kind == "sparse"
-        queries = [self._query(k, *solved[k], prunes) for k in keys]
-        duals = np.stack([solved[k][1].residual for k in keys])
-        machines = list(state.machines)
-        for k, top in zip(keys, self.atoms.select(ctx, duals, queries), strict=True):
+        machines, prunes = list(state.machines), ctx.data.meta.kind == "sparse"
+        queries = [self._query(k, *solution, prunes) for k, solution in solved.items()]
+        duals = np.stack([solution.residual for _, solution in solved.values()])
+        for k, top in zip(solved, self.atoms.select(ctx, duals, queries), strict=True):
             machine, solution = solved[k]
             machines[k] = close_round(self.problems[k], machine, top, self.atoms.squares(top), solution.residual)
         return machines
@@ -195,25 +174,17 @@ class FGMLoop:
 
 
 def _record(state: MachineState, solution: GroupSolution) -> RoundRecord:
-    return RoundRecord(
-        omega=solution.omega,
-        bias=float(solution.bias),
-        objective=float(solution.objective),
-        gap=float(solution.gap),
-        outer_gap=float("inf"),
-        cut_weights=solution.weights,
-        n_selected=len(state.selected()),
-        inner_steps=int(solution.iterations),
-        inner_stop=solution.stop,
-    )
+    certificate = float(solution.objective), float(solution.gap), float("inf")
+    counts = len(state.selected()), int(solution.iterations)
+    return RoundRecord(solution.omega, float(solution.bias), *certificate, solution.weights, *counts, solution.stop)
+
+
+def certificates(machines: Sequence[MachineState]) -> dict[str, float]:
+    """Return objective, gap of the sub-problem and gap to the exact optimum, summed over the machines."""
+    return {name: float(sum(getattr(machine, name) for machine in machines)) for name in ("objective", "gap", "outer_gap")}
 
 
 def _metrics(state: FGMState, running: Sequence[int]) -> dict[str, Any]:
-    return {
-        "objective": float(sum(machine.objective for machine in state.machines)),
-        "gap": float(sum(machine.gap for machine in state.machines)),
-        "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
-        "n_selected": int(max((machine.rounds[-1].n_selected for machine in state.machines if machine.rounds), default=0)),
-        "inner_steps": int(sum(state.machines[k].rounds[-1].inner_steps for k in running)),
-        "machines": len(running),
-    }
+    n_selected = int(max((machine.rounds[-1].n_selected for machine in state.machines if machine.rounds), default=0))
+    steps = {"inner_steps": int(sum(state.machines[k].rounds[-1].inner_steps for k in running)), "machines": len(running)}
+    return {**certificates(state.machines), "n_selected": n_selected, **steps}

@@ -21,7 +21,7 @@ from .build import build_model, last_weights, refit_weights
 from .candidates import build_atoms, map_warnings
 from .config import FGMConfig
 from .designs import HELD, driver_holdings, refuse_columns, rows_step, solve_at
-from .loop import FGMLoop, FGMState
+from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel
 from .predict import FGMPredictor
 from .problem import binary_problems
@@ -43,12 +43,8 @@ class FGM(Method):
 
     @classmethod
     def read_inputs(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
-        """Return parameters, and labels, weights and groups of a store; ``extra`` may hold ``groups`` and ``test_share``.
-
-        Raises
-        ------
-        DataError
-            A store without a target, with a real-valued one, or with one class only.
+        """Return parameters, and labels, weights and groups of a store; ``extra`` may hold ``groups`` and ``test_share``. Raises DataError:
+        a store without a target, with a real-valued one, or with one class only.
         """
         inputs = store_inputs(ctx, cls.name)
         if inputs.classes is None:
@@ -59,22 +55,14 @@ class FGM(Method):
 
     @classmethod
     def build_loop(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMLoop:
-        """Return the loop of a fit: one machine for two classes, else one per class.
-
-        Raises
-        ------
-        ValueError
-            Groups or a map that do not suit, a class without weight.
-        gramplane.cluster.MemoryBoundExceeded
-            More scores and columns than the memory allows.
+        """Return the loop of a fit: one machine for two classes, else one per class. Raises ValueError: groups or a map that do not suit, a
+        class without weight; MemoryBoundExceeded: more scores and columns than the memory allows.
         """
         loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
         available = loop.atoms.count(int(inputs.data.n_cols))
         if available < config.B:
-            ctx.warn(
-                f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; at most B={available} can be "
-                "used"
-            )
+            most = f"at most B={available} can be used"
+            ctx.warn(f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; {most}")
         return loop
 
     @classmethod
@@ -90,27 +78,17 @@ class FGM(Method):
         loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
         tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
         scoring = 2 * int(max((task_bytes(task) for task in tasks), default=0)) + 8 * int(data.n_rows) * machines
-        return {
-            "atoms": loop.atoms.kind,
-            "solve_at": solve_at(data, columns, memory),
-            "design_bytes_at_most": design_bytes(data, columns),
-            "n_atoms": loop.atoms.count(int(data.n_cols)),
-            "machines": machines,
-            "rounds_at_most": self.config.max_rounds,
-            "passes_at_most": self.config.max_rounds + 1,
-            "tasks_per_pass": len(tasks),
-            "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task)),
-            "task_bytes": max(scoring, rows_step(data, columns, memory)),
-            **holdings_plan(driver_holdings(data, columns, first, machines, memory)),
-        }
+        plan = {"atoms": loop.atoms.kind, "solve_at": solve_at(data, columns, memory)}
+        plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": loop.atoms.count(int(data.n_cols)), "machines": machines}
+        plan |= {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1, "tasks_per_pass": len(tasks)}
+        plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
+        plan |= {"task_bytes": max(scoring, rows_step(data, columns, memory))}
+        return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory))
 
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""
         atoms, pairs = self.loop.atoms, list(zip(self.loop.problems, state.machines, strict=True))
-        if self.config.debias:
-            weights = [refit_weights(atoms, problem, machine, ctx) for problem, machine in pairs]
-        else:
-            weights = [last_weights(problem, machine) for problem, machine in pairs]
+        weights = [refit_weights(atoms, *pair, ctx) if self.config.debias else last_weights(*pair) for pair in pairs]
         return build_model(self.config, self.inputs, atoms, state.machines, weights)
 
     def warnings(self, state: FGMState, model: FGMModel, ctx: RunContext) -> list[str]:
@@ -120,17 +98,12 @@ class FGM(Method):
     def summary(self, state: FGMState, model: FGMModel) -> dict[str, Any]:
         """Return certificates, rounds, and how many features (groups, products) were selected."""
         selections = [machine.selected() for machine in state.machines if machine.cuts]
-        return {
-            "objective": float(sum(machine.objective for machine in state.machines)),
-            "gap": float(sum(machine.gap for machine in state.machines)),
-            "certified_over": "what was chosen so far; outer_gap is over all features",
-            "outer_gap": float(sum(machine.outer_gap for machine in state.machines)),
-            "rounds": max((len(machine.rounds) for machine in state.machines), default=0),
-            "n_selected": len(np.unique(np.concatenate(selections), axis=0)) if selections else 0,
-            "n_features": model.n_features,
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        figures, over = certificates(state.machines), "what was chosen so far; outer_gap is over all features"
+        certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": over, "outer_gap": figures["outer_gap"]}
+        rounds = max((len(machine.rounds) for machine in state.machines), default=0)
+        n_selected = len(np.unique(np.concatenate(selections), axis=0)) if selections else 0
+        counts = {"rounds": rounds, "n_selected": n_selected, "n_features": model.n_features}
+        return {**certificate, **counts, "stop": state.stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
         """Return the selected coordinates with names and weights, the heaviest first."""
@@ -140,9 +113,8 @@ class FGM(Method):
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:
-    """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes.
-
-    ``limit`` is what scores, vectors and columns may take on the driver.
+    """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes. ``limit`` is what
+    scores, vectors and columns may take on the driver.
     """
     atoms = build_atoms(configs[0], inputs)
     available = atoms.count(int(inputs.data.n_cols))
@@ -155,10 +127,8 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
 
 def coordinate_names(model: FGMModel) -> list[str]:
     """Return a readable name of every coordinate of a model."""
-    if model.names is None:
-        known = {int(j): f"x{j}" for j in model.features}
-    else:
-        known = {int(j): name for j, name in zip(model.features, model.names, strict=True)}
+    names = [f"x{j}" for j in model.features] if model.names is None else model.names
+    known = dict(zip(model.features.tolist(), names, strict=True))
     if model.kind == "poly2":
         return [known[int(a)] if b < 0 else f"{known[int(a)]}*{known[int(b)]}" for a, b in model.coordinates]
     if model.kind in ("linear", "groups"):

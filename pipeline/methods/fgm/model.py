@@ -13,65 +13,31 @@ from ...records.scale import FeatureScale
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """The model after one round and its certificates.
-
-    Attributes
-    ----------
-    omega
-        ``(tB,)`` weights of the cuts' columns, cut after cut.
-    bias
-        ``b`` of the decision value ``z - b``.
-    objective, gap, outer_gap
-        F_t, the sub-problem's duality gap, and ``F_t`` minus the best lower bound of the exact optimum.
-    cut_weights
-        ``(t,)`` kernel weights ``mu`` on the simplex.
-    n_selected
-        Distinct atoms so far.
-    inner_steps
-        Steps of the sub-problem solver.
-    inner_stop
-        Why it stopped.
-    """
+    """The model after one round and its certificates."""
 
     record_name: ClassVar[str] = "RoundRecord"
-    omega: np.ndarray
-    bias: float
-    objective: float
-    gap: float
-    outer_gap: float
-    cut_weights: np.ndarray
-    n_selected: int
-    inner_steps: int
-    inner_stop: str
+    omega: np.ndarray  # (tB,) weights of the cuts' columns, cut after cut
+    bias: float  # b of the decision value z - b
+    objective: float  # F_t
+    gap: float  # duality gap of the sub-problem
+    outer_gap: float  # F_t minus the best lower bound of the exact optimum
+    cut_weights: np.ndarray  # (t,) kernel weights mu on the simplex
+    n_selected: int  # distinct atoms so far
+    inner_steps: int  # of the sub-problem solver
+    inner_stop: str  # why it stopped
 
 
 @dataclass(frozen=True)
 class MachineState:
-    """Cuts and rounds of one machine, and the candidates of the last pass.
-
-    Attributes
-    ----------
-    cuts
-        Atom ids of each cut, best first: ``(B,)`` features or groups, ``(B, 2)`` pairs.
-    coordinates, factors
-        Per cut: the coordinate behind each of its columns (see the atoms) and the factor its column was multiplied with.
-    rounds
-        One record per round.
-    pending_ids
-        Atoms of the next cut.
-    lower_bound
-        Best lower bound of the exact optimum so far.
-    stop
-        Why the machine stopped, or ``None``.
-    """
+    """Cuts and rounds of one machine, and the candidates of the last pass."""
 
     record_name: ClassVar[str] = "MachineState"
-    cuts: tuple[np.ndarray, ...]
-    coordinates: tuple[np.ndarray, ...]
-    factors: tuple[np.ndarray, ...]
+    cuts: tuple[np.ndarray, ...]  # atom ids of each, best first: (B,) features or groups, (B, 2) pairs
+    coordinates: tuple[np.ndarray, ...]  # per cut, the coordinate behind each of its columns (see the atoms)
+    factors: tuple[np.ndarray, ...]  # per cut, the factor each of its columns was multiplied with
     rounds: tuple[RoundRecord, ...]
-    pending_ids: np.ndarray
-    lower_bound: float
+    pending_ids: np.ndarray  # atoms of the next cut
+    lower_bound: float  # best lower bound of the exact optimum so far
     stop: str | None
 
     @property
@@ -124,50 +90,22 @@ class MachineState:
 
 @dataclass(frozen=True)
 class FGMModel:
-    """A fitted Feature Generating Machine.
-
-    Attributes
-    ----------
-    kind
-        ``linear``, ``groups``, ``hik``, ``additive_gaussian`` or ``poly2``.
-    params_json
-        The method's parameters.
-    classes_json
-        The class labels in order, as JSON.
-    n_features
-        Width of the training data.
-    features
-        Sorted raw features the model reads.
-    scale
-        Their scaling.
-    ranges
-        ``(2, n)`` smallest and largest training value of ``features`` after scaling (additive maps), else empty.
-    coordinates
-        ``(k,)`` or ``(k, 2)`` coordinates with weight, see the atoms of each kind.
-    weights, intercepts
-        ``(n_machines, k)`` and ``(n_machines,)``: decision value ``<weights, columns> + intercept``.
-    machines
-        Everything each machine went through.
-    names
-        Names of ``features``, or ``None``.
-    row_scaled
-        Whether rows are divided by their norm before use.
-    """
+    """A fitted Feature Generating Machine: decision values are ``<weights, columns> + intercept``."""
 
     record_name: ClassVar[str] = "FGMModel"
-    kind: str
-    params_json: str
-    classes_json: str
-    n_features: int
-    features: np.ndarray
-    scale: FeatureScale
-    ranges: np.ndarray
-    coordinates: np.ndarray
-    weights: np.ndarray
-    intercepts: np.ndarray
-    machines: tuple[MachineState, ...]
-    names: tuple[str, ...] | None = None
-    row_scaled: bool = False
+    kind: str  # linear, groups, hik, additive_gaussian or poly2
+    params_json: str  # the method's parameters
+    classes_json: str  # the class labels in order
+    n_features: int  # width of the training data
+    features: np.ndarray  # sorted raw features the model reads
+    scale: FeatureScale  # their scaling
+    ranges: np.ndarray  # (2, n) smallest and largest training value of `features` after scaling (additive maps), else empty
+    coordinates: np.ndarray  # (k,) or (k, 2) with weight, see the atoms of each kind
+    weights: np.ndarray  # (n_machines, k)
+    intercepts: np.ndarray  # (n_machines,)
+    machines: tuple[MachineState, ...]  # everything each went through
+    names: tuple[str, ...] | None = None  # of `features`
+    row_scaled: bool = False  # rows are divided by their norm before use
 
 
 def union_of_weights(parts: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,6 @@ tiles of columns. Sums have one fixed order everywhere, so every route gives the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,31 +21,18 @@ from ...passes.blocks import column_tasks, scale_of, table_of
 from ...passes.columns import Columns
 from ...passes.scaling import scaled_columns
 from ...records.context import RunContext
-from .pairs_pass import (
-    Screened,
-    Tile,
-    column_ranges,
-    key_at,
-    range_program,
-    row_max_program,
-    screen_program,
-    tile_program,
-)
+from .pairs_pass import Screened, Shared, Tile, column_ranges, key_at, range_program, row_max_program, screen_program, tile_program
 from .score_pass import Query
 
-TILE_BYTES = 256 << 20
-"""Columns of a dense tile that a task holds."""
-
-MAX_CACHED_COLUMNS = 8192
-"""Columns of frequent features the driver keeps between rounds."""
+TILE_BYTES = 256 << 20  # columns of a dense tile that a task holds
+MAX_CACHED_COLUMNS = 8192  # columns of frequent features the driver keeps between rounds
 
 
 class PairColumns:
     """Builds product columns; all a worker needs."""
 
     def __init__(self, pair_map: kp.PairMap, *, centred: bool = True) -> None:
-        self.map = pair_map
-        self.centred = centred
+        self.map, self.centred = pair_map, centred
 
     @property
     def signature(self) -> str:
@@ -70,17 +56,6 @@ class PairColumns:
 class PairAtoms(PairColumns):
     """The coordinates ``sqrt(2 gamma r) x_j``, ``gamma x_j^2``, ``sqrt(2) gamma x_i x_j`` of the kernel ``(gamma x'z + r)^2``.
 
-    Parameters
-    ----------
-    gamma, coef0
-        Of the kernel.
-    limits
-        Widest triangle and budget of products.
-    centred
-        Whether an intercept centres the columns, see :func:`~gramplane.pipeline.passes.blocks.scale_of`.
-
-    Notes
-    -----
     Atom ids are ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j``. Remembered between rounds: non-zeros per column, row
     maxima, and the columns of frequent features (a few bytes per non-zero).
     """
@@ -100,11 +75,9 @@ class PairAtoms(PairColumns):
         """Return the number of coordinates: linear terms, squares and products."""
         return (n_features + 1) * (n_features + 2) // 2 - 1
 
-    # -- what the loop asks of atoms -----------------------------------------------------------------------------------------
-
     def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[kp.TopPairs]:
         """Return the best coordinates for every dual vector."""
-        search = self._dense if ctx.data.meta.kind == "dense" else self._sparse
+        search = self._search_dense if ctx.data.meta.kind == "dense" else self._search_sparse
         return [search(ctx, u, query.size) for u, query in zip(duals, queries, strict=True)]
 
     def squares(self, top: kp.TopPairs) -> np.ndarray:
@@ -115,9 +88,7 @@ class PairAtoms(PairColumns):
         """Return the form that travels with tasks: without what is remembered between rounds."""
         return PairColumns(self.map, centred=self.centred)
 
-    # -- dense data: tiles ---------------------------------------------------------------------------------------------------
-
-    def _dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
+    def _search_dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
         dual = ctx.broadcast("dual", u)
         best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
         products = ctx.run_pass(plan(tile_program(B), self._tiles(ctx), self.centred, dual, self.map, B, key_at(best, B)))
@@ -132,12 +103,14 @@ class PairAtoms(PairColumns):
         ref = ctx.data.column_blocks()[0]
         return [Tile(ref, spans, 32 * n * width) for spans in dense_tiles(d, width)]
 
-    # -- sparse data: head, screening, fallback ------------------------------------------------------------------------------
-
-    def _sparse(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
-        leading = kp.most_frequent(self._non_zeros(ctx), self.limits.head_start)
+    def _search_sparse(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
+        if self._counts is None:
+            self._counts = table_of(ctx.data, "counts")
+        leading = kp.most_frequent(self._counts, self.limits.head_start)
         best = self._head(ctx, u, leading, B, 0, 0.0)
-        dual, weight = ctx.broadcast("dual", u), ctx.broadcast("weight", kp.row_weight(u, self._maxima(ctx)))
+        if self._row_max is None:
+            self._row_max = np.asarray(ctx.run_pass(plan(row_max_program(ctx.data.n_rows), column_tasks(ctx.data), self.centred)))
+        dual, weight = ctx.broadcast("dual", u), ctx.broadcast("weight", kp.row_weight(u, self._row_max))
         screen = self._screen(ctx, dual, weight, B, key_at(best, B))
         best = kp.merge_top_pairs([best, screen.best], B)
         screen = self._screen_again(screen._replace(best=best), B, by_frequency=True)
@@ -159,7 +132,7 @@ class PairAtoms(PairColumns):
             ids, bound = ids[order], bound[order]
         return Screened(screen.best, ids, bound)
 
-    def _screen(self, ctx: RunContext, dual: Any, weight: Any, B: int, threshold: float) -> Screened:
+    def _screen(self, ctx: RunContext, dual: Shared, weight: Shared, B: int, threshold: float) -> Screened:
         program = screen_program(B, ctx.data.n_cols)
         return ctx.run_pass(plan(program, column_tasks(ctx.data), self.centred, dual, weight, self.map, B, threshold))
 
@@ -167,19 +140,17 @@ class PairAtoms(PairColumns):
         X, columns = self._fetch(ctx, ids)
         return head_pairs(X, u, ids, self.map, B, columns=columns, done=done, threshold=threshold)
 
-    def _fallback(self, ctx: RunContext, u: np.ndarray, dual: Any, screen: Screened, searched: np.ndarray, B: int) -> kp.TopPairs:
+    def _fallback(self, ctx: RunContext, u: np.ndarray, dual: Shared, screen: Screened, searched: np.ndarray, B: int) -> kp.TopPairs:
         done, bar = int(np.isin(screen.ids, searched).sum()), key_at(screen.best, B)
         if done == len(screen.ids):
             return screen.best
         order = np.argsort(screen.ids)
-        sorted_columns = scaled_columns(ctx, screen.ids[order], centred=self.centred)
-        X = sp.csc_array(sorted_columns[:, np.argsort(order)])
+        X = sp.csc_array(scaled_columns(ctx, screen.ids[order], centred=self.centred)[:, np.argsort(order)])
         products = expected_products(X, u, done=done)
         if products > self.limits.budget:
-            raise kp.TooManyProducts(
-                f"{len(screen.ids)} of {ctx.data.n_cols} features survive the screening and form {products:.3g} products; the budget is "
-                f"{self.limits.budget:.3g}. Features of equal frequency and size defeat the screening: drop rare features"
-            )
+            survivors = f"{len(screen.ids)} of {ctx.data.n_cols} features survive the screening and form {products:.3g} products"
+            remedy = "Features of equal frequency and size defeat the screening: drop rare features"
+            raise kp.TooManyProducts(f"{survivors}; the budget is {self.limits.budget:.3g}. {remedy}")
         shared = tuple(ctx.broadcast(f"survivors-{name}", array) for name, array in (("x", X.data), ("i", X.indices), ("p", X.indptr)))
         parts = column_ranges(done, len(screen.ids), products, 24 * X.nnz)
         extra = (shared, dual, ctx.broadcast("survivors", screen.ids), ctx.broadcast("bounds", screen.bound), self.map, B, bar)
@@ -187,8 +158,10 @@ class PairAtoms(PairColumns):
 
     def _fetch(self, ctx: RunContext, ids: np.ndarray) -> tuple[sp.csc_array, np.ndarray]:
         """Return columns that include ``ids``, and the index of each of these: those in memory, or copies that stay between rounds."""
-        if isinstance(ctx.data, MemoryBlocks) and _has_no_scale(ctx.data, ids, self.centred):
-            return sp.csc_array(ctx.data.by_columns), ids
+        if isinstance(ctx.data, MemoryBlocks) and ctx.data.scale.row_factor is None:
+            scale = scale_of(ctx.data, np.sort(ids), centred=self.centred)
+            if scale.factor is None and scale.shift is None:
+                return sp.csc_array(ctx.data.by_columns), ids
         missing = np.setdiff1d(ids, self._cached_ids)
         if len(missing):
             if len(self._cached_ids) + len(missing) > MAX_CACHED_COLUMNS:
@@ -201,20 +174,3 @@ class PairAtoms(PairColumns):
             self._cached = sp.csc_array((ctx.data.n_rows, 0))
         order = np.argsort(self._cached_ids)
         return sp.csc_array(self._cached), order[np.searchsorted(self._cached_ids, ids, sorter=order)]
-
-    # -- statistics of the data ----------------------------------------------------------------------------------------------
-
-    def _non_zeros(self, ctx: RunContext) -> np.ndarray:
-        if self._counts is None:
-            self._counts = table_of(ctx.data, "counts")
-        return self._counts
-
-    def _maxima(self, ctx: RunContext) -> np.ndarray:
-        if self._row_max is None:
-            self._row_max = np.asarray(ctx.run_pass(plan(row_max_program(ctx.data.n_rows), column_tasks(ctx.data), self.centred)))
-        return self._row_max
-
-
-def _has_no_scale(data: MemoryBlocks, ids: np.ndarray, centred: bool) -> bool:
-    scale = scale_of(data, np.sort(ids), centred=centred)
-    return scale.factor is None and scale.shift is None and data.scale.row_factor is None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,14 +16,16 @@ from ....cluster import BlockProgram
 from ....kernels.features import pairs as kp
 from ....kernels.features.pairs_dense import dense_bounds, dense_pairs
 from ....kernels.features.pairs_sparse import fallback_pairs
+from ....storage import ArrayRef
 from ...passes.blocks import Ref, Task, load_blocks, scale_of, source_of, task_bytes
 from ...passes.columns import Columns
 from ...passes.scaling import scaled
 from ...records.context import resolve
 from ...records.scale import FeatureScale
 
-RANGE_PRODUCTS = 2_000_000_000
-"""Products of one fallback task, some ten seconds."""
+RANGE_PRODUCTS = 2_000_000_000  # products of one fallback task, some ten seconds
+
+Shared = np.ndarray | ArrayRef
 
 
 class Screened(NamedTuple):
@@ -32,59 +36,34 @@ class Screened(NamedTuple):
     bound: np.ndarray
 
 
-class _Loaded(NamedTuple):
-    X: Columns
-    offset: int
-
-
-def _scaled_blocks(task: Task, centred: bool) -> list[_Loaded]:
+def _scaled_blocks(task: Task, centred: bool) -> Iterator[tuple[Columns, int]]:
+    """Yield columns and offset of the stripes of a task."""
     row_factor = source_of(task[0]).scale.row_factor
-    blocks = load_blocks(task, centred=centred)
-    return [_Loaded(scaled(block.X, FeatureScale(block.factor, block.shift), row_factor), block.offset) for block in blocks]
+    for block in load_blocks(task, centred=centred):
+        yield scaled(block.X, FeatureScale(block.factor, block.shift), row_factor), block.offset
 
 
 def row_max_chunk(task: Task, centred: bool) -> np.ndarray:
     """Return the largest ``|x_ij|`` of each row over a task's stripes."""
-    return np.maximum.reduce([kp.row_max_abs(block.X) for block in _scaled_blocks(task, centred)])
+    return np.maximum.reduce([kp.row_max_abs(X) for X, _ in _scaled_blocks(task, centred)])
 
 
-def _maximum(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.maximum.reduce(list(parts))
-
-
-def screen_chunk(task: Task, centred: bool, dual: Any, weight: Any, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
+def screen_chunk(task: Task, centred: bool, dual: Shared, weight: Shared, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
     """Return best coordinates and survivors of a task's stripes."""
-    u, w = resolve(dual), resolve(weight)
-    return _merge_screens([_screen_block(block, u, w, pair_map, B, threshold) for block in _scaled_blocks(task, centred)], B)
+    u, w, parts = resolve(dual), resolve(weight), []
+    for X, offset in _scaled_blocks(task, centred):
+        bounds = dense_bounds(X, u) if isinstance(X, np.ndarray) else kp.pair_bounds(X, u, w)
+        best = kp.coordinate_top(bounds, offset, pair_map, B, threshold=threshold)
+        is_dense, bar = isinstance(X, np.ndarray), max(threshold, key_at(best, B))
+        alive = np.zeros(0, np.int64) if is_dense else kp.survivors(bounds.bound, pair_map, bar)
+        parts.append(Screened(best, alive + offset, bounds.bound[alive]))
+    return merge_screens(parts, B)
 
 
-def _screen_block(block: _Loaded, u: np.ndarray, w: np.ndarray, pair_map: kp.PairMap, B: int, threshold: float) -> Screened:
-    is_dense = isinstance(block.X, np.ndarray)
-    bounds = dense_bounds(block.X, u) if isinstance(block.X, np.ndarray) else kp.pair_bounds(block.X, u, w)
-    best = kp.coordinate_top(bounds, block.offset, pair_map, B, threshold=threshold)
-    alive = np.zeros(0, np.int64) if is_dense else kp.survivors(bounds.bound, pair_map, max(threshold, key_at(best, B)))
-    return Screened(best, alive + block.offset, bounds.bound[alive])
-
-
-def _merge_screens(parts: Sequence[Screened], B: int) -> Screened:
+def merge_screens(parts: Sequence[Screened], B: int) -> Screened:
+    """Return the best coordinates of all parts, and all survivors."""
     best = kp.merge_top_pairs([part.best for part in parts], B)
     return Screened(best, np.concatenate([part.ids for part in parts]), np.concatenate([part.bound for part in parts]))
-
-
-@dataclass(frozen=True)
-class _MergeScreens:
-    B: int
-
-    def __call__(self, parts: Sequence[Screened]) -> Screened:
-        return _merge_screens(parts, self.B)
-
-
-@dataclass(frozen=True)
-class _MergePairs:
-    B: int
-
-    def __call__(self, parts: Sequence[kp.TopPairs]) -> kp.TopPairs:
-        return kp.merge_top_pairs(parts, self.B)
 
 
 @dataclass(frozen=True)
@@ -96,7 +75,7 @@ class Tile:
     nbytes: int
 
 
-def tile_chunk(tile: Tile, centred: bool, dual: Any, pair_map: kp.PairMap, B: int, threshold: float) -> kp.TopPairs:
+def tile_chunk(tile: Tile, centred: bool, dual: Shared, pair_map: kp.PairMap, B: int, threshold: float) -> kp.TopPairs:
     """Return the best products of one tile (on a worker)."""
     i0, i1, j0, j1 = tile.spans
     ids = np.arange(i0, i1) if i0 == j0 else np.concatenate((np.arange(j0, j1), np.arange(i0, i1)))
@@ -116,7 +95,14 @@ class ColumnRange:
 
 
 def range_chunk(
-    part: ColumnRange, survivors: tuple[Any, ...], dual: Any, ids: Any, bound: Any, pair_map: kp.PairMap, B: int, threshold: float
+    part: ColumnRange,
+    survivors: tuple[Shared, ...],
+    dual: Shared,
+    ids: Shared,
+    bound: Shared,
+    pair_map: kp.PairMap,
+    B: int,
+    threshold: float,
 ) -> kp.TopPairs:
     """Return the best products of one range of surviving columns (on a worker)."""
     u, names = resolve(dual), resolve(ids)
@@ -130,10 +116,6 @@ def key_at(top: kp.TopPairs, B: int) -> float:
     return float(top.keys[B - 1]) if len(top.keys) >= B else 0.0
 
 
-def _nbytes(part: Tile | ColumnRange) -> int:
-    return int(part.nbytes)
-
-
 def column_ranges(lo: int, hi: int, products: int, nbytes: int) -> list[ColumnRange]:
     """Split the columns into ranges of about equal products: their number grows with the square of the position."""
     pieces = int(np.clip(products // RANGE_PRODUCTS, 1, max(hi - lo, 1)))
@@ -142,32 +124,26 @@ def column_ranges(lo: int, hi: int, products: int, nbytes: int) -> list[ColumnRa
     return [ColumnRange(int(a), int(b), nbytes) for a, b in pairwise(edges) if b > a]
 
 
-@dataclass(frozen=True)
-class _ThreeTimes:
-    """Task memory of a pass that may scale its stripe."""
-
-    def __call__(self, task: Task) -> int:
-        return 3 * task_bytes(task)
-
-
-# -- programs --------------------------------------------------------------------------------------------------------------
+def _scaled_bytes(task: Task) -> int:
+    # A pass may scale its stripe.
+    return 3 * task_bytes(task)
 
 
 def row_max_program(n_rows: int) -> BlockProgram[np.ndarray]:
     """Return the pass over the largest entries of the rows."""
-    return BlockProgram("row-maxima", row_max_chunk, _maximum, _ThreeTimes(), 8 * n_rows)
+    return BlockProgram("row-maxima", row_max_chunk, np.maximum.reduce, _scaled_bytes, 8 * n_rows)
 
 
 def screen_program(B: int, n_cols: int) -> BlockProgram[Screened]:
     """Return the pass of bounds."""
-    return BlockProgram("pair-bounds", screen_chunk, _MergeScreens(B), _ThreeTimes(), 16 * min(n_cols, 1 << 20) + 40 * B)
+    return BlockProgram("pair-bounds", screen_chunk, partial(merge_screens, B=B), _scaled_bytes, 16 * min(n_cols, 1 << 20) + 40 * B)
 
 
 def tile_program(B: int) -> BlockProgram[kp.TopPairs]:
     """Return the pass over dense tiles."""
-    return BlockProgram("dense-pairs", tile_chunk, _MergePairs(B), _nbytes, 40 * B)
+    return BlockProgram("dense-pairs", tile_chunk, partial(kp.merge_top_pairs, B=B), attrgetter("nbytes"), 40 * B)
 
 
 def range_program(B: int) -> BlockProgram[kp.TopPairs]:
     """Return the pass over ranges of surviving columns."""
-    return BlockProgram("pair-fallback", range_chunk, _MergePairs(B), _nbytes, 40 * B)
+    return BlockProgram("pair-fallback", range_chunk, partial(kp.merge_top_pairs, B=B), attrgetter("nbytes"), 40 * B)

@@ -50,18 +50,18 @@ class FGMPredictor(Predictor):
         if model.kind in ("hik", "additive_gaussian"):
             # Whole bases are made, of which the model has some coordinates.
             count = len(model.features) * _expansion(model).width
-        return [COLUMNS.of(stored=raw), COORDINATES.of(c=copies * count * _column_bytes(data, model.features))]
+        # A column made of some has float64 entries, with row numbers where the data are sparse.
+        is_dense, counts = data.meta.kind == "dense" or not len(model.features), (column_count(data, j) for j in model.features)
+        return [COLUMNS.of(stored=raw), COORDINATES.of(c=copies * count * (8 * data.n_rows if is_dense else 12 * max(counts)))]
 
     def fetched_bytes(self, model: FGMModel, data: BlockStore) -> list[int]:
         """Return the bytes of each pass over columns."""
         return column_batches(data, model.features)
 
 
-def _column_bytes(data: BlockStore, features: np.ndarray) -> int:
-    """Return the bytes of one column made of some, at most: float64, with row numbers where the data are sparse."""
-    if data.meta.kind == "dense" or not len(features):
-        return 8 * data.n_rows
-    return 12 * max(int(table_of(data, "counts", int(j), int(j) + 1)[0]) for j in features)
+def column_count(data: BlockStore, feature: int) -> int:
+    """Return the non-zeros of a column."""
+    return int(table_of(data, "counts", int(feature), int(feature) + 1)[0])
 
 
 def _store_columns(model: FGMModel, ctx: RunContext) -> Columns:
@@ -84,22 +84,17 @@ def mapped_columns(model: FGMModel, raw: Columns, row_factor: np.ndarray | None 
         config = FGMConfig.model_validate_json(model.params_json)
         return pair_columns(columns, model.features, model.coordinates, PairMap(config.gamma, config.coef0))
     if model.kind in ("hik", "additive_gaussian"):
-        return _expand(model, columns)
-    if len(model.coordinates) == len(model.features):
-        return columns
-    return take_columns(columns, model.features, model.coordinates)
+        expansion = _expansion(model)
+        full = expansions.expand(columns, expansion, model.ranges[0], model.ranges[1])
+        every = (model.features[:, None] * expansion.width + np.arange(expansion.width)).ravel()
+        return full if len(every) == len(model.coordinates) else full[:, positions(every, model.coordinates)]
+    is_whole = len(model.coordinates) == len(model.features)
+    return columns if is_whole else take_columns(columns, model.features, model.coordinates)
 
 
 def _expansion(model: FGMModel) -> expansions.Expansion:
     config = FGMConfig.model_validate_json(model.params_json)
     return expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
-
-
-def _expand(model: FGMModel, columns: Columns) -> Columns:
-    expansion = _expansion(model)
-    full = expansions.expand(columns, expansion, model.ranges[0], model.ranges[1])
-    every = (model.features[:, None] * expansion.width + np.arange(expansion.width)).ravel()
-    return full if len(every) == len(model.coordinates) else full[:, positions(every, model.coordinates)]
 
 
 def decision_values(model: FGMModel, columns: Columns) -> np.ndarray:
@@ -114,9 +109,7 @@ def staged_decision_values(model: FGMModel, columns: Columns) -> Iterator[tuple[
 
 
 def _after_round(model: FGMModel, columns: Columns, t: int) -> tuple[int, np.ndarray]:
-    weights = np.zeros((len(model.coordinates), len(model.machines)))
-    intercepts = model.intercepts.copy()
-    selected = []
+    weights, intercepts, selected = np.zeros((len(model.coordinates), len(model.machines))), model.intercepts.copy(), []
     for k, machine in enumerate(model.machines):
         if machine.rounds:
             ids, values, bias = machine.weights(min(t, len(machine.rounds)))

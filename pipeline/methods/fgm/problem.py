@@ -23,20 +23,10 @@ Top = TopB | TopPairs
 
 @dataclass(frozen=True)
 class BinaryProblem:
-    """Labels -1 and +1 with the weights of their losses, and parameters.
+    """Labels with the weights of their losses, and parameters."""
 
-    Attributes
-    ----------
-    y
-        ``(n_samples,)`` labels -1.0 and +1.0.
-    cost
-        ``(n_samples,)`` loss weights ``C_i = C * sample weight * class weight * row mask``; 0 takes the row out.
-    config
-        Parameters.
-    """
-
-    y: np.ndarray
-    cost: np.ndarray
+    y: np.ndarray  # (n_samples,) labels -1.0 and +1.0
+    cost: np.ndarray  # (n_samples,) C_i = C * sample weight * class weight * row mask; 0 takes the row out
     config: FGMConfig
 
     def start_dual(self) -> np.ndarray:
@@ -64,9 +54,8 @@ def binary_problems(config: FGMConfig, inputs: Inputs) -> list[BinaryProblem]:
 
 def initial_state(problem: BinaryProblem, top: Top) -> MachineState:
     """Return the state before the first round, from the pass with the start dual; if no atom scores, the best constant is optimal."""
-    if len(top.ids):
-        return MachineState((), (), (), (), np.asarray(top.ids), 0.0, None)
-    return MachineState((), (), (), (), np.asarray(top.ids), problem.best_constant()[0], "no_signal")
+    bound, stop = (0.0, None) if len(top.ids) else (problem.best_constant()[0], "no_signal")
+    return MachineState((), (), (), (), np.asarray(top.ids), bound, stop)
 
 
 def next_cut(problem: BinaryProblem, state: MachineState) -> np.ndarray:
@@ -80,32 +69,23 @@ def next_cut(problem: BinaryProblem, state: MachineState) -> np.ndarray:
 
 
 def _relative(value: float, scale: float) -> float:
-    """Return ``value / scale`` guarded against a zero scale."""
     return value / max(abs(scale), np.finfo(float).tiny)
 
 
 def close_round(problem: BinaryProblem, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
-    """Return the state after a solved round, with what the best atoms of its dual vector decide: outer gap, candidates, stop.
-
-    ``top`` and its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
+    """Return the state after a solved round, with what the best atoms of its dual vector decide: outer gap, candidates, stop. ``top`` and
+    its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
     """
-    alpha = residual * problem.y
-    norm2 = float(np.sum(squares[: problem.config.B]))
-    record = state.rounds[-1]
-    bound = max(state.lower_bound, margin_loss(problem.config.loss).best_bound(alpha, problem.cost, norm2))
+    config, record, ids = problem.config, state.rounds[-1], np.asarray(top.ids)
+    norm2 = float(np.sum(squares[: config.B]))
+    bound = max(state.lower_bound, margin_loss(config.loss).best_bound(residual * problem.y, problem.cost, norm2))
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
-    state = replace(
-        state, rounds=(*state.rounds[:-1], record), pending_ids=_candidates(problem, state, np.asarray(top.ids)), lower_bound=bound
-    )
-    stop = _stop_reason(problem, state)
-    return state if stop is None else replace(state, stop=stop)
-
-
-def _candidates(problem: BinaryProblem, state: MachineState, ids: np.ndarray) -> np.ndarray:
-    if not problem.config.allow_repeat:
+    if not config.allow_repeat:
         used = _atom_set(state.selected())
         ids = ids[np.array([atom not in used for atom in _atoms(ids)], dtype=bool)]
-    return ids[: problem.config.B]
+    state = replace(state, rounds=(*state.rounds[:-1], record), pending_ids=ids[: config.B], lower_bound=bound)
+    stop = _stop_reason(problem, state)
+    return state if stop is None else replace(state, stop=stop)
 
 
 def _stop_reason(problem: BinaryProblem, state: MachineState) -> str | None:
@@ -114,7 +94,9 @@ def _stop_reason(problem: BinaryProblem, state: MachineState) -> str | None:
         return "n_features_to_select"
     if config.outer_tol is not None and _outer_test(problem, state) <= config.outer_tol:
         return "outer_tol"
-    if _is_optimal(state):
+    # A cut that is already active has no violation left: the cutting-plane problem is solved (Theorem 2).
+    pending = _atom_set(state.pending_ids)
+    if not pending or any(len(cut) == len(pending) and _atom_set(cut) == pending for cut in state.cuts):
         return "optimal"
     return "max_rounds" if len(state.rounds) >= config.max_rounds else None
 
@@ -126,12 +108,6 @@ def _outer_test(problem: BinaryProblem, state: MachineState) -> float:
     first = problem.best_constant()[0]
     before = state.rounds[-2].objective if len(state.rounds) > 1 else first
     return _relative(before - record.objective, first)
-
-
-def _is_optimal(state: MachineState) -> bool:
-    # A cut that is already active has no violation left: the cutting-plane problem is solved (Theorem 2).
-    pending = _atom_set(state.pending_ids)
-    return not pending or any(len(cut) == len(pending) and _atom_set(cut) == pending for cut in state.cuts)
 
 
 def _atoms(ids: np.ndarray) -> list[Any]:

@@ -7,8 +7,8 @@ keeps the best of all. Nothing of size d travels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,23 +16,16 @@ from ....cluster import BlockProgram, plan
 from ....kernels.features.groups import CutGroups
 from ....kernels.features.groups import merge_partials as merge_cut_groups
 from ....kernels.features.scores import TopB, merge_top
+from ....storage import ArrayRef
 from ...passes.blocks import Block, Task, column_tasks, load_blocks, task_bytes
 from ...records.context import RunContext, resolve
 
 
 class Query(NamedTuple):
-    """What one machine asks of a pass.
+    """What one machine asks of a pass."""
 
-    Attributes
-    ----------
-    size
-        Number of atoms, B.
-    threshold
-        A valid lower bound of the key at that rank (0: none known); columns that cannot reach it are skipped.
-    """
-
-    size: int
-    threshold: float = 0.0
+    size: int  # number of atoms, B
+    threshold: float = 0.0  # a valid lower bound of the key at that rank (0: none known); columns that cannot reach it are skipped
 
 
 class Partial(NamedTuple):
@@ -70,51 +63,29 @@ def merge_partials(parts: Sequence[Partial], size: int) -> Partial:
     return Partial(top, merge_cut_groups(cuts) if cuts else None)
 
 
-def _merge_machines(results: Sequence[Sequence[Partial]], queries: Sequence[Query]) -> list[Partial]:
+def merge_machines(results: Sequence[Sequence[Partial]], queries: Sequence[Query]) -> list[Partial]:
+    """Merge the results of several tasks, machine by machine."""
     return [merge_partials(parts, query.size) for parts, query in zip(zip(*results, strict=True), queries, strict=True)]
 
 
-def score_chunk(task: Task, atoms: ScoredAtoms, duals: Any, queries: tuple[Query, ...]) -> list[Partial]:
+def score_chunk(task: Task, atoms: ScoredAtoms, duals: np.ndarray | ArrayRef, queries: tuple[Query, ...]) -> list[Partial]:
     """Score the stripes of one task (on a worker)."""
     vectors = resolve(duals)
     best: list[Partial] = []
     for block in load_blocks(task, centred=atoms.centred):
-        partials = atoms.score_block(block, vectors, queries)
-        best = _merge_machines([best, partials], queries) if best else partials
-        queries = tuple(_raise_threshold(query, partial) for query, partial in zip(queries, best, strict=True))
+        results = atoms.score_block(block, vectors, queries)
+        best = merge_machines([best, results], queries) if best else results
+        # B complete atoms of earlier stripes bound the B-th key of the whole from below, so later stripes may skip more.
+        tops = zip(queries, (result.top.keys for result in best), strict=True)
+        queries = tuple(Query(q.size, max(q.threshold, float(keys[-1]))) if len(keys) == q.size else q for q, keys in tops)
     return best
-
-
-def _raise_threshold(query: Query, partial: Partial) -> Query:
-    # B complete atoms of earlier stripes bound the B-th key of the whole from below, so later stripes may skip more.
-    keys = partial.top.keys
-    return Query(query.size, max(query.threshold, float(keys[-1]))) if len(keys) == query.size else query
-
-
-@dataclass(frozen=True)
-class _Merge:
-    """Combine step of the pass; a class because it carries the sizes."""
-
-    queries: tuple[Query, ...]
-
-    def __call__(self, results: Sequence[list[Partial]]) -> list[Partial]:
-        return _merge_machines(results, self.queries)
 
 
 def score_program(queries: tuple[Query, ...], n_rows: int, name: str = "feature-scores") -> BlockProgram[list[Partial]]:
     """Return the scoring pass as data."""
-    result = sum(24 * query.size for query in queries) + 256
-    vectors = 8 * n_rows * len(queries)
-    return BlockProgram(name=name, chunk=score_chunk, combine=_Merge(queries), task_bytes=_TaskBytes(vectors), result_bytes=result)
-
-
-@dataclass(frozen=True)
-class _TaskBytes:
-    vectors: int
-
-    def __call__(self, task: Task) -> int:
-        # The stripe, a float64 score per column (at most one per stored value or 8 bytes per value held), and the dual vectors.
-        return 2 * task_bytes(task) + self.vectors
+    result, vectors = sum(24 * query.size for query in queries) + 256, 8 * n_rows * len(queries)
+    # A task holds the stripe, a float64 score per column (at most one per stored value or 8 bytes per value held), and the dual vectors.
+    return BlockProgram(name, score_chunk, partial(merge_machines, queries=queries), lambda task: 2 * task_bytes(task) + vectors, result)
 
 
 def scaled_duals(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
@@ -128,5 +99,4 @@ def select_atoms(ctx: RunContext, atoms: ScoredAtoms, duals: np.ndarray, queries
     queries = tuple(queries)
     program = score_program(queries, ctx.data.n_rows)
     work = plan(program, column_tasks(ctx.data), atoms.for_workers(ctx), ctx.broadcast("dual", scaled_duals(ctx, duals)), queries)
-    partials = ctx.run_pass(work)
-    return [atoms.complete(partial, query) for partial, query in zip(partials, queries, strict=True)]
+    return [atoms.complete(result, query) for result, query in zip(ctx.run_pass(work), queries, strict=True)]

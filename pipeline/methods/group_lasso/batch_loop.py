@@ -33,29 +33,16 @@ from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
 from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
 from .moments_pass import decision_values, feature_slopes, fetch_scaled, moments_pass
 
-MORE_GROUPS = 10
-"""Groups that may join a later set at least; it may also double."""
-
-INNER_TOL_SHARE, TIGHTENING = 0.3, 0.1
-"""A set's problem is solved to this share of the tolerance; the factor of that share where no group is left to join."""
-
-GAP_SHARE = 0.1
-"""Where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap, either."""
-
+MORE_GROUPS = 10  # groups that may join a later set at least; it may also double
+INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
+TIGHTENING = 0.1  # factor of that share where no group is left to join
+GAP_SHARE = 0.1  # where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap
+# Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses.
 SWEEPS, SET_SWEEPS, NEWTON_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 300
-"""Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses."""
 
 
 class BatchLoop:
-    """Iteration of batch group lasso; a step is one round of every machine that has not stopped.
-
-    Parameters
-    ----------
-    problem
-        What is minimised.
-    labels
-        ``(n_groups,)`` label of every group; default: its number.
-    """
+    """Iteration of batch group lasso; a step is one round of every machine that has not stopped. A group's default label is its number."""
 
     state_type = BatchState
 
@@ -64,8 +51,6 @@ class BatchLoop:
         self.labels = np.arange(problem.penalty.n_groups) if labels is None else labels
         self._moments: list[Moments] | None = None
         self._columns: dict[int, WorkingColumns] = {}
-
-    # -- the contract of a loop ---------------------------------------------------------------------------------------------
 
     def init(self, ctx: RunContext) -> BatchState:
         """Return the state before the first step: zeros, over no groups or over all."""
@@ -89,14 +74,11 @@ class BatchLoop:
         return Step(after, {**self._metrics(after), **self._scores(after, ctx)})
 
     def _metrics(self, state: BatchState) -> dict[str, Any]:
-        return {
-            "objective": sum(machine.objective for machine in state.machines),
-            "gap": sum(machine.gap for machine in state.machines),
-            "n_groups": sum(len(self._active_groups(machine)) for machine in state.machines),
-            "n_working": sum(len(machine.groups) for machine in state.machines),
-            "lambda_max": max(machine.lambda_max for machine in state.machines),
-            "engine": state.engine,
-        }
+        machines = state.machines
+        n_groups, n_working = sum(len(self._active_groups(m)) for m in machines), sum(len(m.groups) for m in machines)
+        certificate = {"objective": sum(m.objective for m in machines), "gap": sum(m.gap for m in machines)}
+        largest = max(m.lambda_max for m in machines)
+        return {**certificate, "n_groups": n_groups, "n_working": n_working, "lambda_max": largest, "engine": state.engine}
 
     def _scores(self, state: BatchState, ctx: RunContext) -> dict[str, Any]:
         """Return accuracies (R2) of the last model: what a run shows, and folds are compared by."""
@@ -112,18 +94,13 @@ class BatchLoop:
     # -- moments -------------------------------------------------------------------------------------------------------------
 
     def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> list[BatchMachine]:
-        moments = self._all_moments(ctx)
-        return [self._descend(state.machines[m], moments[m]) for m in which]
-
-    def _all_moments(self, ctx: RunContext) -> list[Moments]:
-        # Not part of the state: a resumed run sums them again, to the same bits.
+        # Moments are not part of the state: a resumed run sums them again, to the same bits.
         if self._moments is None:
             problem, n_targets = self.problem, len(self.problem.targets)
-            targets = np.ascontiguousarray(problem.targets.T)
-            raw, shift = moments_pass(ctx, targets, problem.cost, centre=problem.fit_bias)
+            raw, shift = moments_pass(ctx, np.ascontiguousarray(problem.targets.T), problem.cost, centre=problem.fit_bias)
             moments = [centred(raw, problem.fit_bias, m, n_targets) for m in range(n_targets)]
             self._moments = moments if shift is None else [replace(one, means=one.means + shift) for one in moments]
-        return self._moments
+        return [self._descend(state.machines[m], self._moments[m]) for m in which]
 
     def _descend(self, machine: BatchMachine, moments: Moments) -> BatchMachine:
         problem = self.problem
@@ -149,9 +126,8 @@ class BatchLoop:
                 machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
         else:
             slopes = list(feature_slopes(ctx, U)[:, None])
-        return [
-            self._certify(machine, m, solution, z) for machine, m, (_, solution), z in zip(machines, which, solved, slopes, strict=True)
-        ]
+        solutions = [solution for _, solution in solved]
+        return [self._certify(*parts) for parts in zip(machines, which, solutions, slopes, strict=True)]
 
     def _feature_slopes(self, rows: WorkingColumns, u: np.ndarray) -> np.ndarray:
         """Return ``X'u`` over all features, ``(1, n_features)``, of columns in memory."""
@@ -176,8 +152,7 @@ class BatchLoop:
 
     def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float) -> RowProblem:
         problem = self.problem
-        loss = MeanLoss(problem.loss, mu)
-        return RowProblem(rows, problem.targets[m], problem.cost, loss, penalty, problem.lam, problem.fit_bias)
+        return RowProblem(rows, problem.targets[m], problem.cost, MeanLoss(problem.loss, mu), penalty, problem.lam, problem.fit_bias)
 
     def _lambda_max(self, m: int, rows: WorkingColumns) -> float:
         """Return the least lam without any feature, from rows of all columns."""
@@ -204,17 +179,9 @@ class BatchLoop:
         norms = problem.penalty.dual_norms(z)
         loss, max_norm = MeanLoss(problem.loss, solution.mu), float(norms.max(initial=0.0))
         dual = loss.dual_value(problem.targets[m], problem.cost, solution.slopes, max_norm, problem.lam)
-        largest = machine.lambda_max if len(machine.groups) else max_norm
-        after = replace(
-            machine,
-            copies=solution.copies,
-            biases=solution.biases,
-            objective=solution.objective,
-            lower=max(machine.lower, dual),
-            lambda_max=largest,
-            mu=solution.mu,
-        )
-        return self._grow(after, norms, solution.stop)
+        bounds = {"lower": max(machine.lower, dual), "lambda_max": machine.lambda_max if len(machine.groups) else max_norm}
+        point = {"copies": solution.copies, "biases": solution.biases, "objective": solution.objective, "mu": solution.mu}
+        return self._grow(replace(machine, **point, **bounds), norms, solution.stop)
 
     def _grow(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str) -> BatchMachine:
         """Return a machine with its reason to stop, or with the violating groups of greatest norm in its set."""
@@ -234,13 +201,6 @@ class BatchLoop:
         copies = np.concatenate([machine.copies, np.zeros((1, sizes))], axis=1)
         return replace(machine, groups=np.concatenate([machine.groups, new]), joined=np.append(machine.joined, len(new)), copies=copies)
 
-    # -- results -------------------------------------------------------------------------------------------------------------
-
-    def _full(self, machine: BatchMachine) -> np.ndarray:
-        copies = np.zeros((1, self.problem.penalty.n_copies))
-        copies[:, self.problem.penalty.copies_of(machine.groups)] = machine.copies
-        return copies
-
     def _active_groups(self, machine: BatchMachine) -> np.ndarray:
         alive = machine.copies.any(axis=0)
         owners = np.repeat(machine.groups, np.diff(self.problem.penalty.indptr)[machine.groups])
@@ -248,14 +208,12 @@ class BatchLoop:
 
     def result(self, state: BatchState) -> BatchResult:
         """Return the fit of the last state."""
-        machines = state.machines
-        return BatchResult(
-            weights=np.concatenate([self.problem.penalty.scatter(self._full(machine)) for machine in machines]),
-            biases=np.concatenate([machine.biases for machine in machines]),
-            active=tuple(self._active_groups(machine) for machine in machines),
-            objective=sum(machine.objective for machine in machines),
-            gap=sum(machine.gap for machine in machines),
-            lambda_max=max(machine.lambda_max for machine in machines),
-            converged=all(machine.stop == "gap" for machine in machines),
-            engine=state.engine,
-        )
+        machines, penalty, weights = state.machines, self.problem.penalty, []
+        for machine in machines:
+            copies = np.zeros((1, penalty.n_copies))
+            copies[:, penalty.copies_of(machine.groups)] = machine.copies
+            weights.append(penalty.scatter(copies))
+        active = tuple(self._active_groups(machine) for machine in machines)
+        figures = {name: value for name, value in self._metrics(state).items() if name in BatchResult._fields}
+        converged, biases = all(machine.stop == "gap" for machine in machines), np.concatenate([machine.biases for machine in machines])
+        return BatchResult(np.concatenate(weights), biases, active, converged=converged, **figures)

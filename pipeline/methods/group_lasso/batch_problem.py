@@ -16,79 +16,35 @@ Engine = Literal["auto", "gram", "working_set", "fista"]
 
 @dataclass(frozen=True)
 class BatchProblem:
-    """What is to be minimised.
+    """What is to be minimised."""
 
-    Attributes
-    ----------
-    targets
-        ``(n_machines, n)``: labels +-1 or values; machines share rows, costs and penalty.
-    cost
-        ``(n,)`` weights c_i, 0 for rows that are left out; they sum to 1 for the mean loss.
-    loss
-        ``"logistic"``, ``"squared"`` or ``"hinge"``.
-    penalty, lam
-        Groups of features and the weight of the penalty.
-    fit_bias
-        Whether machines have a bias, which bears no penalty.
-    tol
-        Gap at which a machine ends, relative to its objective.
-    max_iter
-        Steps of the loop at most.
-    engine
-        ``"auto"``, ``"gram"``, ``"working_set"`` or ``"fista"``.
-    tracker
-        What accuracies (R2) are measured of at the end, or ``None``.
-    """
-
-    targets: np.ndarray
-    cost: np.ndarray
+    targets: np.ndarray  # (n_machines, n) labels +-1 or values; machines share rows, costs and penalty
+    cost: np.ndarray  # (n,) weights c_i, 0 for rows that are left out; they sum to 1 for the mean loss
     loss: LossName
     penalty: GroupPenalty
     lam: float
-    fit_bias: bool = True
-    tol: float = 1e-4
-    max_iter: int = 1000
+    fit_bias: bool = True  # it bears no penalty
+    tol: float = 1e-4  # gap at which a machine ends, relative to its objective
+    max_iter: int = 1000  # steps of the loop at most
     engine: Engine = "auto"
-    tracker: AccuracyTracker | R2Tracker | None = None
+    tracker: AccuracyTracker | R2Tracker | None = None  # what accuracies (R2) are measured of at the end
 
 
 @dataclass(frozen=True)
 class BatchMachine:
-    """What one machine has reached.
-
-    Attributes
-    ----------
-    groups
-        int64 groups of the working set, in the order they joined.
-    joined
-        int64 how many joined at a time.
-    copies
-        ``(1, size)`` weights of their copies, group after group.
-    biases
-        ``(1,)``.
-    objective, lower
-        P, and the best dual value so far.
-    lambda_max
-        Least lam without any feature; NaN before it is known.
-    inner_tol
-        Relative gap to which the set's problem is solved.
-    mu
-        Smoothing of a hinge.
-    stop
-        ``"gap"``, ``"max_iter"``, ``"no_progress"`` or ``None``.
-    """
+    """What one machine has reached."""
 
     record_name: ClassVar[str] = "BatchMachine"
-    groups: np.ndarray
-    joined: np.ndarray
-    copies: np.ndarray
-    biases: np.ndarray
-    objective: float
-    lower: float
-    lambda_max: float
-    inner_tol: float
-    mu: float = 0.0
-    stop: str | None = None
+    groups: np.ndarray  # int64 groups of the working set, in the order they joined
+    joined: np.ndarray  # int64 how many joined at a time
+    copies: np.ndarray  # (1, size) weights of their copies, group after group
+    biases: np.ndarray  # (1,)
+    objective: float  # P
+    lower: float  # best dual value so far
+    lambda_max: float  # least lam without any feature; NaN before it is known
+    inner_tol: float  # relative gap to which the set's problem is solved
+    mu: float = 0.0  # smoothing of a hinge
+    stop: str | None = None  # "gap", "max_iter" or "no_progress"
 
     @property
     def gap(self) -> float:
@@ -113,31 +69,13 @@ class BatchState:
 
 
 class BatchResult(NamedTuple):
-    """A finished fit.
+    """A finished fit; objective and gap are sums over the machines."""
 
-    Attributes
-    ----------
-    weights
-        ``(n_machines, n_features)`` of the columns as they were scaled.
-    biases
-        ``(n_machines,)``.
-    active
-        Per machine, the groups with weights, ascending.
-    objective, gap
-        Sums over the machines.
-    lambda_max
-        Greatest of the machines.
-    converged
-        Whether every gap is within the tolerance.
-    engine
-        Which engine ran.
-    """
-
-    weights: np.ndarray
-    biases: np.ndarray
-    active: tuple[np.ndarray, ...]
+    weights: np.ndarray  # (n_machines, n_features) of the columns as they were scaled
+    biases: np.ndarray  # (n_machines,)
+    active: tuple[np.ndarray, ...]  # per machine, the groups with weights, ascending
     objective: float
     gap: float
-    lambda_max: float
-    converged: bool
+    lambda_max: float  # the greatest
+    converged: bool  # every gap is within the tolerance
     engine: str

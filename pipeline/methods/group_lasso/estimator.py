@@ -24,6 +24,8 @@ from .method import GroupLasso
 from .rows import UNSCALED, plain_rows, scaled_rows
 from .stream_state import StreamState
 
+GROUPS = "One label per feature, or a list of index arrays, which may overlap; ``None``: those of a store, else every feature by itself."
+
 
 def _takes_streams(estimator: Any) -> bool:
     if estimator.algorithm == "fista":
@@ -63,16 +65,7 @@ class _GroupLasso(StreamEstimator):
     _method = GroupLasso
     _iterations = "rounds"
     _forms = {"accept_sparse": "csr"}
-    _own_parameters = {
-        "gamma": Parameter(
-            "groups",
-            None,
-            "array of int or list of arrays or None",
-            Any,
-            "One label per feature, or a list of index arrays, which may overlap; ``None``: those of a store, else every feature by "
-            "itself.",
-        )
-    }
+    _own_parameters = {"gamma": Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)}
 
     groups: Any
     _learners: LearnerFactory
@@ -82,8 +75,6 @@ class _GroupLasso(StreamEstimator):
         if isinstance(given["r"], np.ndarray):
             given["r"] = given["r"].tolist()
         return super()._plain(given)
-
-    # -- fitting -----------------------------------------------------------------------------------------------------------
 
     def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
@@ -136,9 +127,8 @@ class _GroupLasso(StreamEstimator):
     def _begin(self, classes: Any) -> None:
         config = self._config()
         if self._model is not None:
-            raise ValueError(
-                "partial_fit cannot go on: where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
-            )
+            reason = "where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
+            raise ValueError(f"partial_fit cannot go on: {reason}")
         if not self._is_classifier:
             return
         if classes is None:
@@ -166,8 +156,6 @@ class _GroupLasso(StreamEstimator):
             self._stream.finish()
             self._model = None
         return self
-
-    # -- results -----------------------------------------------------------------------------------------------------------
 
     def _stream_model(self) -> LinearModel:
         assert self._stream is not None

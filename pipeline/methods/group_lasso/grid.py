@@ -14,28 +14,23 @@ import numpy as np
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters, table_rows
 from ...inputs.labels import Inputs, row_weights
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, with_held_out
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker, with_held_out
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 from .inputs import machine_targets, read_store
 from .learners import LearnerFactory
-from .measures import decision_rows, fit_tracker
+from .measures import decision_rows
 from .rows import STEP_BYTES, RowBlocks, RowRef, advance, block_order, ordered_rows, step_end
 
-PASS_PARAMETERS = ("epochs", "shuffle")
-"""Parameters that change which rows come when: points that differ in them cannot share a pass."""
-
-STATE_SHARE = 0.25
-"""Share of the driver's memory that the learners of one pass may take; more points take more passes."""
-
-MIN_READS_PER_WRITE = 4
-"""A step reads at least this many times the bytes of the checkpoint it ends with."""
+PASS_PARAMETERS = ("epochs", "shuffle")  # parameters that change which rows come when: points that differ in them cannot share a pass
+STATE_SHARE = 0.25  # share of the driver's memory that the learners of one pass may take; more points take more passes
+MIN_READS_PER_WRITE = 4  # a step reads at least this many times the bytes of the checkpoint it ends with
 
 
 @dataclass(frozen=True)
 class GridState:
-    """Where the learners of a grid stand in the stream they share; fields as of a single stream's state."""
+    """Where the learners of a grid stand in the stream they share, see :class:`~.stream_state.StreamState`."""
 
     record_name: ClassVar[str] = "GridState"
     iteration: int
@@ -116,21 +111,14 @@ def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mappi
     inputs = read_store(ctx, extra)
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     factories = [LearnerFactory.create(config, inputs, int(inputs.data.n_cols)) for config in grid]
-    fits = [
-        [GridFit(learners, row_weights(config, with_held_out(inputs, mask)), fit_tracker(inputs, mask)) for mask in masks]
-        for config, learners in zip(grid, factories, strict=True)
-    ]
-    return [
-        SharedLoop(part, GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory))
-        for points in group_by_parameters(grid, PASS_PARAMETERS)
-        for part in _split(points, max(factories[k].state_bytes for k in points), folds, ctx.driver_memory)
-    ]
-
-
-def _split(points: tuple[int, ...], state_bytes: int, folds: int, memory: int) -> list[tuple[int, ...]]:
-    """Return the points of each pass: as many as the driver can hold learners of, each with the state it came from and the one it makes."""
-    count = max(1, int(STATE_SHARE * memory) // (2 * folds * state_bytes))
-    return [points[k : k + count] for k in range(0, len(points), count)]
+    fits, loops = [_grid_fits(learners, inputs, masks) for learners in factories], []
+    for points in group_by_parameters(grid, PASS_PARAMETERS):
+        # As many points in a pass as the driver can hold learners of, each with the state it came from and the one it makes.
+        state_bytes = max(factories[k].state_bytes for k in points)
+        count = max(1, int(STATE_SHARE * ctx.driver_memory) // (2 * folds * state_bytes))
+        for part in (points[k : k + count] for k in range(0, len(points), count)):
+            loops.append(SharedLoop(part, GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory)))
+    return loops
 
 
 def _grid_fits(learners: LearnerFactory, inputs: Inputs, masks: Sequence[np.ndarray]) -> list[GridFit]:

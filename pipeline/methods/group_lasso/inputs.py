@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,19 +12,15 @@ from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.groups import neighbours
 from ....kernels.group_lasso.mean_losses import LossName
 from ....kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
-from ...inputs.labels import Inputs, labels_of, store_inputs
+from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
 from ...records.context import RunContext
 from .config import GroupLassoConfig
 
 
 def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
-    """Return target, weights and groups of a store; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
-
-    Raises
-    ------
-    DataError
-        No target, or one class only.
+    """Return target, weights and groups of a store; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``. Raises DataError: no
+    target, or one class only.
     """
     inputs = store_inputs(ctx, "group-lasso")
     groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
@@ -38,29 +34,13 @@ def machine_targets(inputs: Inputs) -> np.ndarray:
     return np.stack([labels_of(inputs, k) for k in range(inputs.n_machines)])
 
 
-def resolve_loss(config: GroupLassoConfig, classes: Any) -> LossName:
-    """Return the loss of a fit.
-
-    Raises
-    ------
-    ValueError
-        A loss of classes for real numbers.
-    """
-    if config.loss == "auto":
-        return "squared" if classes is None else "logistic"
-    if classes is None and config.loss != "squared":
-        raise ValueError(f"loss={config.loss!r}: the target holds real numbers; use 'squared'")
-    return config.loss
+def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> LossName:
+    """Return the loss of a fit. Raises ValueError: a loss of classes for real numbers."""
+    return cast(LossName, resolve_loss(config.loss, classes, ("squared",), ("logistic", "squared", "hinge")))
 
 
 def build_penalty(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[GroupPenalty, np.ndarray]:
-    """Return the penalty without its factor ``lam``, and the label of every group; without groups every feature is one by itself.
-
-    Raises
-    ------
-    ValueError
-        Groups that do not cover the features, or another number of ``r`` than of groups.
-    """
+    """Return the penalty without its factor ``lam``, and the label of every group; without groups every feature is one by itself."""
     shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
     if config.penalty == "l1" or (groups is None and shares.ndim == 0):
         return single_features(n_features, 1.0, float(shares) if config.penalty != "l1" else 0.0), np.arange(n_features)

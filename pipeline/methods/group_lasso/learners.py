@@ -11,46 +11,33 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.groups import Groups, stream_groups
+from ....kernels.group_lasso.mean_losses import LossName
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
 from ....storage import ColumnScale
 from ...inputs.labels import Inputs
 from ...models.linear import LinearModel, raw_coefficients
 from .config import GroupLassoConfig
-from .inputs import build_penalty, resolve_loss
+from .inputs import build_penalty, fit_loss
 
 
 @dataclass(frozen=True)
 class LearnerFactory:
-    """Makes the learners of a fit.
-
-    Attributes
-    ----------
-    config, penalty, labels
-        Parameters, penalty, and the label of every group.
-    loss, n_machines
-        The loss, and how many machines share the stream.
-    """
+    """Makes the learners of a fit."""
 
     config: GroupLassoConfig
     penalty: GroupPenalty
-    labels: np.ndarray
-    loss: Any  # (a name of the kernels)
-    n_machines: int
+    labels: np.ndarray  # of the groups
+    loss: LossName
+    n_machines: int  # they share the stream
 
     @classmethod
     def create(cls, config: GroupLassoConfig, inputs: Inputs, n_features: int) -> LearnerFactory:
-        """Return the factory of a fit.
-
-        Raises
-        ------
-        ValueError
-            Groups, loss or algorithm that do not suit.
-        """
+        """Return the factory of a fit. Raises ValueError: groups, loss or algorithm that do not suit."""
         penalty, labels = build_penalty(config, n_features, inputs.groups)
         if config.algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da' or 'fista'")
-        return cls(config, penalty, labels, resolve_loss(config, inputs.classes), inputs.n_machines)
+        return cls(config, penalty, labels, fit_loss(config, inputs.classes), inputs.n_machines)
 
     @cached_property
     def groups(self) -> Groups:
@@ -65,20 +52,10 @@ class LearnerFactory:
 
     def learner(self, point: StreamPoint | None = None) -> StreamLearner:
         """Return a learner, at a point of its stream."""
-        config = self.config
-        learner = StreamLearner(
-            self.penalty,
-            config.lam,
-            self.n_machines,
-            loss=self.loss,
-            gamma=config.gamma,
-            rho=config.rho,
-            batch=config.batch_size,
-            intercept=config.fit_intercept,
-            average=config.average,
-            algorithm="fobos" if config.algorithm == "fobos" else "da",
-            groups=self.groups,
-        )
+        config, algorithm = self.config, "fobos" if self.config.algorithm == "fobos" else "da"
+        steps: dict[str, Any] = {"gamma": config.gamma, "rho": config.rho, "batch": config.batch_size, "average": config.average}
+        options = {"loss": self.loss, **steps, "intercept": config.fit_intercept, "algorithm": algorithm, "groups": self.groups}
+        learner = StreamLearner(self.penalty, config.lam, self.n_machines, **options)
         return learner if point is None else learner.restore(point)
 
     def model(
@@ -87,16 +64,21 @@ class LearnerFactory:
         """Return the model at a point of a stream of rows with these scales; ``mean_loss`` is that of all rows, NaN where they are gone."""
         learner = self.learner(point)
         weights, biases, omega = learner.weights(self.config.average)
-        coef, intercepts = raw_coefficients(weights, biases, scale.factor, scale.shift)
-        objective = float(mean_loss + omega.sum())
-        return LinearModel(
-            params_json=self.config.model_dump_json(),
-            classes_json=json.dumps(None if classes is None else list(classes)),
-            tasks_json="null",
-            n_features=self.penalty.n_features,
-            coef=coef,
-            intercepts=intercepts,
-            row_scaled=scale.kind == "unit-row",
-            figures={"objective": objective, "gap": float("nan"), "rounds": float(learner.rounds), "rows": float(n_rows)},
-            arrays={"active_groups": self.labels[learner.active()]},
-        )
+        figures = {"objective": float(mean_loss + omega.sum()), "gap": float("nan"), "rounds": float(learner.rounds), "rows": float(n_rows)}
+        return build_model(self.config, classes, scale, weights, biases, figures, self.labels[learner.active()])
+
+
+def build_model(
+    config: GroupLassoConfig,
+    classes: Sequence[Any] | None,
+    scale: ColumnScale,
+    weights: np.ndarray,
+    biases: np.ndarray,
+    figures: dict[str, float],
+    active_groups: np.ndarray,
+) -> LinearModel:
+    """Return machines with weights ``(n_machines, n_features)`` of scaled columns as a model for columns without scaling."""
+    coef, intercepts = raw_coefficients(weights, biases, scale.factor, scale.shift)
+    texts = config.model_dump_json(), json.dumps(None if classes is None else list(classes)), "null"
+    row_scaled, arrays = scale.kind == "unit-row", {"active_groups": active_groups}
+    return LinearModel(*texts, weights.shape[1], coef, intercepts, row_scaled=row_scaled, figures=figures, arrays=arrays)

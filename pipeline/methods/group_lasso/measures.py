@@ -10,24 +10,16 @@ import numpy as np
 
 from ....kernels.group_lasso.dual_averaging import row_products
 from ...inputs.labels import Inputs
-from ...inputs.scores import NAN, AccuracyTracker, R2Tracker, accuracy_metrics
+from ...inputs.scores import NAN, accuracy_metrics, fit_tracker
 from .rows import RowBlocks, RowRef
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Figures of a model on all rows.
+    """Figures of the last model on all rows."""
 
-    Attributes
-    ----------
-    by_step
-        ``(n_steps,)`` sum of the losses of the last model over the rows of every step.
-    figures
-        Mean loss and accuracy (R2) of the rows learned, and of those held out.
-    """
-
-    by_step: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    figures: dict[str, Any] = field(default_factory=dict)
+    by_step: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (n_steps,) sum of its losses over the rows of every step
+    figures: dict[str, Any] = field(default_factory=dict)  # mean loss and accuracy (R2) of the rows learned, and of those held out
 
     @classmethod
     def unknown(cls, inputs: Inputs) -> Measures:
@@ -47,13 +39,6 @@ def decision_rows(blocks: RowBlocks, weights: np.ndarray, biases: np.ndarray, n:
     return out
 
 
-def fit_tracker(inputs: Inputs, held_out: np.ndarray | None) -> AccuracyTracker | R2Tracker:
-    """Return what scores the machines of one fit."""
-    if inputs.classes is None:
-        return R2Tracker(0, inputs.target, held_out)
-    return AccuracyTracker(0, inputs.n_machines, inputs.target, held_out)
-
-
 def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.ndarray, steps: Iterable[Sequence[RowRef]]) -> Measures:
     """Return the figures of a model with decision values ``(n_machines, n)`` and weighted losses ``(n,)``; ``steps`` are blocks of rows."""
     by_step = np.array([sum(losses[slice(*ref.rows)].sum() for ref in refs) for refs in steps])
@@ -62,34 +47,21 @@ def measure(inputs: Inputs, values: np.ndarray, losses: np.ndarray, weight: np.n
 
 
 def regret_rows(along: np.ndarray, ended: np.ndarray) -> list[dict[str, Any]]:
-    """Return the stream step by step: rows, losses as they came, sparsity, and the average regret against the last model.
-
-    The regret after T rows is the mean of ``l_t(w_t) + Omega(w_t)`` less that of the last model on the same rows; Omega is taken at the
-    ends of the steps.
+    """Return the stream step by step: rows, losses as they came, sparsity, and the average regret against the last model. The regret after
+    T rows is the mean of ``l_t(w_t) + Omega(w_t)`` less that of the last model on the same rows; Omega is taken at the ends of the steps.
     """
     weight, rows = np.cumsum(along[:, 2]), np.cumsum(along[:, 0])
     mean = _mean(np.cumsum(along[:, 1]), weight)
     regret = np.full(len(along), NAN)
     if len(ended):
         regret = _mean(np.cumsum(along[:, 1] + along[:, 3] * along[:, 2]) - np.cumsum(ended), weight) - along[-1, 3]
-    return [
-        {
-            "step": k + 1,
-            "rows": int(rows[k]),
-            "loss": _number(along[k, 1] / along[k, 2]) if along[k, 2] > 0 else None,
-            "mean_loss": _number(mean[k]),
-            "penalty": _number(along[k, 3]),
-            "regret": _number(regret[k]),
-            "features": int(along[k, 4]),
-            "groups": int(along[k, 5]),
-        }
-        for k in range(len(along))
-    ]
+    losses, table = _mean(along[:, 1], along[:, 2]), []
+    for k, step in enumerate(along):
+        figures = {"loss": losses[k], "mean_loss": mean[k], "penalty": step[3], "regret": regret[k]}
+        finite = {name: float(value) if np.isfinite(value) else None for name, value in figures.items()}
+        table.append({"step": k + 1, "rows": int(rows[k]), **finite, "features": int(step[4]), "groups": int(step[5])})
+    return table
 
 
 def _mean(sums: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.divide(sums, weight, out=np.full(len(sums), NAN), where=weight > 0)
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -18,15 +18,9 @@ from .text import TextData
 
 Data = BlockStore | MemoryBlocks
 
-GRAM_COLUMNS = 512
-"""Up to so many columns a squared loss is solved on the moments of all of them."""
-
-FIRST_GROUPS = 20
-"""Groups that join the empty working set."""
-
-FEWER_COLUMNS = "a larger lam, or algorithm='da'"
-"""What helps where the columns of a working set are too many."""
-
+GRAM_COLUMNS = 512  # up to so many columns a squared loss is solved on the moments of all of them
+FIRST_GROUPS = 20  # groups that join the empty working set
+FEWER_COLUMNS = "a larger lam, or algorithm='da'"  # what helps where the columns of a working set are too many
 SUMS = Held("sums of the learner, and what a checkpoint keeps of them", "3 s", "s bytes of one state: `state_bytes` of the plan")
 STREAM_WEIGHTS = Held("weights as they are measured", "16 d T")
 STREAM_VECTORS = Held("labels and weights of rows, decision values", "(8 T + 32) n")
@@ -40,20 +34,12 @@ MOMENTS = Held("second moments of the rows, and a centred copy", "16 (d + T + 1)
 COLUMNS = Held("columns of a working set", "2 stored", "other losses, or many columns; in float64, as fetched and as held")
 
 HELD = (SUMS, STREAM_WEIGHTS, STREAM_VECTORS, TEXT, MADE, MADE_SPARSE, LEARNED, READ, WEIGHTS, VECTORS, MOMENTS, COLUMNS)
-"""What the driver may hold, of a stream or a batch."""
-
-
-# -- streams ---------------------------------------------------------------------------------------------------------------
 
 
 def stream_holdings(learners: LearnerFactory, data: Data | TextData) -> tuple[Holding, ...]:
     """Return what the driver holds: the learner and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
-    machines = learners.n_machines
-    holdings = (
-        SUMS.of(s=learners.state_bytes),
-        STREAM_WEIGHTS.of(d=learners.penalty.n_features, T=machines),
-        STREAM_VECTORS.of(n=data.n_rows, T=machines),
-    )
+    T, d = learners.n_machines, learners.penalty.n_features
+    holdings = SUMS.of(s=learners.state_bytes), STREAM_WEIGHTS.of(d=d, T=T), STREAM_VECTORS.of(n=data.n_rows, T=T)
     return (*holdings, TEXT.of()) if isinstance(data, TextData) else (*holdings, *_row_holdings(data))
 
 
@@ -68,9 +54,6 @@ def _row_holdings(data: Data) -> tuple[Holding, ...]:
     return (READ.of(stored=max((ref.nbytes for ref in data.row_blocks()), default=0)),)
 
 
-# -- batches ---------------------------------------------------------------------------------------------------------------
-
-
 def working_set_columns(data: Data, features: np.ndarray) -> Holding:
     """Return what the columns of a working set take: as they are fetched and as they are held."""
     nbytes = 16 * data.n_rows * len(features) if data.meta.kind == "dense" else 2 * int(column_sizes(data, features).sum())
@@ -78,9 +61,8 @@ def working_set_columns(data: Data, features: np.ndarray) -> Holding:
 
 
 def batch_holdings(data: Data, n_machines: int, engine: str) -> tuple[Holding, ...]:
-    """Return what the driver holds of T machines: weights and slopes, vectors, and moments or the columns of a working set.
-
-    How many columns join shows only along the way: counted are those of the first set, and each set that grows is checked.
+    """Return what the driver holds of T machines: weights and slopes, vectors, and moments or the columns of a working set. How many
+    columns join shows only along the way: counted are those of the first set, and each set that grows is checked.
     """
     n, d = data.n_rows, data.n_cols
     holdings = WEIGHTS.of(d=d, T=n_machines), VECTORS.of(n=n, T=n_machines)
@@ -90,17 +72,10 @@ def batch_holdings(data: Data, n_machines: int, engine: str) -> tuple[Holding, .
 
 
 def resolve_engine(engine: str, loss: str, data: Data, n_machines: int, driver_memory: int) -> str:
-    """Return the engine that will run, ``"auto"`` resolved.
-
-    Raises
-    ------
-    ValueError
-        ``"gram"`` for another loss than the squared one.
-    """
+    """Return the engine that will run, ``"auto"`` resolved. Raises ValueError: ``"gram"`` for another loss than the squared one."""
     if engine == "gram" and loss != "squared":
         raise ValueError(f"engine='gram' solves the squared loss; the loss is {loss!r}: use 'auto'")
     if engine != "auto":
         return engine
-    has_few_columns = data.n_cols <= GRAM_COLUMNS
     is_held = total_bytes(batch_holdings(data, n_machines, "gram")) <= driver_memory
-    return "gram" if loss == "squared" and has_few_columns and is_held else "working_set"
+    return "gram" if loss == "squared" and data.n_cols <= GRAM_COLUMNS and is_held else "working_set"

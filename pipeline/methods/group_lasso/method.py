@@ -12,8 +12,9 @@ import scipy.sparse as sp
 
 from ....storage.ingest.text.row_text import PIECE
 from ...inputs.labels import Inputs, row_weights
+from ...inputs.scores import fit_tracker
 from ...method import Method, weights_by_label
-from ...models.linear import LinearModel, raw_coefficients
+from ...models.linear import LinearModel
 from ...models.linear_predict import LinearPredictor
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
@@ -21,8 +22,9 @@ from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
 from .config import GroupLassoConfig
-from .inputs import build_penalty, machine_targets, read_store, resolve_loss
-from .measures import fit_tracker, regret_rows
+from .inputs import build_penalty, fit_loss, machine_targets, read_store
+from .learners import build_model
+from .measures import regret_rows
 from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
 from .moments_pass import moment_bytes, row_refs
 from .rows import NEEDS_ROWS
@@ -31,8 +33,7 @@ from .stream_state import StreamState
 from .text import TextData, read_text
 from .text_loop import TextLoop
 
-MAX_TABLE_ROWS = 1000
-"""Features and groups in the report's tables."""
+MAX_TABLE_ROWS = 1000  # features and groups in the report's tables
 
 
 class GroupLasso(Method):
@@ -49,24 +50,16 @@ class GroupLasso(Method):
 
     @classmethod
     def read_inputs(cls, config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
-        """Return parameters, and target, weights and groups of a store or text.
-
-        ``extra`` may hold ``groups``, ``test_share`` and ``held_out``.
-
-        Raises
-        ------
-        DataError
-            No target, or one class only.
-        ValueError
-            A parameter that needs all rows at once, and a text.
+        """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups``, ``test_share`` and
+        ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at once, and a text.
         """
-        data: Any = ctx.data
+        data: object = ctx.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(ctx, extra)
 
     @classmethod
     def start(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> Self:
         """Return the engine of the parameters, ready to run on inputs."""
-        engine: Any = choose_engine(config)
+        engine: Any = ENGINES[config.algorithm]
         return engine(config, inputs, engine.build_loop(config, inputs, ctx), ctx)
 
     def _selected_figures(self, model: LinearModel) -> dict[str, Any]:
@@ -77,11 +70,10 @@ class GroupLasso(Method):
         names, features, labels = self.ctx.data.feature_names(), model.features, json.loads(model.classes_json)
         coef: Any = model.coef[:, features]
         weights = coef.toarray() if sp.issparse(coef) else coef
-        order = np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]
-        rows = [
-            {"feature": f"x{features[j]}" if names is None else names[features[j]], **weights_by_label(weights[:, j], labels)}
-            for j in order
-        ]
+        rows: list[dict[str, Any]] = []
+        for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:
+            name = f"x{features[j]}" if names is None else names[features[j]]
+            rows.append({"feature": name, **weights_by_label(weights[:, j], labels)})
         return {"selected": rows, "groups": [{"group": int(label)} for label in model.arrays["active_groups"][:MAX_TABLE_ROWS]]}
 
 
@@ -92,17 +84,7 @@ class StreamGroupLasso(GroupLasso):
 
     @classmethod
     def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> StreamLoop | TextLoop:
-        """Return the loop of a fit on a stream.
-
-        Raises
-        ------
-        DataError
-            A class without weight, or a store whose rows cannot be read.
-        ValueError
-            Groups, loss or algorithm that do not suit.
-        gramplane.cluster.MemoryBoundExceeded
-            Weights, or rows that have to be made, beyond what the driver may hold.
-        """
+        """Return the loop of a fit on a stream. What does not suit is refused, and weights or made rows beyond what the driver may hold."""
         data = inputs.data
         is_text = isinstance(data, TextData)
         loop = TextLoop(config, inputs) if is_text else StreamLoop(config, inputs, ctx.fit_limit)
@@ -115,23 +97,15 @@ class StreamGroupLasso(GroupLasso):
     def plan(self) -> dict[str, Any]:
         """Blocks per epoch, bytes read, memory of the state."""
         loop, config, data = self.loop, self.config, self.inputs.data
-        plan = {
-            **holdings_plan(stream_holdings(loop.learners, data)),
-            "algorithm": config.algorithm,
-            "machines": loop.learners.n_machines,
-            "groups": loop.learners.penalty.n_groups,
-            "state_bytes": int(loop.learners.state_bytes),
-            "task_bytes": 0,
-        }
+        learners, held = loop.learners, holdings_plan(stream_holdings(loop.learners, data))
+        sizes = {"algorithm": config.algorithm, "machines": learners.n_machines, "groups": learners.penalty.n_groups}
+        plan = {**held, **sizes, "state_bytes": int(learners.state_bytes), "task_bytes": 0}
         if isinstance(loop, TextLoop):
             return {**plan, "rows_from": "standard input" if data.url == "-" else "text", "text_bytes_per_step": PIECE}
-        return {
-            **plan,
-            "rows_from": "row blocks" if "rows" in data.meta.layouts else "columns, made into rows once",
-            "epochs": config.epochs,
-            "rounds_at_most": config.epochs * -(-int(np.count_nonzero(loop.weight > 0)) // config.batch_size),
-            "bytes_read_per_epoch": int(sum(ref.nbytes for ref in data.column_blocks())),
-        }
+        rounds = config.epochs * -(-int(np.count_nonzero(loop.weight > 0)) // config.batch_size)
+        epochs = {"epochs": config.epochs, "rounds_at_most": rounds}
+        epochs |= {"bytes_read_per_epoch": int(sum(ref.nbytes for ref in data.column_blocks()))}
+        return {**plan, "rows_from": "row blocks" if "rows" in data.meta.layouts else "columns, made into rows once", **epochs}
 
     def model(self, state: StreamState, ctx: RunContext) -> LinearModel:
         """Return the model of the newest round, or of the mean of all iterates."""
@@ -142,17 +116,10 @@ class StreamGroupLasso(GroupLasso):
     def summary(self, state: StreamState, model: LinearModel) -> dict[str, Any]:
         """Return losses, rounds, and what was selected; a stream has no certificate."""
         figures, objective = state.metrics(), model.figures["objective"]
-        return {
-            "objective": objective if np.isfinite(objective) else None,
-            "gap": None,
-            "mean_loss": figures["mean_loss"],
-            "rows": figures["rows"],
-            "rounds": int(model.figures["rounds"]),
-            "epochs": state.epoch,
-            **self._selected_figures(model),
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        losses = {"objective": objective if np.isfinite(objective) else None, "gap": None, "mean_loss": figures["mean_loss"]}
+        counts = {"rows": figures["rows"], "rounds": int(model.figures["rounds"]), "epochs": state.epoch}
+        end = {"stop": state.stop, "classes": json.loads(model.classes_json)}
+        return {**losses, **counts, **self._selected_figures(model), **end}
 
     def tables(self, state: StreamState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the stream step by step, selected features with their weights, selected groups."""
@@ -166,32 +133,16 @@ class BatchGroupLasso(GroupLasso):
 
     @classmethod
     def build_loop(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> BatchLoop:
-        """Return the loop of a batch fit.
-
-        Raises
-        ------
-        DataError
-            A class without weight.
-        ValueError
-            Groups or a loss that do not suit, or no penalty.
-        gramplane.cluster.MemoryBoundExceeded
-            Weights, vectors and the first columns are more than the driver may hold.
+        """Return the loop of a batch fit. What does not suit is refused, and weights, vectors and first columns beyond what the driver may
+        hold.
         """
         penalty, labels = build_penalty(config, int(inputs.data.n_cols), inputs.groups)
-        weight, loss = row_weights(config, inputs), resolve_loss(config, inputs.classes)
+        weight, loss = row_weights(config, inputs), fit_loss(config, inputs.classes)
         if not config.lam > 0:
             raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")
-        problem = BatchProblem(
-            machine_targets(inputs),
-            weight / weight.sum(),
-            loss,
-            penalty,
-            config.lam,
-            fit_bias=config.fit_intercept,
-            tol=config.tol,
-            max_iter=config.max_iter,
-            tracker=fit_tracker(inputs, inputs.held_out),
-        )
+        targets, cost, tracker = machine_targets(inputs), weight / weight.sum(), fit_tracker(inputs, inputs.held_out)
+        limits = config.fit_intercept, config.tol, config.max_iter
+        problem = BatchProblem(targets, cost, loss, penalty, config.lam, *limits, tracker=tracker)
         holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
         refuse_beyond(holdings, ctx.fit_limit, cls.name, FEWER_COLUMNS)
         return BatchLoop(problem, labels)
@@ -201,76 +152,44 @@ class BatchGroupLasso(GroupLasso):
         """Engine, tasks of a pass, bytes read, memory of a task."""
         problem, data = self.loop.problem, self.ctx.data
         engine, machines = _batch_engine(problem, self.inputs, self.ctx), len(problem.targets)
-        rows, columns, on_moments = row_refs(data), column_tasks(data), engine == "gram"
-        return {
-            **holdings_plan(batch_holdings(data, machines, engine)),
-            "algorithm": "fista",
-            "engine": engine,
-            "machines": machines,
-            "groups": problem.penalty.n_groups,
-            "passes_at_most": 1 if on_moments else problem.max_iter,
-            "tasks_per_pass": len(rows) if on_moments else len(columns),
-            "bytes_read_per_pass": int(sum(ref.nbytes for task in columns for ref in task)),
-            "task_bytes": int(
-                max(3 * part.nbytes for part in rows) if on_moments else max(2 * ref.nbytes for task in columns for ref in task)
-            ),
-            **({"moment_bytes": moment_bytes(data, machines)} if on_moments else {}),
-        }
+        rows, columns = row_refs(data), column_tasks(data)
+        stripes = [ref.nbytes for task in columns for ref in task]
+        method = {"algorithm": "fista", "engine": engine, "machines": machines, "groups": problem.penalty.n_groups}
+        plan = {**holdings_plan(batch_holdings(data, machines, engine)), **method}
+        if engine == "gram":
+            passes = {"passes_at_most": 1, "tasks_per_pass": len(rows), "bytes_read_per_pass": int(sum(stripes))}
+            return {**plan, **passes, "task_bytes": 3 * max(part.nbytes for part in rows), "moment_bytes": moment_bytes(data, machines)}
+        passes = {"passes_at_most": problem.max_iter, "tasks_per_pass": len(columns), "bytes_read_per_pass": int(sum(stripes))}
+        return {**plan, **passes, "task_bytes": 2 * int(max(stripes))}
 
     def model(self, state: BatchState, ctx: RunContext) -> LinearModel:
         """Return the model of the last state, for columns without scaling."""
-        result, classes, scale = self.loop.result(state), self.inputs.classes, ctx.data.scale
-        coef, intercepts = raw_coefficients(result.weights, result.biases, scale.factor, scale.shift)
+        result = self.loop.result(state)
         figures = {"objective": result.objective, "gap": result.gap, "lambda_max": result.lambda_max}
-        return LinearModel(
-            params_json=self.config.model_dump_json(),
-            classes_json=json.dumps(None if classes is None else list(classes)),
-            tasks_json="null",
-            n_features=int(ctx.data.n_cols),
-            coef=coef,
-            intercepts=intercepts,
-            row_scaled=scale.kind == "unit-row",
-            figures={**figures, "rounds": float(state.iteration), "converged": float(result.converged)},
-            arrays={"active_groups": self.loop.labels[np.unique(np.concatenate(result.active))]},
-        )
+        figures |= {"rounds": float(state.iteration), "converged": float(result.converged)}
+        active = self.loop.labels[np.unique(np.concatenate(result.active))]
+        return build_model(self.config, self.inputs.classes, ctx.data.scale, result.weights, result.biases, figures, active)
 
     def summary(self, state: BatchState, model: LinearModel) -> dict[str, Any]:
         """Return the certificate, and what was selected."""
-        return {
-            "objective": model.figures["objective"],
-            "gap": model.figures["gap"],
-            "certified_over": "all groups",
-            "lambda_max": model.figures["lambda_max"],
-            "engine": state.engine,
-            **self._selected_figures(model),
-            "stop": "tol" if state.stop == "gap" else state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        figures, stop = model.figures, "tol" if state.stop == "gap" else state.stop
+        certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": "all groups"}
+        engine = {"lambda_max": figures["lambda_max"], "engine": state.engine}
+        return {**certificate, **engine, **self._selected_figures(model), "stop": stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: BatchState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the certificate of every machine, selected features and groups."""
         classes = json.loads(model.classes_json)
         labels = classes if classes is not None and len(state.machines) > 1 else [None] * len(state.machines)
-        rows = [
-            {
-                **({} if label is None else {"class": label}),
-                "objective": machine.objective,
-                "gap": machine.gap,
-                "lambda_max": machine.lambda_max,
-                "groups in the set": len(machine.groups),
-                "stop": machine.stop,
-            }
-            for label, machine in zip(labels, state.machines, strict=True)
-        ]
+        rows: list[dict[str, Any]] = []
+        for label, machine in zip(labels, state.machines, strict=True):
+            certificate = {"objective": machine.objective, "gap": machine.gap, "lambda_max": machine.lambda_max}
+            end = {"groups in the set": len(machine.groups), "stop": machine.stop}
+            rows.append({**({} if label is None else {"class": label}), **certificate, **end})
         return {"certificates": rows, **self._selected_tables(model)}
 
 
 ENGINES: dict[str, type[GroupLasso]] = {"da": StreamGroupLasso, "fobos": StreamGroupLasso, "fista": BatchGroupLasso}
-
-
-def choose_engine(config: GroupLassoConfig) -> type[GroupLasso]:
-    """Return the engine of an algorithm."""
-    return ENGINES[config.algorithm]
 
 
 def _batch_engine(problem: BatchProblem, inputs: Inputs, ctx: RunContext) -> str:

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ....cluster import BlockProgram, plan
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.moments import row_moments
-from ....storage import BlockStore, MemoryBlocks, block_cache
-from ...passes.blocks import Columns, Ref, Task, column_tasks, scale_as_given, source_of, task_bytes
+from ....storage import ArrayRef, BlockStore, MemoryBlocks, block_cache
+from ...passes.blocks import Columns, Ref, Task, add_parts, column_tasks, scale_as_given, source_of, task_bytes
 from ...passes.columns import fetch_columns
 from ...passes.scaling import scaled
 from ...records.context import RunContext, resolve
 
-ROWS = 1 << 16
-"""Rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples."""
+ROWS = 1 << 16  # rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples
+FIRST_ROWS = 1024  # rows whose mean is the shift
 
-FIRST_ROWS = 1024
-"""Rows whose mean is the shift."""
+Shared = np.ndarray | ArrayRef
 
 
 def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
@@ -34,10 +32,7 @@ def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
     return scaled(raw, scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
 
 
-# -- slopes ----------------------------------------------------------------------------------------------------------------
-
-
-def slopes_chunk(task: Task, vectors: Any) -> np.ndarray:
+def slopes_chunk(task: Task, vectors: Shared) -> np.ndarray:
     """Return ``U X`` for the columns of one task, ``(m, k)``, of vectors that have the factors of the rows (on a worker)."""
     U = resolve(vectors)
     return _side_by_side([_block_slopes(ref, U) for ref in task])
@@ -56,46 +51,28 @@ def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-@dataclass(frozen=True)
-class _SlopeBytes:
-    count: int
-    nbytes: int
-
-    def __call__(self, task: Task) -> int:
-        columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
-        # The largest stripe as read and as held, the vectors, their sums over every column, by stripe and joined, scales and
-        # positions of columns.
-        return 2 * task_bytes(task) + self.nbytes + (16 * self.count + 24) * columns
-
-
 def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
     """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, of ``(m, n)`` vectors over the rows, in one pass."""
     tasks, result, row_factor = column_tasks(ctx.data), 8 * len(U) * ctx.data.n_cols, ctx.data.scale.row_factor
     duals = U if row_factor is None else U * row_factor
-    program = BlockProgram("slopes", slopes_chunk, _side_by_side, _SlopeBytes(len(U), U.nbytes), result, combine_bytes=2 * result)
+
+    def memory(task: Task) -> int:
+        columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
+        # The largest stripe as read and as held, the vectors, their sums over every column, by stripe and joined, scales and
+        # positions of columns.
+        return 2 * task_bytes(task) + U.nbytes + (16 * len(U) + 24) * columns
+
+    program = BlockProgram("slopes", slopes_chunk, _side_by_side, memory, result, combine_bytes=2 * result)
     return ctx.run_pass(plan(program, tasks, ctx.broadcast("slopes", duals, len(tasks))))
-
-
-# -- moments ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class RowsRef:
-    """A block of rows of all columns, by name.
+    """A block of rows of all columns, by name."""
 
-    Attributes
-    ----------
-    ref
-        Any block of the data.
-    rows
-        Half-open range.
-    nbytes
-        Bytes of the block in float64.
-    """
-
-    ref: Ref = field(repr=False)
-    rows: tuple[int, int]
-    nbytes: int
+    ref: Ref = field(repr=False)  # any block of the data
+    rows: tuple[int, int]  # half-open range
+    nbytes: int  # in float64
 
     def load(self) -> Columns:
         """Return the rows of all columns, scaled: a view of dense data in memory without scaling."""
@@ -115,22 +92,10 @@ def row_refs(data: BlockStore | MemoryBlocks) -> list[RowsRef]:
     return [RowsRef(ref, span, 8 * (span[1] - span[0]) * data.n_cols) for span in ranges]
 
 
-def moments_chunk(part: RowsRef, targets: Any, cost: Any, shift: np.ndarray | None) -> np.ndarray:
+def moments_chunk(part: RowsRef, targets: Shared, cost: Shared, shift: np.ndarray | None) -> np.ndarray:
     """Return the raw moments of a block of rows (on a worker)."""
     span = slice(*part.rows)
     return row_moments(part.load(), resolve(targets)[span], resolve(cost)[span], shift=shift)
-
-
-def _add(parts: Sequence[np.ndarray]) -> np.ndarray:
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total += part
-    return total
-
-
-def _moments_bytes(part: RowsRef) -> int:
-    # As read and scaled; a sparse block as CSC and CSR may weigh half as much again.
-    return 3 * part.nbytes
 
 
 def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
@@ -140,7 +105,6 @@ def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
 
 def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.moments.row_moments`) and the shift they are about.
-
     ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre`` dense columns are summed about the mean of the first rows; the shift is
     ``None`` where there is none.
     """
@@ -148,13 +112,12 @@ def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, cent
     if centre and ctx.data.meta.kind == "dense":
         first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
         shift = np.asarray(first, dtype=np.float64).mean(axis=0)
-    program = BlockProgram("moments", moments_chunk, _add, _moments_bytes, moment_bytes(ctx.data, targets.shape[1]))
+    # A task holds a block as read and scaled; a sparse one as CSC and CSR may weigh half as much again.
+    result = moment_bytes(ctx.data, targets.shape[1])
+    program = BlockProgram("moments", moments_chunk, add_parts, lambda part: 3 * part.nbytes, result)
     return ctx.run_pass(
         plan(program, refs, ctx.broadcast("targets", targets, len(refs)), ctx.broadcast("costs", cost, len(refs)), shift)
     ), shift
-
-
-# -- decisions -------------------------------------------------------------------------------------------------------------
 
 
 def decision_values(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:

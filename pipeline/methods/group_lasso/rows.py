@@ -14,18 +14,10 @@ from ....kernels.group_lasso.dual_averaging import Rows, is_valid_csr
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
 from ...records.holdings import Held, Holding, refuse_beyond
 
-STEP_BYTES = 64 << 20
-"""A step takes whole blocks up to this many bytes of rows; a checkpoint follows each."""
-
-UNSCALED = ColumnScale()
-"""Rows as they are."""
-
-NEEDS_ROWS = "ingest the store with --layout both"
-"""What helps where rows would have to be made of columns."""
-
-_BLOCKS, _ROWS = 0x57EA, 0x57EB
-"""What tells the two kinds of orders apart that are drawn from one seed."""
-
+STEP_BYTES = 64 << 20  # a step takes whole blocks up to this many bytes of rows; a checkpoint follows each
+UNSCALED = ColumnScale()  # rows as they are
+NEEDS_ROWS = "ingest the store with --layout both"  # what helps where rows would have to be made of columns
+_BLOCKS, _ROWS = 0x57EA, 0x57EB  # what tells the two kinds of orders apart that are drawn from one seed
 MADE = Held("rows made of the store's columns, which it has alone", "stored", "dense")
 MADE_SPARSE = Held("rows made of the store's columns, which it has alone", "2 stored", "sparse")
 
@@ -51,26 +43,16 @@ class RowRef(Protocol):
 class RowBlocks:
     """The rows of a store or of arrays, block by block, scaled.
 
-    A store with a row-wise layout is read block by block. Without one its rows are made from the columns once, if they fit the budget;
-    they are cut into the same blocks, so the bits of a fit are the same.
-
-    Parameters
-    ----------
-    data
-        Block store or its in-memory twin.
-    budget
-        Bytes the rows may take in memory, where they have to be made.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        No row-wise layout, and too large to make one.
+    A store with a row-wise layout is read block by block. Without one its rows are made from the columns once, if they fit the ``budget``
+    of bytes; they are cut into the same blocks, so the bits of a fit are the same.
     """
 
     def __init__(self, data: BlockStore | MemoryBlocks, budget: int) -> None:
         self._data, self._scale = data, data.scale
         self._source: BlockStore | MemoryBlocks | None = data
-        self._rows = data.X if isinstance(data, MemoryBlocks) and _is_stored_form(data.X) else None
+        # CSR as block stores have it.
+        X: Any = data.X if isinstance(data, MemoryBlocks) and sp.issparse(data.X) and data.X.format == "csr" else None
+        self._rows = X if X is not None and X.indices.dtype == np.int32 and X.has_canonical_format else None
         if isinstance(data, BlockStore) and "rows" not in data.meta.layouts:
             refuse_beyond([rows_to_make(data)], budget, "group-lasso", NEEDS_ROWS)
             self._source = None
@@ -95,11 +77,6 @@ class RowBlocks:
         indptr = self._rows.indptr[ref.rows[0] : ref.rows[1] + 1].astype(np.int64)
         part = slice(int(indptr[0]), int(indptr[-1]))
         return _scale_entries(self._rows.data[part], self._rows.indices[part], indptr - indptr[0], ref.rows[0], self._scale)
-
-
-def _is_stored_form(X: Any) -> bool:
-    """Return whether a matrix is CSR as block stores have it."""
-    return sp.issparse(X) and X.format == "csr" and X.indices.dtype == np.int32 and bool(X.has_canonical_format)
 
 
 def rows_to_make(data: BlockStore) -> Holding:
@@ -137,9 +114,8 @@ def _scale_entries(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, fi
 
 def plain_rows(X: Any, n_features: int) -> Rows | None:
     """Return CSR rows as compiled loops read them where nothing has to be converted but floats, and nothing refused; else ``None``."""
-    if not (sp.issparse(X) and X.format == "csr" and X.dtype.kind == "f" and X.shape[1] == n_features and X.shape[0] > 0):
-        return None
-    if X.indices.dtype != np.int32 or X.dtype.itemsize > 8:
+    is_csr = sp.issparse(X) and X.format == "csr" and X.dtype.kind == "f" and X.shape[1] == n_features and X.shape[0] > 0
+    if not is_csr or X.indices.dtype != np.int32 or X.dtype.itemsize > 8:
         return None
     rows = scaled_rows(X, 0, UNSCALED)
     return rows if is_valid_csr(rows, n_features) else None

@@ -14,33 +14,19 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class StreamState:
-    """Where a fit stands in its stream.
-
-    Attributes
-    ----------
-    iteration, stop
-        Steps so far; why it is over (``"epochs"``, ``"end"`` of a text), or ``None``.
-    epoch, block
-        Passes that are done; blocks of the present one that are done, in its order (of a text: lines).
-    rows, offset
-        Rows taken so far; bytes of text read, where the stream is a text.
-    point
-        State of the learner.
-    along
-        ``(n_steps, 6)``: of every step its rows, sum of losses suffered, sum of weights, and at its end Omega, non-zero features, groups.
-    ended
-        ``(n_steps,)`` sum of the losses of the last model over the rows of every step; empty until then.
-    """
+    """Where a fit stands in its stream."""
 
     record_name: ClassVar[str] = "StreamState"
-    iteration: int
-    stop: str | None
-    epoch: int
-    block: int
-    rows: int
-    offset: int
+    iteration: int  # steps so far
+    stop: str | None  # "epochs", or "end" of a text
+    epoch: int  # passes that are done
+    block: int  # blocks of the present one that are done, in its order (of a text: lines)
+    rows: int  # taken so far
+    offset: int  # bytes of text read, where the stream is a text
     point: StreamPoint
+    # (n_steps, 6): of every step its rows, sum of losses suffered, sum of weights, and at its end Omega, non-zero features, groups
     along: np.ndarray = field(default_factory=lambda: np.zeros((0, 6)))
+    # (n_steps,) sum of the losses of the last model over the rows of every step; empty until then
     ended: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @classmethod
@@ -60,23 +46,16 @@ class StreamState:
         """Return what a history row holds of the newest step: rows, losses before they were learned, sparsity."""
         last, weight = self.along[-1], self.along[:, 2].sum()
         mean = last[1] / last[2] if last[2] > 0 else NAN
-        return {
-            "rows": int(self.along[:, 0].sum()),
-            "objective": mean + last[3],
-            "gap": NAN,
-            "loss": mean,
-            "mean_loss": self.along[:, 1].sum() / weight if weight > 0 else NAN,
-            "penalty": last[3],
-            "n_selected": int(last[4]),
-            "n_groups": int(last[5]),
-        }
+        objective = {"rows": int(self.along[:, 0].sum()), "objective": mean + last[3], "gap": NAN}
+        losses = {"loss": mean, "mean_loss": self.along[:, 1].sum() / weight if weight > 0 else NAN}
+        return {**objective, **losses, "penalty": last[3], "n_selected": int(last[4]), "n_groups": int(last[5])}
 
 
 @dataclass(frozen=True)
 class Totals:
     """Sums of a learner over all of its rows: losses suffered, and weights."""
 
-    loss: Any
+    loss: float
     weight: float
 
     @classmethod

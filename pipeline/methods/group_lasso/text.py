@@ -18,8 +18,7 @@ from ...inputs.labels import Inputs
 from ...records.data_set import Kind
 from .config import GroupLassoConfig
 
-CLASSES = (-1, 1)
-"""Labels of a text by default."""
+CLASSES = (-1, 1)  # labels of a text by default
 
 
 @dataclass(frozen=True)
@@ -33,19 +32,9 @@ class _TextMeta:
 class TextData:
     """What a run knows of a text before it reads it, in the form of a block store.
 
-    Parameters
-    ----------
-    source
-        Path, or ``"-"`` for standard input.
-    options
-        ``n_features``; ``task`` (``"classification"`` or ``"regression"``), ``labels`` (default -1 and 1), ``zero_based``.
-
-    Raises
-    ------
-    ValueError
-        No width, or labels that are not numbers.
-    gramplane.storage.DataError
-        The file cannot be read.
+    ``source``: path, or ``"-"`` for standard input; ``options``: ``n_features``; ``task`` (``"classification"`` or ``"regression"``),
+    ``labels`` (default -1 and 1), ``zero_based``. Raises ValueError: no width, or labels that are not numbers; DataError: the file cannot
+    be read.
     """
 
     scale = ColumnScale()
@@ -72,12 +61,8 @@ class TextData:
         return "text:" + hashlib.sha256(self.url.encode()).hexdigest()[:32]
 
     def confirm(self) -> None:
-        """Check, once the text was read to its end, that it is still the one that was learned from.
-
-        Raises
-        ------
-        gramplane.storage.DigestMismatch
-            It was changed meanwhile.
+        """Check, once the text was read to its end, that it is still the one that was learned from. Raises DigestMismatch: it was changed
+        meanwhile.
         """
         if self.text.ended:
             self.text.confirm()
@@ -100,19 +85,9 @@ class TextData:
 
 
 def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]) -> Inputs:
-    """Return what is known of a text before its rows come.
-
-    Raises
-    ------
-    ValueError
-        A parameter or input that needs all rows at once.
-    """
-    unsuited = {
-        "algorithm='fista'": config.algorithm == "fista",
-        f"epochs={config.epochs}": config.epochs > 1,
-        "class_weight='balanced'": config.class_weight == "balanced",
-        "a test share": bool(extra.get("test_share")),
-    }
+    """Return what is known of a text before its rows come. Raises ValueError: a parameter or input that needs all rows at once."""
+    unsuited = {"algorithm='fista'": config.algorithm == "fista", f"epochs={config.epochs}": config.epochs > 1}
+    unsuited |= {"class_weight='balanced'": config.class_weight == "balanced", "a test share": bool(extra.get("test_share"))}
     for name, is_asked_for in unsuited.items():
         if is_asked_for:
             raise ValueError(f"{name} needs rows that can be read again, a stream is read once: ingest the text into a store")

@@ -39,12 +39,8 @@ class TextLoop:
         return StreamState.start(self.learners.learner().point())
 
     def step(self, state: StreamState, ctx: RunContext) -> Step[StreamState]:
-        """Take the rows of a piece of text.
-
-        Raises
-        ------
-        DataError
-            The next line breaks a rule; all rows before it are learned, and in the last checkpoint.
+        """Take the rows of a piece of text. Raises DataError: the next line breaks a rule; all rows before it are learned, and in the last
+        checkpoint.
         """
         if state.offset != self.text.consumed.nbytes:
             self._expect_same_beginning(state, ctx)
@@ -54,16 +50,9 @@ class TextLoop:
         self._take(learner, piece)
         if piece.last:
             learner.finish()
-        state = replace(
-            state,
-            iteration=state.iteration + 1,
-            stop="end" if piece.last else None,
-            epoch=int(piece.last),
-            block=piece.lines,
-            rows=state.rows + len(piece.y),
-            offset=piece.end,
-            point=learner.point(),
-        ).with_step(before, learner, len(piece.y), self.config.average)
+        counts = {"iteration": state.iteration + 1, "epoch": int(piece.last), "rows": state.rows + len(piece.y)}
+        state = replace(state, **counts, stop="end" if piece.last else None, block=piece.lines, offset=piece.end, point=learner.point())
+        state = state.with_step(before, learner, len(piece.y), self.config.average)
         return Step(state, state.metrics())
 
     def about(self) -> dict[str, Any]:

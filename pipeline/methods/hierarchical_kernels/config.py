@@ -30,9 +30,7 @@ class HKLConfig(MethodConfig):
     a: Positive = Field(2.0, description="penalties are a^depth")
     C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC and SVR")
     loss: Literal["auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"] = Field(
-        "auto",
-        description="loss of a row: hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first "
-        "that fits",
+        "auto", description="hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first that fits"
     )
     epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
         0.1, description="epsilon_insensitive: half width of the tube without loss"

@@ -23,22 +23,16 @@ from ...loops.active_set import EVERYWHERE, Violations
 from ...records.context import RunContext
 from .node_pass import node_forms
 
-MAX_SUM_WIDTH = 32
-"""Dimensions up to which the closed form of the sum over descendants is worth its products."""
-
-MAX_VISITS_WITH_VIOLATORS = 1000
-"""Nodes visited after which a search that has found violators goes no deeper."""
+MAX_SUM_WIDTH = 32  # dimensions up to which the closed form of the sum over descendants is worth its products
+MAX_VISITS_WITH_VIOLATORS = 1000  # nodes visited after which a search that has found violators goes no deeper
 
 
 @dataclass(frozen=True)
 class FrontierSearch:
-    """Searches for nodes outside the hull that break the certificate, over the graph ``dag``.
-
-    ``max_visits`` bounds the nodes visited for a certificate.
-    """
+    """Searches for nodes outside the hull that break the certificate."""
 
     dag: KernelDag
-    max_visits: int
+    max_visits: int  # nodes visited for a certificate at most
 
     def frontier_nodes(self, nodes: NodeSet) -> np.ndarray:
         """Return the nodes outside all of whose parents are inside, in the order of the hull: ``(m, width)``."""
@@ -50,10 +44,7 @@ class FrontierSearch:
                 n_parents[name] += 1
                 children.setdefault(name, child)
         keys = [key for name, key in children.items() if name not in nodes.places and n_parents[name] == len(self.dag.parents(key))]
-        return np.stack(keys) if keys else self._no_keys()
-
-    def _no_keys(self) -> np.ndarray:
-        return np.zeros((0, self.dag.width), np.int64)
+        return np.array(keys, np.int64).reshape(len(keys), self.dag.width)
 
     def frontier(self, nodes: NodeSet, vectors: np.ndarray, threshold: float, ctx: RunContext) -> Violations:
         """Visit the frontier alone; without one, everything has been visited."""
@@ -90,7 +81,7 @@ class FrontierSearch:
                     if name not in seen and name not in nodes.places:
                         seen.add(name)
                         queue[name] = child
-        keys = np.stack(violators) if violators else self._no_keys()
+        keys = np.array(violators, np.int64).reshape(len(violators), self.dag.width)
         is_certified = depth_reached == EVERYWHERE or depth_reached >= 0
         return Violations(keys, np.array(values), worst, depth_reached if is_certified else None, visits)
 

@@ -22,20 +22,13 @@ from .config import HKLConfig
 
 RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
 
-READ_ROWS = 4096
-"""Rows read at a time for widths and traces."""
-
-CONSTANT_SHARE = 1e-10
-"""A feature whose deviation is below this share of its mean is constant."""
+READ_ROWS = 4096  # rows read at a time for widths and traces
+CONSTANT_SHARE = 1e-10  # a feature whose deviation is below this share of its mean is constant
 
 
 def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = None) -> KernelDag:
-    """Return the graph, its kernels checked against the data; ``dag`` is one that parameters cannot hold.
-
-    Raises
-    ------
-    ValueError
-        A kernel that does not suit the data.
+    """Return the graph, its kernels checked against the data; ``dag`` is one that parameters cannot hold. Raises ValueError: a kernel that
+    does not suit the data.
     """
     data, source = inputs.data, config.dag if dag is None else dag
     has_widths = "gaussian" in (DEFAULT_GRAPH if source is None else source if isinstance(source, str) else "")
@@ -81,12 +74,8 @@ def _row_blocks(data: RowData) -> Iterator[Any]:
 
 
 def _scale_traces(graph: KernelDag, data: RowData) -> KernelDag:
-    """Return the graph with factors (or nodes of a list) of trace n.
-
-    Raises
-    ------
-    ValueError
-        A graph of another class, or a kernel that is zero on the training rows.
+    """Return the graph with factors (or nodes of a list) of trace n. Raises ValueError: a graph of another class, or a kernel that is zero
+    on the training rows.
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")

@@ -86,15 +86,11 @@ class HKLLoop:
         figures |= {"solves": master.solves, "n_selected": selected_nodes(active, master, self.config.threshold).size}
         return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(master.best_decisions))))
 
-    # -- what the active-set loop asks for -----------------------------------------------------------------------------------------
-
     def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:
         """Work on the restricted problem."""
         config, constant = self.config, np.array([not self.dag.kernel(key).factors for key in nodes.keys])
-        problem = RestrictedProblem(
-            nodes.hull, self.grams(nodes, ctx), constant, self.machines, config.rho, config.solver, config.max_solves
-        )
-        return problem.run(master, tol)
+        settings = config.rho, config.solver, config.max_solves
+        return RestrictedProblem(nodes.hull, self.grams(nodes, ctx), constant, self.machines, *settings).run(master, tol)
 
     def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
         """Look at the nodes next to the hull."""

@@ -6,7 +6,7 @@ the sum of the forms of ``b_r[task] beta`` in the matrix of k_w alone, so that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,37 +24,20 @@ from ...inputs.tasks import TaskInputs
 from ...loops.active_set import dual_point
 from .config import HKLConfig
 
-FIRST_TOL = 0.03
-"""Tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough."""
-
-RIDGE_TOL = 1e-7
-"""Residual of squared-loss machines, as a share of the greatest target."""
-
-TOL_DECAY = 0.2
-"""Factor by which it is tightened."""
-
-BLOCK_ROWS = 1024
-"""Rows of a matrix that are multiplied by the task kernel at a time."""
+FIRST_TOL = 0.03  # tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough
+RIDGE_TOL = 1e-7  # residual of squared-loss machines, as a share of the greatest target
+TOL_DECAY = 0.2  # factor by which it is tightened
+BLOCK_ROWS = 1024  # rows of a matrix that are multiplied by the task kernel at a time
 
 
 @dataclass(frozen=True)
 class SharedMachines:
-    """Duals that share the kernel.
+    """Duals that share the kernel."""
 
-    Attributes
-    ----------
-    problems
-        One per machine, over all rows; the rows of all tasks are one problem with an equality per task.
-    squared
-        Whether the loss is squared: then a machine is a linear system.
-    codes, task_kernel
-        ``(n,)`` tasks of the rows and ``(T, T)`` B, or ``None``.
-    """
-
-    problems: tuple[DualProblem, ...]
-    squared: bool = False
-    codes: np.ndarray | None = None
-    task_kernel: np.ndarray | None = None
+    problems: tuple[DualProblem, ...]  # over all rows each; the rows of all tasks are one problem with an equality per task
+    squared: bool = False  # the loss: a machine is a linear system
+    codes: np.ndarray | None = None  # (n,) tasks of the rows
+    task_kernel: np.ndarray | None = None  # (T, T) B
 
     @property
     def n(self) -> int:
@@ -81,13 +64,7 @@ class SharedMachines:
         return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
 
     def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
-        """Return ``sum_w weights_w H_w`` for the solvers.
-
-        Raises
-        ------
-        ValueError
-            With tasks, if the matrix is beyond the driver's budget.
-        """
+        """Return ``sum_w weights_w H_w`` for the solvers. Raises ValueError: with tasks, if the matrix is beyond the driver's budget."""
         if self.task_kernel is None:
             return grams.combine(weights)
         if not grams.holds_sum:
@@ -101,18 +78,14 @@ class SharedMachines:
 
     def solve(self, gram: Gram, betas: np.ndarray, aim: float) -> list[DualSolution]:
         """Solve every machine from ``betas`` (m, n) until the sum of their gaps is at most ``aim``, or as far as rounding allows."""
-        share = aim / len(self.problems)
-        if self.squared:
-            return [
-                RidgeSolver().solve(gram, problem, warm=beta, tol=RIDGE_TOL * _target_size(problem)) for problem, beta in self._pairs(betas)
-            ]
-        return [
-            solve_to_gap(gram, problem, warm=beta, tol=FIRST_TOL, aim=lambda solution: share, tighter=TOL_DECAY)
-            for problem, beta in self._pairs(betas)
-        ]
-
-    def _pairs(self, betas: np.ndarray) -> Iterable[tuple[DualProblem, np.ndarray]]:
-        return zip(self.problems, betas, strict=True)
+        share, solutions = aim / len(self.problems), []
+        for problem, beta in zip(self.problems, betas, strict=True):
+            if self.squared:
+                tol = RIDGE_TOL * max(float(np.abs(problem.c).max()), 1e-12)
+                solutions.append(RidgeSolver().solve(gram, problem, warm=beta, tol=tol))
+            else:
+                solutions.append(solve_to_gap(gram, problem, warm=beta, tol=FIRST_TOL, aim=lambda solution: share, tighter=TOL_DECAY))
+        return solutions
 
     def point(self, solutions: Sequence[DualSolution]) -> DualPoint:
         """Return the dual point of all machines together."""
@@ -140,43 +113,21 @@ def total_loss(solutions: Sequence[DualSolution]) -> float:
     return float(sum(solution.upper - 0.5 * float(solution.beta @ solution.decision) for solution in solutions))
 
 
-def _target_size(problem: DualProblem) -> float:
-    return max(float(np.abs(problem.c).max()), 1e-12)
-
-
-# -- from data to machines -----------------------------------------------------------------------------------------------------
-
-
 def build_machines(config: HKLConfig, inputs: Inputs, task_kernel: np.ndarray | None = None) -> SharedMachines:
-    """Return the machines of a fit.
-
-    Raises
-    ------
-    DataError
-        No row of positive weight, or a class without one.
-    """
-    if isinstance(inputs, TaskInputs):
-        return _task_machines(config, inputs, np.eye(inputs.n_tasks) if task_kernel is None else task_kernel)
-    cost = row_costs(config, inputs)
-    if not np.any(cost > 0):
+    """Return the machines of a fit. Raises DataError: no row of positive weight, or a class without one."""
+    cost, squared = row_costs(config, inputs), config.loss == "squared"
+    make = svc_problem if config.loss == "hinge" else squared_hinge_problem
+    if not isinstance(inputs, TaskInputs) and not np.any(cost > 0):
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
-        return SharedMachines((_regression(config, inputs.target, cost),), config.loss == "squared")
-    refuse_idle_classes(inputs.classes, inputs.target, cost)
-    make = svc_problem if config.loss == "hinge" else squared_hinge_problem
-    return SharedMachines(tuple(make(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)))
-
-
-def _regression(config: HKLConfig, target: np.ndarray, cost: np.ndarray) -> DualProblem:
-    return ridge_problem(target, cost) if config.loss == "squared" else svr_problem(target, config.epsilon, cost)
-
-
-def _task_machines(config: HKLConfig, inputs: TaskInputs, task_kernel: np.ndarray) -> SharedMachines:
-    cost = row_costs(config, inputs)
-    if inputs.classes is None:
-        problem = _regression(config, np.asarray(inputs.target, np.float64), cost)
-        return SharedMachines((replace(problem, groups=inputs.codes),), config.loss == "squared", inputs.codes, task_kernel)
-    # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
-    make = svc_problem if config.loss == "hinge" else squared_hinge_problem
-    problem = make(inputs.signs(), cost, bias=False)
-    return SharedMachines((replace(problem, sum_constraint=0.0, groups=inputs.codes),), False, inputs.codes, task_kernel)
+        problem = ridge_problem(inputs.target, cost) if squared else svr_problem(inputs.target, config.epsilon, cost)
+    elif isinstance(inputs, TaskInputs):
+        # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
+        problem = replace(make(inputs.signs(), cost, bias=False), sum_constraint=0.0)
+    else:
+        refuse_idle_classes(inputs.classes, inputs.target, cost)
+        return SharedMachines(tuple(make(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)))
+    if not isinstance(inputs, TaskInputs):
+        return SharedMachines((problem,), squared)
+    shared = np.eye(inputs.n_tasks) if task_kernel is None else task_kernel
+    return SharedMachines((replace(problem, groups=inputs.codes),), squared, inputs.codes, shared)

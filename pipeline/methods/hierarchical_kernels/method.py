@@ -14,11 +14,11 @@ from ....kernels.graphs.kernel_graphs import KernelDag
 from ...grams.memory import SUM, WORKING_SET, sum_held
 from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs
-from ...inputs.labels import Inputs, store_inputs
+from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.memory import MACHINES, refuse_pooled, vectors_held
-from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
+from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
-from ...loops.active_set import EVERYWHERE, FINISHED, ActiveState
+from ...loops.active_set import EVERYWHERE, FINISHED
 from ...method import Method
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
@@ -34,14 +34,11 @@ from .graph import resolve_graph
 from .loop import HKLLoop, HKLState, selected_nodes
 from .machines import build_machines
 
-NEGLIGIBLE_NORM = 1e-10
-"""A node whose function's norm is below this share of the greatest is left out of the model."""
-
+NEGLIGIBLE_NORM = 1e-10  # a node whose function's norm is below this share of the greatest is left out of the model
 HULL = Held(f"kernels of the hull as packed triangles, {BANK_SHARE:g} of driver_memory at most", "2 k n^2", "k = `max_nodes` at most")
 ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memory`")
 
-HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES)
-"""What the driver may hold."""
+HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES)  # what the driver may hold
 
 
 @dataclass(frozen=True)
@@ -78,27 +75,19 @@ class HKL(Method):
 
     @classmethod
     def build_loop(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            A graph, a task kernel or a loss that does not suit the data.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows or nodes than the driver's memory allows.
+        """Return the loop of a fit. Raises ValueError: a graph, a task kernel or a loss that does not suit the data; MemoryBoundExceeded:
+        more rows or nodes than the driver's memory allows.
         """
-        rows, config = inputs.rows, with_loss(config, inputs.rows)
-        if not isinstance(rows, TaskInputs):
-            if config.task_kernel is not None:
-                raise ValueError("task_kernel needs the task of every row: fit(X, y, task), or a store ingested with --task-column")
-            graph, task_kernel = resolve_graph(config, rows, inputs.dag), None
-            regression, mask = rows.classes is None, rows.held_out
-            fit = R2Tracker(0, rows.target, mask) if regression else AccuracyTracker(0, rows.n_machines, rows.target, mask)
-        else:
-            task_kernel = checked_task_kernel(config.task_kernel, rows.n_tasks)
-            graph = resolve_graph(config, rows, inputs.dag)
+        rows = inputs.rows
+        loss = resolve_loss(config.loss, rows.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared_hinge"))
+        config = config.model_copy(update={"loss": loss})
+        if config.task_kernel is not None and not isinstance(rows, TaskInputs):
+            raise ValueError("task_kernel needs the task of every row: fit(X, y, task), or a store ingested with --task-column")
+        task_kernel = checked_task_kernel(config.task_kernel, rows.n_tasks) if isinstance(rows, TaskInputs) else None
+        graph = resolve_graph(config, rows, inputs.dag)
+        if isinstance(rows, TaskInputs):
             refuse_pooled(ctx.data.n_rows, ctx.driver_memory, cls.name, "fewer rows, or a fit without tasks")
-            fit = task_fit(rows)
+        fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
         loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,))
         refuse_beyond(driver_held(loop, ctx), ctx.fit_limit, cls.name, "fewer rows, or a smaller max_nodes")
         return loop
@@ -106,22 +95,17 @@ class HKL(Method):
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Size of the graph, matrices of the largest hull."""
-        loop, config, ctx, n = self.loop, self.config, self.ctx, self.ctx.data.n_rows
-        count, task_kernel = largest_hull(loop), loop.machines.task_kernel
+        loop, ctx, n = self.loop, self.ctx, self.ctx.data.n_rows
+        count, task_kernel, machines = largest_hull(loop), loop.machines.task_kernel, len(loop.machines.problems)
         specs: list[Any] = [loop.dag.kernel(loop.dag.roots()[0])] * count
-        settings = GramSettings.of(ctx, specs, config.grams)
+        settings = GramSettings.of(ctx, specs, self.config.grams)
         refs = row_pairs(ctx.data, specs, settings.block)
-        return {
-            **settings.describe(n, count),
-            **holdings_plan(driver_held(loop, ctx)),
-            "graph_nodes": json_count(loop.dag.size),
-            "nodes_at_most": count,
-            "machines": len(loop.machines.problems),
-            "learning_tasks": 1 if task_kernel is None else len(task_kernel),
-            "iterations_at_most": config.max_rounds,
-            "tasks_per_pass": len(refs),
-            "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * n * len(loop.machines.problems),
-        }
+        nodes = {"graph_nodes": json_count(loop.dag.size), "nodes_at_most": count}
+        tasks = {"machines": machines, "learning_tasks": 1 if task_kernel is None else len(task_kernel)}
+        passes = {"iterations_at_most": self.config.max_rounds, "tasks_per_pass": len(refs)}
+        task_bytes = int(max(pair_bytes(ref) for ref in refs)) + 8 * n * machines
+        held = holdings_plan(driver_held(loop, ctx))
+        return {**settings.describe(n, count), **held, **nodes, **tasks, **passes, "task_bytes": task_bytes}
 
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
@@ -129,23 +113,11 @@ class HKL(Method):
         nodes, grams = active.nodes, loop.grams(active.nodes, ctx)
         in_model = master.best_norms > NEGLIGIBLE_NORM * float(master.best_norms.max(initial=0.0))
         weights = np.where(in_model, master.best_weights, 0.0)
-        figures = {
-            "objective": float(active.upper),
-            "gap": _finite_or_nan(active.certificate),
-            "restricted_gap": float(active.upper - active.lower),
-            "certificate_depth": float("nan") if active.depth is None else float(active.depth),
-            "iterations": float(active.iteration),
-            "rounds": float(active.rounds),
-            "solves": float(master.solves),
-            "converged": float(active.stop in FINISHED),
-        }
-        arrays = {
-            "nodes": nodes.keys,
-            "depths": loop.dag.depth(nodes.keys),
-            "penalties": nodes.hull.d,
-            "norms": master.best_norms,
-            "weights": weights,
-        }
+        depth, converged = float("nan") if active.depth is None else float(active.depth), float(active.stop in FINISHED)
+        steps = {"iterations": float(active.iteration), "rounds": float(active.rounds), "solves": float(master.solves)}
+        figures = {**self._certificate(state), "certificate_depth": depth, **steps, "converged": converged}
+        arrays = {"nodes": nodes.keys, "depths": loop.dag.depth(nodes.keys), "penalties": nodes.hull.d}
+        arrays |= {"norms": master.best_norms, "weights": weights}
         betas, biases = master.best_betas, master.best_biases
         if isinstance(rows, TaskInputs):
             assert loop.machines.task_kernel is not None
@@ -154,23 +126,22 @@ class HKL(Method):
         theta = np.tile(weights, (len(loop.machines.problems), 1))
         return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays)
 
+    @staticmethod
+    def _certificate(state: HKLState) -> dict[str, float]:
+        active = state.active
+        gap = active.certificate if np.isfinite(active.certificate) else float("nan")
+        return {"objective": float(active.upper), "gap": gap, "restricted_gap": float(active.upper - active.lower)}
+
     def summary(self, state: HKLState, model: KernelModel | TaskModel) -> dict[str, Any]:
         """Return the certificate, and how many nodes and rows were selected."""
-        active, loop = state.active, self.loop
-        return {
-            "objective": float(active.upper),
-            "gap": _finite_or_nan(active.certificate),
-            "restricted_gap": float(active.upper - active.lower),
-            "certified_over": _certified_over(active),
-            "rounds": active.rounds,
-            "solves": state.master.solves,
-            "n_nodes": active.nodes.size,
-            "graph_nodes": json_count(loop.dag.size),
-            "n_selected": int(selected_nodes(active, state.master, self.config.threshold).size),
-            "n_support": len(model.support_ids),
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        active, depth = state.active, state.active.depth
+        over = "all nodes" if depth == EVERYWHERE else f"nodes of depth at most {depth}"
+        over = "none: nodes next to the hull were looked at only" if depth is None else over
+        steps = {"certified_over": over, "rounds": active.rounds, "solves": state.master.solves}
+        n_selected = int(selected_nodes(active, state.master, self.config.threshold).size)
+        nodes = {"n_nodes": active.nodes.size, "graph_nodes": json_count(self.loop.dag.size), "n_selected": n_selected}
+        rows = {"n_support": len(model.support_ids), "stop": state.stop, "classes": json.loads(model.classes_json)}
+        return {**self._certificate(state), **steps, **nodes, **rows}
 
     def tables(self, state: HKLState, model: KernelModel | TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and what every depth holds."""
@@ -178,46 +149,16 @@ class HKL(Method):
         weights, norms, depths = master.best_weights, master.best_norms, dag.depth(nodes.keys)
         total = max(float(norms.sum()), 1e-300)
         selected = np.isin(np.arange(nodes.size), selected_nodes(state.active, master, self.config.threshold))
-        return {
-            "kernels": [
-                {
-                    "kernel": str(dag.kernel(nodes.keys[w])),
-                    "depth": int(depths[w]),
-                    "d": float(nodes.hull.d[w]),
-                    "weight": float(weights[w]),
-                    "norm_share": float(norms[w]) / total,
-                }
-                for w in np.lexsort((np.arange(nodes.size), -weights))
-                if weights[w] > 0
-            ],
-            "depths": [
-                {
-                    "depth": int(depth),
-                    "nodes": int((depths == depth).sum()),
-                    "selected": int((selected & (depths == depth)).sum()),
-                    "weight": float(weights[depths == depth].sum()),
-                    "norm_share": float(norms[depths == depth].sum()) / total,
-                }
-                for depth in np.unique(depths)
-            ],
-        }
-
-
-def with_loss(config: HKLConfig, inputs: Inputs) -> HKLConfig:
-    """Return the parameters with the loss decided.
-
-    Raises
-    ------
-    ValueError
-        A loss of classes for real targets, or the other way round.
-    """
-    losses = ("epsilon_insensitive", "squared") if inputs.classes is None else ("hinge", "squared_hinge")
-    if config.loss == "auto":
-        return config.model_copy(update={"loss": losses[0]})
-    if config.loss not in losses:
-        kind = "real targets" if inputs.classes is None else "classes"
-        raise ValueError(f"loss={config.loss!r}: {kind} need one of {', '.join(losses)}")
-    return config
+        kernels: list[dict[str, Any]] = []
+        for w in [w for w in np.lexsort((np.arange(nodes.size), -weights)) if weights[w] > 0]:
+            node = {"kernel": str(dag.kernel(nodes.keys[w])), "depth": int(depths[w]), "d": float(nodes.hull.d[w])}
+            kernels.append({**node, "weight": float(weights[w]), "norm_share": float(norms[w]) / total})
+        rows: list[dict[str, Any]] = []
+        for depth in np.unique(depths):
+            at = depths == depth
+            counts = {"depth": int(depth), "nodes": int(at.sum()), "selected": int((selected & at).sum())}
+            rows.append({**counts, "weight": float(weights[at].sum()), "norm_share": float(norms[at].sum()) / total})
+        return {"kernels": kernels, "depths": rows}
 
 
 def largest_hull(loop: HKLLoop) -> int:
@@ -228,8 +169,8 @@ def largest_hull(loop: HKLLoop) -> int:
 def driver_held(loop: HKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds of the kernels of the largest hull, one sum of them, and T machines."""
     n, count, memory = ctx.data.n_rows, largest_hull(loop), ctx.driver_memory
-    in_memory = loop.config.grams == "memory"
-    hull = ASKED.of(k=count, n=n) if in_memory else HULL.taking(min(2 * count * n * n, int(BANK_SHARE * memory)))
+    bank = HULL.taking(min(2 * count * n * n, int(BANK_SHARE * memory)))
+    hull = ASKED.of(k=count, n=n) if loop.config.grams == "memory" else bank
     return hull, sum_held(n, memory), vectors_held(n, len(loop.machines.problems))
 
 
@@ -238,13 +179,3 @@ def json_count(size: int) -> int | float | None:
     if size <= 1 << 53:
         return size
     return float(size) if size.bit_length() < 1024 else None
-
-
-def _finite_or_nan(value: float) -> float:
-    return value if np.isfinite(value) else float("nan")
-
-
-def _certified_over(active: ActiveState) -> str:
-    if active.depth is None:
-        return "none: nodes next to the hull were looked at only"
-    return "all nodes" if active.depth == EVERYWHERE else f"nodes of depth at most {active.depth}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,12 +11,11 @@ from ....cluster import BlockProgram, plan
 from ....kernels.bank.block_sums import total_forms
 from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ...grams.grams import forms_chunk
-from ...grams.sources import block_rows, pair_bytes, row_pairs
+from ...grams.sources import PairRef, block_rows, pair_bytes, row_pairs
 from ...passes.blocks import listed
 from ...records.context import RunContext
 
-KERNELS_PER_PASS = 64
-"""Kernels of a pass: with more of them blocks would be smaller, and what kernels share is computed once per block."""
+KERNELS_PER_PASS = 64  # kernels of a pass: with more of them blocks would be smaller, and what kernels share is computed once per block
 
 
 def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray, batch: int = KERNELS_PER_PASS) -> np.ndarray:
@@ -30,13 +29,12 @@ def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray,
         block = block_rows(ctx.data.n_rows, n_kernels)
         refs = row_pairs(ctx.data, part, block)
         result = 8 * len(part) * len(columns) * (block // 128 + 1) ** 2
-        memory = _step_memory(n_kernels / len(part))
+        memory = partial(_task_bytes, n_kernels / len(part))
         program = BlockProgram("node-forms", forms_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
         shared = ctx.broadcast("vectors", columns, len(refs))
         forms.append(total_forms(ctx.run_pass(plan(program, refs, shared, None, None))))
     return np.concatenate(forms)
 
 
-def _step_memory(share: float) -> Callable[[Any], int]:
-    """Return what bounds the memory of a task that holds ``share`` times the kernels of its block."""
-    return lambda ref: pair_bytes(ref) + int(share * ref.nbytes)
+def _task_bytes(share: float, ref: PairRef) -> int:
+    return pair_bytes(ref) + int(share * ref.nbytes)

@@ -9,7 +9,7 @@ inside.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,100 +36,50 @@ from ...loops.active_set import Restricted
 from ...loops.weight_steps import mirror_step
 from .machines import SharedMachines, total_loss
 
-FIRST_SMOOTH = 0.1
-"""Smoothing of the norms, as a share of the greatest, at first and after nodes joined: a norm of exactly zero would never grow."""
-
-RESTART_SMOOTH = 0.03
-"""Smoothing where the gap does not fall any more."""
-
-MIN_SMOOTH = 1e-6
-"""Least smoothing."""
-
-SMOOTH_DECAY = 0.3
-"""Factor of the smoothing per solve."""
-
+FIRST_SMOOTH = 0.1  # smoothing of the norms, as a share of the greatest, at first and after nodes joined: a norm of 0 would never grow
+RESTART_SMOOTH = 0.03  # smoothing where the gap does not fall any more
+MIN_SMOOTH = 1e-6  # least smoothing
+SMOOTH_DECAY = 0.3  # factor of the smoothing per solve
+# Weights go on beyond their closed form by this power of their change, within a factor, while the primal value falls: on 18 hulls it took
+# two thirds of the solves.
 OVERSHOOT_POWER = 0.5
-"""Weights go on beyond their closed form by this power of their change while the primal value falls: on 18 hulls it took two thirds of
-the solves."""
-
 MAX_OVERSHOOT = 100.0
-"""Factor within which they do."""
-
-ETA_SMOOTH = 1e-3
-"""Smoothing of the norms that a dual bound starts from."""
-
-MAX_BOUND_PASSES = 400
-"""Improvements of a dual bound at most: each takes some ten microseconds, a solve a thousand times that."""
-
-MACHINE_SHARE = 0.1
-"""Gap of the machines, as a share of the gap that is aimed at or left, whichever is more."""
-
-SOLVES_PER_STEP = 8
-"""Solves of one step of the loop, which ends with a checkpoint."""
-
-IMPROVED_GAP_SHARE = 0.99
-"""A gap has fallen when it is at most this share of the one before."""
-
-MAX_STALE_SOLVES = 60
-"""Solves without that after which a hull is given up."""
-
-SOLVES_PER_RESTART = 15
-"""Before, so many of them begin anew with more smoothing."""
-
-MIN_ETA = 1e-12
-"""Mirror descent: least entry of eta."""
-
-MAX_INNER_SOLVES = 40
-"""Mirror descent: solves of the problem inside."""
+ETA_SMOOTH = 1e-3  # smoothing of the norms that a dual bound starts from
+MAX_BOUND_PASSES = 400  # improvements of a dual bound at most: each takes some ten microseconds, a solve a thousand times that
+MACHINE_SHARE = 0.1  # gap of the machines, as a share of the gap that is aimed at or left, whichever is more
+SOLVES_PER_STEP = 8  # solves of one step of the loop, which ends with a checkpoint
+IMPROVED_GAP_SHARE = 0.99  # a gap has fallen when it is at most this share of the one before
+MAX_STALE_SOLVES = 60  # solves without that after which a hull is given up
+SOLVES_PER_RESTART = 15  # before, so many of them begin anew with more smoothing
+MIN_ETA = 1e-12  # mirror descent: least entry of eta
+MAX_INNER_SOLVES = 40  # mirror descent: solves of the problem inside
 
 
 @dataclass(frozen=True)
 class HKLMaster:
-    """What is known over the hull.
-
-    Attributes
-    ----------
-    weights
-        ``(W,)`` to be tried next.
-    norms
-        ``(W,)`` of the newest functions.
-    betas
-        ``(m, n)`` newest dual variables, the next warm start.
-    smooth
-        Next smoothing, as a share.
-    solves, since
-        Solves so far, and since nodes joined.
-    stale
-        Solves since the gap fell.
-    upper, best_weights, best_betas, best_biases, best_decisions, best_norms
-        Least primal value, and its point.
-    dual_betas, linear, square, reach, bound, lower
-        The dual point of the greatest lower bound over the hull.
-    eta
-        ``(W,)`` shares of the nodes where the newest dual bound was found; the variable of mirror descent.
-    """
+    """What is known over the hull."""
 
     record_name: ClassVar[str] = "HKLMaster"
-    weights: np.ndarray
-    norms: np.ndarray
-    betas: np.ndarray
-    smooth: float
-    solves: int
-    since: int
-    stale: int
-    upper: float
+    weights: np.ndarray  # (W,) to be tried next
+    norms: np.ndarray  # (W,) of the newest functions
+    betas: np.ndarray  # (m, n) newest dual variables, the next warm start
+    smooth: float  # next smoothing, as a share
+    solves: int  # so far
+    since: int  # solves since nodes joined
+    stale: int  # solves since the gap fell
+    upper: float  # least primal value, and its point:
     best_weights: np.ndarray
     best_betas: np.ndarray
     best_biases: np.ndarray
     best_decisions: np.ndarray
     best_norms: np.ndarray
-    dual_betas: np.ndarray
+    dual_betas: np.ndarray  # the dual point of the greatest lower bound over the hull:
     linear: float
     square: float
     reach: float
     bound: float
     lower: float
-    eta: np.ndarray
+    eta: np.ndarray  # (W,) shares of the nodes where the newest dual bound was found; the variable of mirror descent
 
     @property
     def restricted(self) -> Restricted:
@@ -137,56 +87,27 @@ class HKLMaster:
         return Restricted(self.upper, DualPoint(self.linear, self.square, self.reach), self.bound)
 
 
+# Before a dual point is known over a hull.
+NO_BOUND: dict[str, Any] = {"linear": 0.0, "square": 0.0, "reach": 1.0, "bound": 0.0, "lower": -np.inf}
+
+
 def first_master(hull: Hull, machines: SharedMachines, n_biases: int) -> HKLMaster:
     """Return the start: weights that need no function, zero dual variables."""
-    weights, zeros = start_weights(hull), np.zeros((len(machines.problems), machines.n))
-    no_norms = np.zeros(hull.size)
-    return HKLMaster(
-        weights=weights,
-        norms=no_norms,
-        betas=zeros,
-        smooth=FIRST_SMOOTH,
-        solves=0,
-        since=0,
-        stale=0,
-        upper=np.inf,
-        best_weights=no_norms,
-        best_betas=zeros,
-        best_biases=np.zeros(n_biases),
-        best_decisions=zeros,
-        best_norms=no_norms,
-        dual_betas=zeros,
-        linear=0.0,
-        square=0.0,
-        reach=1.0,
-        bound=0.0,
-        lower=-np.inf,
-        eta=np.full(hull.size, 1.0 / hull.size),
-    )
+    none, zeros = np.zeros(hull.size), np.zeros((len(machines.problems), machines.n))
+    start: dict[str, Any] = {"weights": start_weights(hull), "smooth": FIRST_SMOOTH, "solves": 0, "since": 0, "stale": 0, "upper": np.inf}
+    start |= dict.fromkeys(("betas", "best_betas", "best_decisions", "dual_betas"), zeros) | {"best_biases": np.zeros(n_biases)}
+    start |= dict.fromkeys(("norms", "best_weights", "best_norms"), none) | {"eta": np.full(hull.size, 1.0 / hull.size)}
+    return HKLMaster(**start, **NO_BOUND)
 
 
 def enlarge_master(master: HKLMaster, after: NodeSet, rho: float) -> HKLMaster:
     """Return the record with entries for nodes that joined: their functions are zero, their weights those of a small norm."""
     hull, more = after.hull, after.size - len(master.norms)
-    norms, zeros = np.concatenate([master.norms, np.zeros(more)]), np.zeros(more)
-    weights = joint_weights(hull, smooth_norms(norms, FIRST_SMOOTH), rho)
+    longer = {name: np.concatenate([getattr(master, name), np.zeros(more)]) for name in ("norms", "best_weights", "best_norms")}
+    weights = joint_weights(hull, smooth_norms(longer["norms"], FIRST_SMOOTH), rho)
     eta = np.concatenate([master.eta, np.full(more, 1.0 / hull.size)])
-    return replace(
-        master,
-        weights=weights,
-        norms=norms,
-        smooth=SMOOTH_DECAY * FIRST_SMOOTH,
-        since=0,
-        stale=0,
-        best_weights=np.concatenate([master.best_weights, zeros]),
-        best_norms=np.concatenate([master.best_norms, zeros]),
-        linear=0.0,
-        square=0.0,
-        reach=1.0,
-        bound=0.0,
-        lower=-np.inf,
-        eta=eta / eta.sum(),
-    )
+    fresh = {"weights": weights, "smooth": SMOOTH_DECAY * FIRST_SMOOTH, "since": 0, "stale": 0, "eta": eta / eta.sum()}
+    return replace(master, **longer, **fresh, **NO_BOUND)
 
 
 def smooth_norms(norms: np.ndarray, share: float) -> np.ndarray:
@@ -196,31 +117,15 @@ def smooth_norms(norms: np.ndarray, share: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class RestrictedProblem:
-    """The restricted problem over one hull.
-
-    Attributes
-    ----------
-    hull, grams
-        Nodes and their matrices.
-    constant
-        ``(W,)`` which nodes have the constant kernel, which the biases take up: it is left out of every sum.
-    machines
-        What shares the kernels.
-    rho
-        Exponent.
-    solver
-        ``"auto"`` or ``"mirror"``.
-    max_solves
-        Solves over one hull at most.
-    """
+    """The restricted problem over one hull."""
 
     hull: Hull
     grams: Grams
-    constant: np.ndarray
+    constant: np.ndarray  # (W,) which nodes have the constant kernel, which the biases take up: it is left out of every sum
     machines: SharedMachines
     rho: float
-    solver: str = "auto"
-    max_solves: int = 500
+    solver: str = "auto"  # or "mirror"
+    max_solves: int = 500  # over one hull at most
 
     def run(self, master: HKLMaster, tol: float, max_solves: int = SOLVES_PER_STEP) -> tuple[HKLMaster, Restricted]:
         """Work until the gap is ``tol`` relative to the primal value, or for so many solves."""
@@ -228,10 +133,9 @@ class RestrictedProblem:
         while True:
             master = self._reweight(master, tol) if self.solver == "auto" else self._mirror(master, tol)
             result = master.restricted
-            if result.gap <= tol * abs(result.upper) or master.stale >= MAX_STALE_SOLVES or master.since >= self.max_solves:
-                return master, result
-            if master.solves >= until:
-                return master, replace(result, done=False)
+            done = result.gap <= tol * abs(result.upper) or master.stale >= MAX_STALE_SOLVES or master.since >= self.max_solves
+            if done or master.solves >= until:
+                return master, result if done else replace(result, done=False)
 
     def _gap_aim(self, master: HKLMaster, tol: float) -> float:
         if not np.isfinite(master.upper):
@@ -262,15 +166,8 @@ class RestrictedProblem:
         before = master.upper - master.lower
         master = replace(master, betas=betas, norms=norms, solves=master.solves + 1, since=master.since + 1)
         if upper < master.upper:
-            master = replace(
-                master,
-                upper=upper,
-                best_weights=used,
-                best_betas=betas,
-                best_biases=self.machines.biases(solutions),
-                best_decisions=self.machines.decisions(solutions),
-                best_norms=norms,
-            )
+            best = {"best_biases": self.machines.biases(solutions), "best_decisions": self.machines.decisions(solutions)}
+            master = replace(master, upper=upper, best_weights=used, best_betas=betas, best_norms=norms, **best)
         lower = point.value(bound.value)
         if lower > master.lower:
             dual = {"linear": point.linear, "square": point.square, "reach": point.step_bound, "bound": bound.value}

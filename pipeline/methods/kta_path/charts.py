@@ -8,8 +8,7 @@ from ...records.charts import Chart, Legend, Series, SystemCharts, run_label, sh
 from ...records.run_view import RunView, known, named, number
 from ...records.shared_charts import MAX_NAMED, column, scored_points
 
-MAX_LINEAR_RATIO = 30
-"""Counts of kernels that differ by more than this factor are drawn on a logarithmic scale."""
+MAX_LINEAR_RATIO = 30  # counts of kernels that differ by more than this factor are drawn on a logarithmic scale
 
 
 def path_accuracy(runs: Sequence[RunView]) -> list[Chart]:
@@ -44,11 +43,8 @@ def path_counts(runs: Sequence[RunView]) -> list[Chart]:
     runs = [run for run in runs if run.tables.get("path")]
     if not runs:
         return []
-    counts = [value for run in runs for value in column(run.tables["path"], "n_active") if value > 0]
-    steps = [
-        Series(column(run.tables["path"], "p"), column(run.tables["path"], "n_active"), run_label(run, runs), "step", i)
-        for i, run in enumerate(runs)
-    ]
+    at, active = ([column(run.tables["path"], name) for run in runs] for name in ("p", "n_active"))
+    steps = [Series(at[i], active[i], run_label(run, runs), "step", i) for i, run in enumerate(runs)]
     return [
         Chart(
             "Kernels along p",
@@ -57,7 +53,7 @@ def path_counts(runs: Sequence[RunView]) -> list[Chart]:
             x_label="p",
             y_label="active kernels",
             x_scale="falling",
-            y_scale="symlog" if _is_wide(counts) else "linear",
+            y_scale="symlog" if _is_wide([value for values in active for value in values if value > 0]) else "linear",
             legend=Legend() if named(runs) else None,
         )
     ]

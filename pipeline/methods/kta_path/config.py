@@ -10,8 +10,7 @@ from ...records.config import Count, MethodConfig, NonNegative, Positive
 
 Norm = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
-MAX_EPS = 0.36787944117144233
-"""1/e: below it a weight only falls along the path."""
+MAX_EPS = 0.36787944117144233  # 1/e: below it a weight only falls along the path
 
 
 class KTAPathConfig(MethodConfig):

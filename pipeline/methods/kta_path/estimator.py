@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Self
@@ -107,8 +108,7 @@ class KTASelectionPath(Selection, KernelClassifier):
         ValueError
             A parameter out of range, data that are not finite, one class only, or no kernel with a positive alignment.
         """
-        config = self._config()
-        inputs = self._inputs(X, y, sample_weight)
+        config, inputs = self._config(), self._inputs(X, y, sample_weight)
         self._fit(inputs, config)
         self._training = inputs
         return self
@@ -145,9 +145,7 @@ class KTASelectionPath(Selection, KernelClassifier):
 
     def weights_at(self, p: float) -> np.ndarray:
         """Return the weights at any p of the path, ``(n_kernels,)``."""
-        at = self._checked_p(p)
-        active, eta = self._path_weights(at)
-        out = np.zeros(len(self.alignments_))
+        out, (active, eta) = np.zeros(len(self.alignments_)), self._path_weights(self._checked_p(p))
         out[active] = eta
         return out
 
@@ -161,9 +159,6 @@ class KTASelectionPath(Selection, KernelClassifier):
         """
         check_is_fitted(self, "model_")
         return p_for(self.junctures_, n_features, float(self.p_grid_[0]), float(self.p_grid_[-1]))
-
-    def _fitted_config(self) -> KTAPathConfig:
-        return KTAPathConfig.model_validate_json(self.model_.params_json)
 
     def svm_at(self, p: float, C: float | None = None, warm: PathMachine | None = None) -> PathMachine:
         """Return the machine trained on the active kernels at p.
@@ -231,15 +226,15 @@ class KTASelectionPath(Selection, KernelClassifier):
     def _machine_config(self, C: float | None) -> KTAPathConfig:
         if not hasattr(self, "_training"):
             raise ValueError("machines along the path need the training data, which copies and loaded estimators do not carry; fit again")
-        config = self._fitted_config()
         # A checked copy: C is the user's.
-        return config if C is None else KTAPathConfig(**{**config.model_dump(), "C": C})
+        return KTAPathConfig(**{**json.loads(self.model_.params_json), **({} if C is None else {"C": C})})
 
     def _trainer(self, config: KTAPathConfig, ctx: RunContext) -> PathTrainer:
         return PathTrainer(config, self._training, ctx, Kernels(self.alignments_, self.traces_, self.widths_))
 
     def _path_weights(self, p: float) -> tuple[np.ndarray, np.ndarray]:
-        return path_weights(self._fitted_config(), (self.lam1_, self.lam2_), self.alignments_, self.junctures_, p)
+        config = KTAPathConfig.model_validate_json(self.model_.params_json)
+        return path_weights(config, (self.lam1_, self.lam2_), self.alignments_, self.junctures_, p)
 
     def _machine(self, config: KTAPathConfig, point: PathPoint) -> PathMachine:
         figures = {"lam1": self.lam1_, "lam2": self.lam2_, "C": float(config.C)}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,21 +10,17 @@ import scipy.sparse as sp
 from ....cluster import BlockProgram, plan
 from ....kernels.alignment.path_cells import Cells
 from ....kernels.grams.feature_sums import add_feature_sums, feature_values, mirror_triangles
-from ...passes.blocks import Task, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
+from ....storage import ArrayRef
+from ...passes.blocks import Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
 from ...records.context import RunContext, resolve
 
-MAX_COLUMNS = 256
-"""Columns that are dense at a time."""
+MAX_COLUMNS = 256  # columns that are dense at a time
+MAX_PARTS_BYTES = 256 << 20  # partial sums of one pass: with larger matrices fewer tasks go into one, which bounds what the driver holds
+MAX_RESULT_BYTES = 48 << 20  # matrices that one task of a pass over cells returns
+MATRIX_COPIES = 24  # bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks
 
-MAX_PARTS_BYTES = 256 << 20
-"""Partial sums of one pass: with larger matrices fewer tasks go into one, which keeps what the driver holds in bounds."""
-
-MAX_RESULT_BYTES = 48 << 20
-"""Matrices that one task of a pass over cells returns."""
-
-MATRIX_COPIES = 24
-"""Bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks."""
+Table = np.ndarray | ArrayRef
 
 
 def matrix_fits(n: int, driver_memory: int) -> bool:
@@ -41,8 +35,8 @@ def task_columns(task: Task, ids: np.ndarray) -> np.ndarray:
         lo, hi = np.searchsorted(ids, ref.cols)
         if hi > lo:
             source = source_of(ref)
-            columns: Any = scaled(columns_of(ref, ids[lo:hi]), scale_of(source, ids[lo:hi]), source.scale.row_factor)
-            parts.append(np.asarray(columns.toarray() if sp.issparse(columns) else columns, np.float64))
+            columns = scaled(columns_of(ref, ids[lo:hi]), scale_of(source, ids[lo:hi]), source.scale.row_factor)
+            parts.append(np.asarray(columns.toarray() if isinstance(columns, sp.csc_array) else columns, np.float64))
     return np.concatenate(parts, axis=1)
 
 
@@ -62,10 +56,7 @@ def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
         yield task_columns(task, ids.astype(np.int64)), weights, widths if widths[0] else None
 
 
-# -- one matrix --------------------------------------------------------------------------------------------------------------------
-
-
-def sum_chunk(task: Task, table: Any, rows: np.ndarray | None) -> np.ndarray:
+def sum_chunk(task: Task, table: Table, rows: np.ndarray | None) -> np.ndarray:
     """Return ``sum_i w_i K_i`` over the features of a task, the upper triangle, of all rows or of some."""
     out: np.ndarray | None = None
     for X, weights, widths in _pieces(task, resolve(table)):
@@ -78,28 +69,15 @@ def sum_chunk(task: Task, table: Any, rows: np.ndarray | None) -> np.ndarray:
     return out
 
 
-def _sum_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
-    out = parts[0].copy()
-    for part in parts[1:]:
-        out += part
-    return out
-
-
-@dataclass(frozen=True)
-class _TaskBound:
-    """Task memory: a stripe, a piece of columns with their series, and results."""
-
-    n: int
-    result: int
-
-    def __call__(self, task: Task) -> int:
-        return 2 * task_bytes(task) + 8 * self.n * 8 * MAX_COLUMNS + 4 * self.n * 4096 + 3 * self.result
+def _sum_program(name: str, chunk: Callable[..., np.ndarray], n: int, result: int) -> BlockProgram[np.ndarray]:
+    # A task holds a stripe, a piece of columns with their series, and results.
+    bound = 8 * n * 8 * MAX_COLUMNS + 4 * n * 4096 + 3 * result
+    return BlockProgram(name, chunk, add_parts, lambda task: 2 * task_bytes(task) + bound, result + 256)
 
 
 def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
-    """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels.
-
-    ``ids`` ascend, ``weights`` are >= 0, and ``widths`` those of Gaussian kernels, or all 0 for linear ones; all ``(k,)``.
+    """Return ``K = sum_i w_i K_i`` over features ``ids``, ``(n, n)``: float32 for Gaussians, float64 for linear kernels. ``ids`` ascend,
+    ``weights`` are >= 0, and ``widths`` those of Gaussian kernels, or all 0 for linear ones; all ``(k,)``.
     """
     n = ctx.data.n_rows
     if not len(ids):
@@ -107,17 +85,14 @@ def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, wi
     table = ctx.broadcast("weights", np.stack([ids.astype(np.float64), weights, widths]))
     tasks = tasks_holding(column_tasks(ctx.data), ids)
     size = max(1, MAX_PARTS_BYTES // (8 * n * n))
-    program = BlockProgram("feature-kernel-sum", sum_chunk, _sum_parts, _TaskBound(n, 8 * n * n), 8 * n * n + 256)
+    program = _sum_program("feature-kernel-sum", sum_chunk, n, 8 * n * n)
     total = ctx.run_pass(plan(program, tasks[:size], table, None))
     for lo in range(size, len(tasks), size):
         total += ctx.run_pass(plan(program, tasks[lo : lo + size], table, None))
     return mirror_triangles(total[None].astype(np.float32) if widths[0] else total[None])[0]
 
 
-# -- no matrix ---------------------------------------------------------------------------------------------------------------------
-
-
-def product_chunk(task: Task, table: Any, vector: Any) -> np.ndarray:
+def product_chunk(task: Task, table: Table, vector: Table) -> np.ndarray:
     """Return ``sum_i w_i K_i v`` over the features of a task, ``(n,)``."""
     v, total = resolve(vector)[None, :], 0.0
     for X, weights, widths in _pieces(task, resolve(table)):
@@ -125,30 +100,24 @@ def product_chunk(task: Task, table: Any, vector: Any) -> np.ndarray:
     return np.asarray(total)
 
 
-def rows_chunk(task: Task, table: Any, rows: np.ndarray) -> np.ndarray:
+def rows_chunk(task: Task, table: Table, rows: np.ndarray) -> np.ndarray:
     """Return rows of ``sum_i w_i K_i`` over the features of a task, ``(len(rows), n)``."""
-    total: Any = 0.0
+    total = 0.0
     for X, weights, widths in _pieces(task, resolve(table)):
         total = total + feature_values(X, X[rows], weights, widths, np.eye(len(rows)))
-    return total
+    return np.asarray(total)
 
 
-def diagonal_chunk(task: Task, table: Any) -> np.ndarray:
+def diagonal_chunk(task: Task, table: Table) -> np.ndarray:
     """Return the diagonal of ``sum_i w_i x_i x_i'`` over the features of a task."""
-    total: Any = 0.0
+    total = 0.0
     for X, weights, _ in _pieces(task, resolve(table)):
         total = total + np.square(X) @ weights
-    return total
+    return np.asarray(total)
 
 
 class FeatureGram:
-    """``sum_i w_i K_i`` by passes over the columns; solvers ask it for squares and products only.
-
-    Parameters
-    ----------
-    ctx, ids, weights, widths
-        As of :func:`feature_kernel_sum`; at least one feature.
-    """
+    """``sum_i w_i K_i`` of :func:`feature_kernel_sum` by passes over the columns; solvers ask it for squares and products only."""
 
     def __init__(self, ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
         self._ctx = ctx
@@ -178,18 +147,13 @@ class FeatureGram:
         """Return ``K v`` (one pass)."""
         return self._pass("feature-product", product_chunk, self.n, self._ctx.broadcast("vector", v))
 
-    def _pass(self, name: str, chunk: Any, size: int, *argument: Any) -> np.ndarray:
-        program = BlockProgram(name, chunk, _sum_parts, _TaskBound(self.n, 8 * size), 8 * size + 256)
-        return self._ctx.run_pass(plan(program, self._tasks, self._table, *argument))
+    def _pass(self, name: str, chunk: Callable[..., np.ndarray], size: int, *argument: Table) -> np.ndarray:
+        return self._ctx.run_pass(plan(_sum_program(name, chunk, self.n, 8 * size), self._tasks, self._table, *argument))
 
 
-# -- many matrices -----------------------------------------------------------------------------------------------------------------
-
-
-def cells_chunk(task: Task, table: Any, count: int) -> np.ndarray:
-    """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``.
-
-    ``table`` has rows ids, widths (0: linear), cell, weight in the cell's first matrix and in its second.
+def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
+    """Return the two matrices of every cell over the features of a task, upper triangles, ``(2 count, n, n)``. ``table`` has rows ids,
+    widths (0: linear), cell, weight in the cell's first matrix and in its second.
     """
     ids, widths, cells, low, high = resolve(table)
     positions, n = _positions(task, ids.astype(np.int64)), source_of(task[0]).n_rows
@@ -204,26 +168,14 @@ def cells_chunk(task: Task, table: Any, count: int) -> np.ndarray:
 
 
 class CellSums:
-    """The matrices of cells, and their mixtures.
-
-    Parameters
-    ----------
-    ctx
-        Executor and data.
-    cells
-        Cells of the features.
-    scales, widths
-        ``(n_features,)`` multipliers of the kernels; widths of Gaussians, 0 for linear kernels.
-    """
+    """The matrices of cells, and their mixtures; ``scales`` of the kernels, ``widths`` of Gaussians (0: linear), both ``(n_features,)``."""
 
     def __init__(self, ctx: RunContext, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
         self._cells, self._n = cells, int(ctx.data.n_rows)
         item = 4 if widths[cells.members[0]] else 8
         size = max(1, MAX_RESULT_BYTES // (2 * item * self._n**2))
-        self._parts = [
-            (first, _cell_batch(ctx, cells, range(first, min(first + size, cells.count)), scales, widths))
-            for first in range(0, cells.count, size)
-        ]
+        batches = [range(first, min(first + size, cells.count)) for first in range(0, cells.count, size)]
+        self._parts = [(batch.start, _cell_batch(ctx, cells, batch, scales, widths)) for batch in batches]
 
     @staticmethod
     def max_count(ctx: RunContext, share: float, item: int) -> int:
@@ -254,6 +206,5 @@ def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray,
     table = np.concatenate(columns, axis=1)
     tasks = tasks_holding(column_tasks(ctx.data), np.sort(table[0].astype(np.int64)))
     n = int(ctx.data.n_rows)
-    size = 2 * len(batch) * (4 if table[1, 0] else 8) * n * n
-    program = BlockProgram("feature-cells", cells_chunk, _sum_parts, _TaskBound(n, size), size + 256)
+    program = _sum_program("feature-cells", cells_chunk, n, 2 * len(batch) * (4 if table[1, 0] else 8) * n * n)
     return ctx.run_pass(plan(program, tasks, ctx.broadcast("cells", table), len(batch)))

@@ -25,66 +25,33 @@ from .alignment_pass import align_features
 from .config import KTAPathConfig
 from .machines import Kernels, PathTrainer, given_grams, machine_points
 
-BATCH_TASKS = 16
-"""Tasks of the alignment pass in one step."""
-
-BATCH_POINTS = 25
-"""Points of the path in one step."""
-
-BATCH_MACHINES = 26
-"""Machines in one step."""
-
-N_DEFAULT_KERNELS = 10
-"""Kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but at least three."""
-
-WEIGHTS = Held(
-    "weights of active kernels at the points of the path", "48 A", "A in all; before the alignments are known at most k times the points"
-)
-
-MIN_TRACE_SHARE = 1e-12
-"""A centred trace below this share of the plain one is rounding."""
+BATCH_TASKS = 16  # tasks of the alignment pass in one step
+BATCH_POINTS = 25  # points of the path in one step
+BATCH_MACHINES = 26  # machines in one step
+N_DEFAULT_KERNELS = 10  # kernels that the default lam2 leaves at p_end, or a fifth of all where that is less, but at least three
+MOST_WEIGHTS = "A in all; before the alignments are known at most k times the points"
+WEIGHTS = Held("weights of active kernels at the points of the path", "48 A", MOST_WEIGHTS)
+MIN_TRACE_SHARE = 1e-12  # a centred trace below this share of the plain one is rounding
 
 
 @dataclass(frozen=True)
 class KTAState:
-    """State of the loop.
-
-    Attributes
-    ----------
-    iteration, stop
-        Steps so far; ``"end"`` when the last point stands.
-    tasks
-        Tasks of the alignment pass that are done.
-    table
-        ``(4, k)`` values, traces, widths and error bounds of the kernels so far.
-    lam1, lam2
-        Regularisation, known once all alignments are.
-    p
-        ``(points,)`` norms so far.
-    counts, indices, values
-        Active kernels at every point; their ids and weights, point after point.
-    newton_steps
-        ``(points,)``.
-    scored
-        ``(machines, 3)`` point, accuracy on training rows and on rows held out (NaN without any) of the machines so far.
-    beta
-        ``(n_machines, n_samples)`` coefficients of the last of them; no rows before the first.
-    """
+    """State of the loop."""
 
     record_name: ClassVar[str] = "KTAState"
     iteration: int
-    stop: str | None
-    tasks: int
-    table: np.ndarray
-    lam1: float
+    stop: str | None  # "end" when the last point stands
+    tasks: int  # of the alignment pass that are done
+    table: np.ndarray  # (4, k) values, traces, widths and error bounds of the kernels so far
+    lam1: float  # both are known once all alignments are
     lam2: float
-    p: np.ndarray
-    counts: np.ndarray
+    p: np.ndarray  # (points,) so far
+    counts: np.ndarray  # active kernels at every point; indices and values are their ids and weights, point after point
     indices: np.ndarray
     values: np.ndarray
-    newton_steps: np.ndarray
-    scored: np.ndarray
-    beta: np.ndarray
+    newton_steps: np.ndarray  # (points,)
+    scored: np.ndarray  # (machines, 3) point, accuracy on training rows and on rows held out (NaN without any) of the machines so far
+    beta: np.ndarray  # (n_machines, n_samples) coefficients of the last of them; no rows before the first
 
     @property
     def alignments(self) -> Alignments:
@@ -114,20 +81,13 @@ def path_problem(config: KTAPathConfig, lam1: float, lam2: float) -> AlignmentPr
 
 
 def resolve_regularisation(config: KTAPathConfig, a: np.ndarray) -> tuple[float, float]:
-    """Return lam1 and lam2: those of the parameters, else from the alignments.
-
-    ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1 without a centre. lam2 puts the threshold of p_end between the alignments of the
-    kernels that are to stay (``N_DEFAULT_KERNELS``) and the next smaller one.
-
-    Raises
-    ------
-    ValueError
-        All alignments are zero.
+    """Return lam1 and lam2: those of the parameters, else from the alignments. ``lam1 = max a / 2``, so no weight exceeds 1 at p = 1
+    without a centre. lam2 puts the threshold of p_end between the alignments of the kernels that are to stay (``N_DEFAULT_KERNELS``) and
+    the next smaller one. Raises ValueError: all alignments are zero.
     """
     if not np.any(a > 0):
-        raise ValueError(
-            "all alignments with y are zero: every feature (or kernel) is constant on the training rows, or blind to the classes"
-        )
+        reason = "every feature (or kernel) is constant on the training rows, or blind to the classes"
+        raise ValueError(f"all alignments with y are zero: {reason}")
     lam1 = 0.5 * float(a.max()) if config.lam1 is None else config.lam1
     if config.lam2 is not None:
         return lam1, config.lam2
@@ -148,15 +108,7 @@ def _load_below_selected(loads: np.ndarray, useful: int) -> float:
 
 
 class KTALoop:
-    """The path of one data set.
-
-    Parameters
-    ----------
-    config
-        Parameters.
-    inputs
-        Data, classes and weights; rows held out have weight 0.
-    """
+    """The path of one data set; rows held out have weight 0."""
 
     state_type = KTAState
 
@@ -203,31 +155,19 @@ class KTALoop:
     def _advance(self, state: KTAState) -> KTAState:
         config, first = self.config, len(state.p)
         last = min(first + BATCH_POINTS, len(self.grid))
-        path = kernel_path(
-            path_problem(config, state.lam1, state.lam2),
-            state.table[0],
-            p_start=float(self.grid[first]),
-            p_end=float(self.grid[last - 1]),
-            dp=config.dp,
-            eps=config.eps,
-            order=config.order,
-        )
-        new = replace(
-            state,
-            p=np.concatenate([state.p, path.p_grid]),
-            counts=np.concatenate([state.counts, path.n_active]),
-            indices=np.concatenate([state.indices, path.weights.indices.astype(np.int64)]),
-            values=np.concatenate([state.values, path.weights.data]),
-            newton_steps=np.concatenate([state.newton_steps, path.newton_steps]),
-        )
+        problem, points = path_problem(config, state.lam1, state.lam2), self.grid[first:last]
+        ends = {"p_start": float(points[0]), "p_end": float(points[-1])}
+        path = kernel_path(problem, state.table[0], **ends, dp=config.dp, eps=config.eps, order=config.order)
+        weights = {"indices": path.weights.indices.astype(np.int64), "values": path.weights.data}
+        more = {"p": path.p_grid, "counts": path.n_active, **weights, "newton_steps": path.newton_steps}
+        new = replace(state, **{name: np.concatenate([getattr(state, name), values]) for name, values in more.items()})
         # The model's own machine comes at the end; here one is needed for points on the way, or for a score on rows held out.
-        needs_no_machine = (self.config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
+        needs_no_machine = (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
         return replace(new, stop="end" if needs_no_machine and last == len(self.grid) else None)
 
     def _train(self, state: KTAState, ctx: RunContext) -> KTAState:
         points = machine_points(state.counts, self.config.n_machines)
-        first = len(state.scored)
-        last = min(first + BATCH_MACHINES, len(points))
+        first, last = len(state.scored), min(len(state.scored) + BATCH_MACHINES, len(points))
         chosen = points[first:last]
         trainer = PathTrainer(self.config, self.inputs, ctx, state.kernels)
         scored, beta = [state.scored], state.beta

@@ -23,31 +23,16 @@ from ...records.context import RunContext
 from .config import KTAPathConfig
 from .kernel_sum_pass import CellSums, FeatureGram, feature_kernel_sum, matrix_fits
 
-MACHINE_TOL = 1e-3
-"""Tolerance of a machine, LIBSVM's."""
-
-CELL_TOL = 3e-4
-"""How far, in trace norm, the kernel of a machine along the path may be from the one at exactly its p."""
-
-CELL_SHARE = 0.5
-"""Share of the driver's memory that the matrices of cells may take."""
-
-TABLE_COPIES = 32
-"""Bytes per point and kernel while cells are cut: the weights, sorted, and their errors."""
-
-MAX_SINGLE_POINTS = 2
-"""Up to this many points are summed one by one."""
+MACHINE_TOL = 1e-3  # tolerance of a machine, LIBSVM's
+CELL_TOL = 3e-4  # how far, in trace norm, the kernel of a machine along the path may be from the one at exactly its p
+CELL_SHARE = 0.5  # share of the driver's memory that the matrices of cells may take
+TABLE_COPIES = 32  # bytes per point and kernel while cells are cut: the weights, sorted, and their errors
+MAX_SINGLE_POINTS = 2  # up to this many points are summed one by one
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What the kernels' sums are made of.
-
-    Attributes
-    ----------
-    alignments, traces, widths
-        ``(k,)`` figures of every kernel.
-    """
+    """What the kernels' sums are made of, ``(k,)`` each."""
 
     alignments: np.ndarray
     traces: np.ndarray
@@ -61,20 +46,8 @@ class Kernels:
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The machine at one point.
-
-    Attributes
-    ----------
-    p
-        Norm.
-    active, share
-        Kernels, and their weights scaled to sum to the number of rows.
-    beta, bias
-        Coefficients ``(n_machines, n_samples)`` and ``(n_machines,)``.
-    gap, objective
-        Sums over the machines.
-    values
-        ``(n_machines, n_samples)`` decision values of all rows.
+    """The machine at one point: its kernels and their weights, scaled to sum to the number of rows; signed coefficients and decision values
+    ``(n_machines, n_samples)``; gap and objective summed over the machines.
     """
 
     p: float
@@ -93,17 +66,7 @@ def total_weight(inputs: Inputs) -> float:
 
 
 class PathTrainer:
-    """Trains machines at points of one path.
-
-    Parameters
-    ----------
-    config
-        Parameters; C among them.
-    inputs, ctx
-        Training data.
-    kernels
-        Figures of the kernels.
-    """
+    """Trains machines at points of one path."""
 
     def __init__(self, config: KTAPathConfig, inputs: Inputs, ctx: RunContext, kernels: Kernels) -> None:
         self.config, self.inputs, self.ctx, self.kernels = config, inputs, ctx, kernels
@@ -117,20 +80,17 @@ class PathTrainer:
         return self._solve(p, active, share, self._gram(active, share), warm)
 
     def along(self, p: np.ndarray, weights: sp.csr_array, warm: np.ndarray | None = None) -> Iterator[PathPoint]:
-        """Yield the machine at every point, each started from the one before.
-
-        Kernels of like alignment share a few matrices (:mod:`gramplane.kernels.alignment.path_cells`), as many points at a time as the
-        driver's memory allows; a machine's weights are those of its kernel, which prediction uses.
+        """Yield the machine at every point, each started from the one before. Kernels of like alignment share a few matrices
+        (:mod:`gramplane.kernels.alignment.path_cells`), as many points at a time as the driver's memory allows; a machine's weights are
+        those of its kernel, which prediction uses.
         """
         for point in self._points(p, weights):
-            active, share, gram = point[1:]
-            machine = self._solve(point[0], active, share, gram, warm)
+            machine = self._solve(*point, warm)
             warm = machine.beta
             yield machine
 
     def _points(self, p: np.ndarray, weights: sp.csr_array) -> Iterator[tuple[float, np.ndarray, np.ndarray, Gram]]:
-        count = len(p)
-        fits = matrix_fits(self.ctx.data.n_rows, self.ctx.driver_memory)
+        count, fits = len(p), matrix_fits(self.ctx.data.n_rows, self.ctx.driver_memory)
         one_by_one = isinstance(self.inputs.data, GivenGrams) or not fits or count <= MAX_SINGLE_POINTS
         cells = None if one_by_one else self._cells(weights)
         if one_by_one:
@@ -139,9 +99,8 @@ class PathTrainer:
                 active, share = weights.indices[span].astype(np.int64), self._share(weights.data[span])
                 yield float(p[k]), active, share, self._gram(active, share)
         elif cells is None:
-            half = count // 2
-            yield from self._points(p[:half], weights[:half])
-            yield from self._points(p[half:], weights[half:])
+            for half in (slice(count // 2), slice(count // 2, count)):
+                yield from self._points(p[half], weights[half])
         else:
             sums = CellSums(self.ctx, cells, self.kernels.scales, self.kernels.widths)
             for k in range(count):
@@ -190,8 +149,6 @@ def given_grams(ctx: RunContext, inputs: Inputs) -> Grams:
 def machine_points(counts: np.ndarray, n_machines: int) -> np.ndarray:
     """Return the points of a path at which machines are trained: evenly from the first to the last that has an active kernel."""
     active = np.flatnonzero(counts)
-    if not len(active):
-        return np.zeros(0, np.int64)
-    if n_machines == 1:
+    if not len(active) or n_machines == 1:
         return active[-1:]
     return np.unique(np.round(np.linspace(0, active[-1], n_machines)).astype(np.int64))

@@ -26,25 +26,17 @@ from .loop import BATCH_MACHINES, WEIGHTS, KTALoop, KTAState, path_junctures, pa
 from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathTrainer
 from .path_model import machine_model
 
-N_SHOWN = 1000
-"""Kernels in the report's table."""
+N_SHOWN = 1000  # kernels in the report's table
+N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
-N_FOLLOWED = 20
-"""Kernels whose weights a report follows along p."""
-
+IN_CELLS = f"within {CELL_SHARE:g} L"
 FEATURES = Held("alignments, traces, widths and weights of the features", "80 d")
 MATRIX = Held("sums of kernels, the matrix, and the solver's copy of it", f"{MATRIX_COPIES} n^2", "where that is within L; else passes")
-CELLS = Held(
-    "matrices of c cells, which share the kernels of many points",
-    "8 c n^2",
-    f"c <= d, within {CELL_SHARE:g} L; more than {MAX_SINGLE_POINTS} machines",
-)
-LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{CELLS.when}, of linear kernels")
-TABLE = Held(
-    "weights of kernels at the machines, while cells are cut",
-    f"{TABLE_COPIES} d M",
-    f"M machines, {BATCH_MACHINES} at most, within {CELL_SHARE:g} L",
-)
+MANY_MACHINES = f"c <= d, {IN_CELLS}; more than {MAX_SINGLE_POINTS} machines"
+CELLS = Held("matrices of c cells, which share the kernels of many points", "8 c n^2", MANY_MACHINES)
+LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels")
+MACHINES_OF_BATCH = f"M machines, {BATCH_MACHINES} at most, {IN_CELLS}"
+TABLE = Held("weights of kernels at the machines, while cells are cut", f"{TABLE_COPIES} d M", MACHINES_OF_BATCH)
 
 
 class KTAPath(Method):
@@ -61,14 +53,8 @@ class KTAPath(Method):
 
     @classmethod
     def read_inputs(cls, config: KTAPathConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[KTAPathConfig, Inputs]:
-        """Return parameters, and classes and weights of a store; ``extra`` may hold ``test_share``.
-
-        Raises
-        ------
-        DataError
-            No classes.
-        ValueError
-            Matrices, which a block store does not hold.
+        """Return parameters, and classes and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: no classes;
+        ValueError: matrices, which a block store does not hold.
         """
         if config.kernel == "precomputed":
             raise ValueError("kernel='precomputed' needs matrices; a run on a block store takes 'rbf' or 'linear'")
@@ -79,14 +65,8 @@ class KTAPath(Method):
 
     @classmethod
     def build_loop(cls, config: KTAPathConfig, inputs: Inputs, ctx: RunContext) -> KTALoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        DataError
-            A class without rows of positive weight.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows or features than the memory allows.
+        """Return the loop of a fit. Raises DataError: a class without rows of positive weight; MemoryBoundExceeded: more rows or features
+        than the memory allows.
         """
         dual_problems(config, inputs)
         loop = KTALoop(config, inputs)
@@ -98,36 +78,21 @@ class KTAPath(Method):
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Points of the path, tasks of a pass, where machines are solved."""
-        loop, data, memory = self.loop, self.ctx.data, self.ctx.driver_memory
-        tasks, fits = column_tasks(data), matrix_fits(data.n_rows, memory)
-        return {
-            **holdings_plan(_driver_held(loop, self.ctx, len(loop.grid))),
-            "kernels": int(data.n_cols),
-            "points": len(loop.grid),
-            "machines": self.inputs.n_machines,
-            "machine_points": self.config.n_machines,
-            "tasks_per_pass": len(tasks),
-            "task_bytes": int(max(task_bytes(task) for task in tasks)),
-            "solve_on": "matrix" if fits else "passes",
-            "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0,
-        }
+        points, data = len(self.loop.grid), self.ctx.data
+        tasks, fits = column_tasks(data), matrix_fits(data.n_rows, self.ctx.driver_memory)
+        sizes = {"kernels": int(data.n_cols), "points": points}
+        machines = {"machines": self.inputs.n_machines, "machine_points": self.config.n_machines}
+        passes = {"tasks_per_pass": len(tasks), "task_bytes": int(max(task_bytes(task) for task in tasks))}
+        solves = {"solve_on": "matrix" if fits else "passes", "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0}
+        return {**holdings_plan(_driver_held(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
 
     def model(self, state: KTAState, ctx: RunContext) -> KernelModel:
         """Return the path, with the machine at its last point that has a kernel."""
         config, active_points = self.config, np.flatnonzero(state.counts)
         p = float(state.p[active_points[-1]]) if len(active_points) else config.p_start
-        arrays = {
-            "alignments": state.alignments.values,
-            "traces": state.alignments.traces,
-            "widths": state.alignments.widths,
-            "junctures": path_junctures(config, state),
-            "p_grid": state.p,
-            "n_active": state.counts,
-            "path_indices": state.indices,
-            "path_values": state.values,
-            "newton_steps": state.newton_steps,
-            "scored": state.scored,
-        }
+        arrays = dict(zip(("alignments", "traces", "widths"), state.table[:3], strict=True))
+        arrays |= {"junctures": path_junctures(config, state), "p_grid": state.p, "n_active": state.counts}
+        arrays |= {"path_indices": state.indices, "path_values": state.values, "newton_steps": state.newton_steps, "scored": state.scored}
         figures = {"lam1": state.lam1, "lam2": state.lam2, "C": float(config.C)}
         active, eta = path_weights(config, (state.lam1, state.lam2), arrays["alignments"], arrays["junctures"], p)
         # Started from nothing, the machine is the same whatever points came before.
@@ -136,56 +101,37 @@ class KTAPath(Method):
 
     def summary(self, state: KTAState, model: KernelModel) -> dict[str, Any]:
         """Return the path's size and its last machine's certificate."""
-        return {
-            "n_kernels": int(state.table.shape[1]),
-            "n_points": len(state.p),
-            "n_selected": int(state.counts[-1]),
-            "n_active_at_start": int(state.counts[0]),
-            "lam1": state.lam1,
-            "lam2": state.lam2,
-            "p": model.figures["p"],
-            "gap": model.figures["gap"],
-            "certified_over": "the machine at this p",
-            "objective": model.figures["objective"],
-            "n_support": len(model.support_ids),
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-            **(_finite_scores(*state.scored[-1, 1:]) if len(state.scored) else {}),
-        }
+        sizes = {"n_kernels": int(state.table.shape[1]), "n_points": len(state.p)}
+        counts = {"n_selected": int(state.counts[-1]), "n_active_at_start": int(state.counts[0])}
+        point, figures = {"lam1": state.lam1, "lam2": state.lam2, "p": model.figures["p"]}, model.figures
+        certificate = {"gap": figures["gap"], "certified_over": "the machine at this p", "objective": figures["objective"]}
+        machine = {"n_support": len(model.support_ids), "stop": state.stop, "classes": json.loads(model.classes_json)}
+        scores = _finite_scores(*state.scored[-1, 1:]) if len(state.scored) else {}
+        return {**sizes, **counts, **point, **certificate, **machine, **scores}
 
     def tables(self, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
-        junctures, a = model.arrays["junctures"], state.alignments.values
-        names = self.ctx.data.feature_names()
-        order = np.lexsort((np.arange(len(a)), -a))
+        a, names = state.alignments.values, self.ctx.data.feature_names()
+        order = np.lexsort((np.arange(len(a)), -a))[:N_SHOWN]
+        labels = [str(j) if names is None else names[j] for j in order.tolist()]
         used = model.used if model.features is None else model.features.columns
         weights = dict(zip(used.tolist(), model.theta[0, model.used if model.precomputed else slice(None)].tolist(), strict=True))
+        ends = [p if np.isfinite(p) else None for p in model.arrays["junctures"][order].tolist()]
         kernels = [
-            {
-                "kernel": str(j) if names is None else names[j],
-                "weight": weights.get(j),
-                "alignment": float(a[j]),
-                "leaves_at_p": float(junctures[j]) if np.isfinite(junctures[j]) else None,
-            }
-            for j in order[:N_SHOWN].tolist()
+            {"kernel": label, "weight": weights.get(j), "alignment": float(a[j]), "leaves_at_p": end}
+            for j, label, end in zip(order.tolist(), labels, ends, strict=True)
         ]
-        followed = order[:N_FOLLOWED]
-        labels = [str(j) if names is None else names[j] for j in followed.tolist()]
-        paths = [
-            {"p": float(p), **{label: float(w) for label, w in zip(labels, row, strict=True)}}
-            for p, row in zip(state.p, state.weights[:, followed].toarray(), strict=True)
-        ]
+        followed = state.weights[:, order[:N_FOLLOWED]].toarray().tolist()
+        paths = [{"p": p, **dict(zip(labels, row, strict=False))} for p, row in zip(state.p.tolist(), followed, strict=True)]
         scored = {int(k): _finite_scores(train, test) for k, train, test in state.scored}
-        points = [
-            {"p": float(p), "n_active": int(n), **scored.get(k, {})} for k, (p, n) in enumerate(zip(state.p, state.counts, strict=True))
-        ]
-        return {"kernels": kernels, "path": points, "path_weights": paths}
+        counts = enumerate(zip(state.p.tolist(), state.counts.tolist(), strict=True))
+        path = [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in counts]
+        return {"kernels": kernels, "path": path, "path_weights": paths}
 
 
 def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, ...]:
-    """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine.
-
-    Where a point's matrix does not fit there are passes instead.
+    """Return what the driver holds: figures of every feature, weights at all of them at some points, vectors, matrices of a machine. Where
+    a point's matrix does not fit there are passes instead.
     """
     n, d, memory = ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory
     vectors = FEATURES.of(d=d), WEIGHTS.of(A=points * d), vectors_held(n, loop.inputs.n_machines)

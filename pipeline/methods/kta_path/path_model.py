@@ -24,50 +24,35 @@ from .machines import PathPoint
 def machine_model(
     config: KTAPathConfig, inputs: Inputs, arrays: Mapping[str, np.ndarray], figures: Mapping[str, float], point: PathPoint
 ) -> KernelModel:
-    """Return the machine at a point as a model: of the support rows only the columns of active features.
-
-    ``arrays`` (traces and widths among them) and ``figures`` are saved with it.
+    """Return the machine at a point as a model: of the support rows only the columns of active features. ``arrays`` (traces and widths
+    among them) and ``figures`` are saved with it.
     """
-    ids = np.flatnonzero(np.any(point.beta != 0, axis=0))
-    beta = np.ascontiguousarray(point.beta[:, ids])
-    fields = (
-        _matrix_fields(inputs, arrays, ids, point) if isinstance(inputs.data, GivenGrams) else _feature_fields(inputs, arrays, ids, point)
-    )
+    data, active, traces = inputs.data, point.active, arrays["traces"][point.active]
+    ids, precomputed = np.flatnonzero(np.any(point.beta != 0, axis=0)), isinstance(data, GivenGrams)
+    if precomputed:
+        theta = np.zeros((len(point.beta), len(arrays["traces"])))
+        theta[:, active] = point.share
+        norms = tuple(Normalization(1.0 / float(trace), None, 0.0, None) for trace in traces)
+        fields: dict[str, Any] = {"theta": theta, "used": active, "norms": norms, "rows": None}
+    else:
+        fields = {"theta": np.tile(point.share, (len(point.beta), 1)), "used": np.arange(len(active)), "norms": ()}
+        fields |= {"rows": chosen_rows(data, ids, active), "features": FeatureKernels(active, arrays["widths"][active], 1.0 / traces)}
+        fields |= {"scale": scale_of(data, active), "row_scaled": data.scale.kind == "unit-row"}
     return KernelModel(
         params_json=config.model_dump_json(),
         classes_json=json.dumps(list(inputs.classes or ())),
         kernels_json="[]",
-        n_train=int(inputs.data.n_rows),
+        n_train=int(data.n_rows),
+        n_features=int(data.n_rows if precomputed else data.n_cols),
+        precomputed=precomputed,
         support_ids=ids,
         texts=(),
-        beta=beta,
+        beta=np.ascontiguousarray(point.beta[:, ids]),
         intercepts=point.bias,
         figures={**figures, "p": point.p, "gap": point.gap, "objective": point.objective},
         arrays=dict(arrays),
         **fields,
     )
-
-
-def _matrix_fields(inputs: Inputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
-    theta = np.zeros((len(point.beta), len(arrays["traces"])))
-    theta[:, point.active] = point.share
-    norms = tuple(Normalization(1.0 / float(trace), None, 0.0, None) for trace in arrays["traces"][point.active])
-    return {"n_features": int(inputs.data.n_rows), "precomputed": True, "theta": theta, "used": point.active, "norms": norms, "rows": None}
-
-
-def _feature_fields(inputs: Inputs, arrays: Mapping[str, np.ndarray], ids: np.ndarray, point: PathPoint) -> dict[str, Any]:
-    data, active = inputs.data, point.active
-    return {
-        "n_features": int(data.n_cols),
-        "precomputed": False,
-        "theta": np.tile(point.share, (len(point.beta), 1)),
-        "used": np.arange(len(active)),
-        "norms": (),
-        "rows": chosen_rows(data, ids, active),
-        "features": FeatureKernels(active, arrays["widths"][active], 1.0 / arrays["traces"][active]),
-        "scale": scale_of(data, active),
-        "row_scaled": data.scale.kind == "unit-row",
-    }
 
 
 def chosen_rows(data: BlockStore | MemoryBlocks, ids: np.ndarray, columns: np.ndarray) -> np.ndarray | sp.csr_array:
