@@ -109,12 +109,7 @@ def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
 class Loss:
     """A loss; what else it has is what tells the solvers that can take it.
 
-    Attributes
-    ----------
-    name
-        Key in :data:`LOSSES`.
-    kind
-        Its number in compiled loops.
+    ``name``: key in :data:`LOSSES`; ``kind``: its number in compiled loops.
     """
 
     name: ClassVar[str]
@@ -124,12 +119,8 @@ class Loss:
 class MarginLoss(Loss):
     """A loss of the margin, summed over rows with costs: what the sub-problem of the Feature Generating Machine needs.
 
-    Attributes
-    ----------
-    max_curvature : float
-        Largest second derivative of one row's loss in its decision value, per unit of cost.
-    first_bias_step : float
-        How far the first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data.
+    ``max_curvature``: largest second derivative of one row's loss in its decision value, per unit of cost. ``first_bias_step``: how far the
+    first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data.
     """
 
     max_curvature: ClassVar[float]
@@ -208,16 +199,8 @@ class MarginLoss(Loss):
 class RowLoss(Loss):
     """A loss of single rows, whose mean a linear model minimises: what the group lasso needs.
 
-    Attributes
-    ----------
-    is_quadratic : bool
-        Whether moments of the rows tell everything.
-    needs_smoothing : bool
-        Whether it has slopes everywhere only when it is smoothed.
-    mu : float
-        Its smoothing.
-    max_curvature : float
-        Largest second derivative of one row's loss in its decision value.
+    ``is_quadratic``: whether moments of the rows tell everything; ``needs_smoothing``: whether it has slopes everywhere only when it is
+    smoothed; ``mu``: its smoothing; ``max_curvature``: largest second derivative of one row's loss in its decision value.
     """
 
     is_quadratic: ClassVar[bool] = False
@@ -498,10 +481,7 @@ LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SquaredHinge(), Logistic
 def require_loss(loss: Loss, solver: str, *needs: str) -> None:
     """Refuse a loss that lacks what a solver needs.
 
-    Raises
-    ------
-    ValueError
-        The message names the loss, the losses that the solver takes, the solver and what is lacking.
+    Raises ValueError: the message names the loss, the losses that the solver takes, the solver and what is lacking.
     """
     lacking = " and ".join(need for need in needs if not hasattr(loss, need))
     if lacking:
@@ -515,10 +495,7 @@ def _names_with(*needs: str) -> str:
 def named_loss(name: str, solver: str, *needs: str) -> Any:
     """Return the loss called `name`, which a solver needs to have some attributes.
 
-    Raises
-    ------
-    ValueError
-        If there is none, or it lacks one of them, see :func:`require_loss`.
+    Raises ValueError if there is none, or it lacks one of them, see :func:`require_loss`.
     """
     if name not in LOSSES:
         raise ValueError(f"loss={name!r}: must be one of {_names_with(*needs)}")
@@ -540,10 +517,7 @@ def margin_loss(name: str, solver: str = "the sub-problem of the Feature Generat
 def mean_loss(name: str, mu: float = 0.0) -> RowLoss:
     """Return a loss of linear models by name, smoothed by mu where it needs that.
 
-    Raises
-    ------
-    ValueError
-        If there is none of this name, or none under a mean.
+    Raises ValueError if there is none of this name, or none under a mean.
     """
     loss: RowLoss = named_loss(name, "a group lasso", "values", "slopes", "utilities")
     return loss.smoothed(mu)

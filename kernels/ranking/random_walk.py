@@ -33,14 +33,8 @@ MIN_TOL = 1e-14
 class Walk:
     """A column-stochastic matrix S: columns of non-negative weights over their sums; a column without weight is uniform.
 
-    Attributes
-    ----------
-    n
-        Nodes.
-    rows
-        ``rows(lo, hi)`` gives rows of the weights W, dense or sparse.
-    inverse
-        ``(n,)`` one over the sum of every column of W, 0 where there is none.
+    ``n``: nodes; ``rows``: ``rows(lo, hi)`` gives rows of the weights W, dense or sparse; ``inverse``: ``(n,)`` one over the sum of every
+    column of W, 0 where there is none.
     """
 
     n: int

@@ -59,14 +59,8 @@ MAX_UNKNOWNS = 3000
 class MergedRows:
     """Rows of one task on the hull; rows that agree in all conjunctions and in the label are one row of their common cost.
 
-    Attributes
-    ----------
-    rows : uint8 ndarray of shape (m, ceil(W / 8))
-    y, cost : ndarray of shape (m,)
-    member : ndarray of shape (n,)
-        Merged row of every row.
-    share : ndarray of shape (n,)
-        A row's share of the merged cost.
+    ``rows``: uint8 ``(m, ceil(W / 8))``; ``y``, ``cost``: ``(m,)``; ``member``: ``(n,)``, merged row of every row; ``share``: ``(n,)``, a
+    row's share of the merged cost.
     """
 
     rows: Bytes

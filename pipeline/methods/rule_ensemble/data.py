@@ -45,10 +45,7 @@ def read_rule_data(
 ) -> RuleData:
     """Return propositions and lattice of the rows that tasks use; one pass over the columns.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        There are more propositions than the driver may hold.
+    Raises MemoryBoundExceeded: there are more propositions than the driver may hold.
     """
     used = np.zeros(n_samples, bool)
     for task in tasks:

@@ -40,22 +40,9 @@ MAX_SWEEPS = 6
 class RuleLoop:
     """The loop of a rule ensemble.
 
-    Attributes
-    ----------
-    config
-        Parameters.
-    tasks
-        Machines: one for two classes, one per class for more, or one per task.
-    similarity
-        ``(T, T)`` similarity of the tasks.
-    categorical
-        Columns whose values are names.
-    n_samples
-        Rows of the data.
-    fits
-        The classifier whose accuracy is followed, if any.
-    task_codes
-        ``(n_samples,)`` machine that decides a row, or ``None`` where all machines do.
+    ``config``: parameters; ``tasks``: machines: one for two classes, one per class for more, or one per task; ``similarity``: ``(T, T)``
+    similarity of the tasks; ``categorical``: columns whose values are names; ``n_samples``: rows of the data; ``fits``: the classifier
+    whose accuracy is followed, if any; ``task_codes``: ``(n_samples,)`` machine that decides a row, or ``None`` where all machines do.
     """
 
     state_type = RuleState

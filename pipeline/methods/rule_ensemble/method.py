@@ -33,14 +33,8 @@ from .state import RuleState
 class RuleInputs:
     """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns.
 
-    Attributes
-    ----------
-    rows
-        Data, classes, weights.
-    names
-        Names of the columns.
-    categories
-        ``{column: [name of category 0, 1, ...]}`` of columns of text.
+    ``rows``: data, classes, weights; ``names``: names of the columns; ``categories``: ``{column: [name of category 0, 1, ...]}`` of columns
+    of text.
     """
 
     rows: Inputs
@@ -70,10 +64,7 @@ class Rule(Method):
     def read_inputs(cls, config: RuleConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:
         """Return parameters, and classes, weights and tasks of a store; ``extra`` may hold ``test_share``.
 
-        Raises
-        ------
-        DataError
-            The target is real-valued, or a task is empty.
+        Raises DataError: the target is real-valued, or a task is empty.
         """
         rows, tasks = store_inputs(ctx, cls.name), store_tasks(ctx.data)
         if rows.classes is None:
@@ -86,14 +77,9 @@ class Rule(Method):
     def build_loop(cls, config: RuleConfig, inputs: RuleInputs, ctx: RunContext) -> RuleLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            A similarity that does not suit the tasks, or a categorical column that is not there.
-        DataError
-            A class without a row of positive weight.
-        gramplane.cluster.MemoryBoundExceeded
-            Even a single proposition, with hulls of ``max_rules`` conjunctions, is more than the driver may hold.
+        Raises ValueError: a similarity that does not suit the tasks, or a categorical column that is not there; DataError: a class without
+        a row of positive weight; MemoryBoundExceeded: even a single proposition, with hulls of ``max_rules`` conjunctions, is more than the
+        driver may hold.
         """
         rows, cost = inputs.rows, row_costs(config, inputs.rows)
         n, n_cols = len(rows.target), inputs.data.n_cols
@@ -169,10 +155,7 @@ def _class_machines(inputs: Inputs, cost: np.ndarray) -> list[RuleTask]:
 def task_similarity(kernel: Any, n_tasks: int, has_tasks: bool) -> np.ndarray:
     """Return the checked similarity of the tasks; the identity for none.
 
-    Raises
-    ------
-    ValueError
-        Not a kernel of the tasks with a positive diagonal, or one for a fit without tasks.
+    Raises ValueError: not a kernel of the tasks with a positive diagonal, or one for a fit without tasks.
     """
     if kernel is not None and not has_tasks:
         raise ValueError("task_kernel needs tasks: classes are fitted one against the rest, without shared weight")
@@ -187,10 +170,7 @@ def task_similarity(kernel: Any, n_tasks: int, has_tasks: bool) -> np.ndarray:
 def categorical_columns(entries: Sequence[int | str] | None, n_cols: int, names: Sequence[str] | None) -> list[int]:
     """Return the numbers of columns that are named by number or name.
 
-    Raises
-    ------
-    ValueError
-        A column that is not there.
+    Raises ValueError: a column that is not there.
     """
     number = {} if names is None else {str(name): j for j, name in enumerate(names)}
     columns = set()

@@ -16,30 +16,14 @@ from ....kernels.rules.propositions import MISSING, SIGNS, Propositions, proposi
 class RuleModel:
     """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``.
 
-    Attributes
-    ----------
-    params_json, classes_json, tasks_json
-        Parameters; class labels in order; task names in order, ``null`` without tasks.
-    names_json, categories_json
-        Feature names or ``null``; ``{column: [name of category 0, 1, ...]}`` of columns given as text.
-    n_features
-        Width of the training data.
-    propositions
-        Those that occur in a rule, or in the active set.
-    rule_starts, rule_items
-        Propositions of rule r: ``rule_items[rule_starts[r]:rule_starts[r + 1]]``.
-    weights
-        ``(n_rules, n_machines)``; one machine for two classes, one per class for more, one per task.
-    intercepts
-        ``(n_machines,)``.
-    support
-        ``(n_rules,)`` training rows that satisfy the rule.
-    active_starts, active_items
-        The active set on its propositions, in the same form; ``active_weights`` ``(n_active, n_machines)``.
-    active_propositions
-        The propositions of the active set, cuts as they were before they were moved.
-    figures
-        Objective, certificate and the like, by name.
+    ``params_json``, ``classes_json``, ``tasks_json``: parameters; class labels in order; task names in order, ``null`` without tasks;
+    ``names_json``, ``categories_json``: feature names or ``null``; ``{column: [name of category 0, 1, ...]}`` of columns given as text;
+    ``n_features``: width of the training data; ``propositions``: those that occur in a rule, or in the active set; ``rule_starts``,
+    ``rule_items``: propositions of rule r: ``rule_items[rule_starts[r]:rule_starts[r + 1]]``; ``weights``: ``(n_rules, n_machines)``; one
+    machine for two classes, one per class for more, one per task; ``intercepts``: ``(n_machines,)``; ``support``: ``(n_rules,)`` training
+    rows that satisfy the rule; ``active_starts``, ``active_items``: the active set on its propositions, in the same form;
+    ``active_weights`` ``(n_active, n_machines)``; ``active_propositions``: the propositions of the active set, cuts as they were before
+    they were moved; ``figures``: objective, certificate and the like, by name.
     """
 
     record_name: ClassVar[str] = "RuleModel"

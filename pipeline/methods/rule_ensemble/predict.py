@@ -58,10 +58,7 @@ def unseen_values(model: RuleModel, raw: Columns) -> dict[int, int]:
 def decide_rules(model: RuleModel, ctx: RunContext, task: Any = None) -> np.ndarray:
     """Return ``(n_samples, n_machines)`` decision values of a store; with tasks one value, that of the row's task.
 
-    Raises
-    ------
-    ValueError
-        The data has another width than the training data, or a task that was not there at fit.
+    Raises ValueError: the data has another width than the training data, or a task that was not there at fit.
     """
     data = ctx.data
     if data.n_cols != model.n_features:

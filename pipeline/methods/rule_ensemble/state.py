@@ -18,16 +18,8 @@ from .data import RuleData
 class RuleMaster:
     """The restricted problem's solution.
 
-    Attributes
-    ----------
-    weights
-        ``(W, r)`` G of :class:`.RulePoint`.
-    bias
-        ``(T,)``.
-    alpha
-        Multipliers of all tasks, one task after the other.
-    steps
-        Newton steps so far.
+    ``weights``: ``(W, r)`` G of :class:`.RulePoint`; ``bias``: ``(T,)``; ``alpha``: multipliers of all tasks, one task after the other;
+    ``steps``: Newton steps so far.
     """
 
     record_name: ClassVar[str] = "RuleMaster"
@@ -41,18 +33,8 @@ class RuleMaster:
 class SelectedRules:
     """Rules after selection.
 
-    Attributes
-    ----------
-    propositions
-        With their moved cuts.
-    nodes
-        Hull of the selected rules on these propositions.
-    weights, bias
-        ``(W, T)`` and ``(T,)`` of the machine.
-    objective
-        Its primal value.
-    sweep
-        Times the cuts were moved.
+    ``propositions``: with their moved cuts; ``nodes``: hull of the selected rules on these propositions; ``weights``, ``bias``: ``(W, T)``
+    and ``(T,)`` of the machine; ``objective``: its primal value; ``sweep``: times the cuts were moved.
     """
 
     record_name: ClassVar[str] = "Kept"

@@ -24,10 +24,7 @@ def encode_text(X: Any, known: Mapping[int, Sequence[str]] | None) -> tuple[Any,
 
     ``known`` are the names of the categories at fit, ``None`` at fit itself; other names become ``UNSEEN``.
 
-    Raises
-    ------
-    TypeError
-        An entry is neither text nor a number nor missing.
+    Raises TypeError: an entry is neither text nor a number nor missing.
     """
     is_frame = hasattr(X, "columns") and hasattr(X, "iloc")
     columns, categories = [], {}

@@ -61,10 +61,7 @@ class RankerInputs:
     def read(cls, data: Any, tags: Any, prior: Any) -> Self:
         """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
 
-        Raises
-        ------
-        ValueError
-            Images without features, or a prior that is none.
+        Raises ValueError: images without features, or a prior that is none.
         """
         require(data, Ranker.name, "columns")
         if prior is None and data.has_table("weight"):
@@ -94,12 +91,7 @@ class Ranker(Method):
     def build_loop(cls, config: RankerConfig, inputs: RankerInputs, ctx: RunContext) -> RankerLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            Data or tags that do not go together.
-        gramplane.cluster.MemoryBoundExceeded
-            More images than the driver can hold.
+        Raises ValueError: data or tags that do not go together; MemoryBoundExceeded: more images than the driver can hold.
         """
         data = inputs.data
         refuse_beyond(driver_holdings(data.n_rows, data.n_cols), ctx.driver_memory, cls.name, "rank the images of one query at a time")

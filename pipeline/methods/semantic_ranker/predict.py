@@ -24,10 +24,7 @@ class RankerPredictor(SpectralPredictor):
     def decision_values(self, model: SpectralModel, ctx: RunContext) -> np.ndarray:
         """Return ``(n, 1)`` scores of a store's images: those of the fit on its own store, else those of unseen images.
 
-        Raises
-        ------
-        ValueError
-            Another number of features.
+        Raises ValueError: another number of features.
         """
         data = ctx.data
         if is_fitted_store(model, data):

@@ -16,14 +16,9 @@ from ....storage import DataError
 class Links:
     """Training pairs and the links that views are aligned with.
 
-    Attributes
-    ----------
-    pairs, z
-        ``(m, 2)`` users, and ``(m,)`` 1 for a link, 0 for none.
-    target
-        ``(n, n)`` symmetric links without their diagonal; of the linked pairs by default.
-    known
-        ``(n,)`` True for users that some pair or link names: the others may have links nobody has seen.
+    ``pairs``, ``z``: ``(m, 2)`` users, and ``(m,)`` 1 for a link, 0 for none; ``target``: ``(n, n)`` symmetric links without their
+    diagonal; of the linked pairs by default; ``known``: ``(n,)`` True for users that some pair or link names: the others may have links
+    nobody has seen.
     """
 
     pairs: np.ndarray
@@ -35,19 +30,8 @@ class Links:
 def read_links(table: Any, n: int, target: Any = None) -> Links:
     """Return training pairs and links, checked.
 
-    Parameters
-    ----------
-    table
-        ``(m, 3)`` rows u, v, z.
-    n
-        Number of users.
-    target
-        ``(n, n)`` links that views are aligned with, dense or sparse; those of the pairs by default.
-
-    Raises
-    ------
-    DataError
-        A pair that is none, by its number, or labels that are all equal.
+    ``table``: ``(m, 3)`` rows u, v, z; ``n``: number of users; ``target``: ``(n, n)`` links that views are aligned with, dense or sparse;
+    those of the pairs by default. Raises DataError: a pair that is none, by its number, or labels that are all equal.
     """
     rows = np.asarray(table, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1:] != (3,) or not len(rows):

@@ -43,28 +43,12 @@ LOOKUP_ENTRIES = 1 << 20
 class SocialState:
     """State of a fit.
 
-    Attributes
-    ----------
-    iteration
-        Steps done: 1 for the weights, then rounds.
-    theta
-        ``(k,)`` weights of the views, l2 norm 1.
-    factors, shifts
-        ``(k, n)`` and ``(k,)``, what makes the views.
-    alignment, uniform
-        Alignment of the weighted sum with the links, and of equal weights.
-    singles
-        ``(k,)`` alignments of the views.
-    chosen
-        ``(q,)`` import vectors; none where all pairs take part.
-    coef
-        ``(m,)`` coefficients of the pairs; of import vectors those of the problem over all pairs at the same values.
-    objective, gap
-        Value of (7.3), and how far it is above the least over all pairs at most.
-    newton_steps
-        Taken so far.
-    stop
-        ``"tol"``, ``"stalled"``, ``"max_iter"``, ``"n_import"``, ``"import_tol"``, or ``None``.
+    ``iteration``: steps done: 1 for the weights, then rounds; ``theta``: ``(k,)`` weights of the views, l2 norm 1; ``factors``, ``shifts``:
+    ``(k, n)`` and ``(k,)``, what makes the views; ``alignment``, ``uniform``: alignment of the weighted sum with the links, and of equal
+    weights; ``singles``: ``(k,)`` alignments of the views; ``chosen``: ``(q,)`` import vectors; none where all pairs take part; ``coef``:
+    ``(m,)`` coefficients of the pairs; of import vectors those of the problem over all pairs at the same values; ``objective``, ``gap``:
+    value of (7.3), and how far it is above the least over all pairs at most; ``newton_steps``: taken so far; ``stop``: ``"tol"``,
+    ``"stalled"``, ``"max_iter"``, ``"n_import"``, ``"import_tol"``, or ``None``.
     """
 
     record_name: ClassVar[str] = "SocialState"

@@ -66,10 +66,7 @@ class Social(Method):
     def build_loop(cls, config: SocialConfig, inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        gramplane.cluster.MemoryBoundExceeded
-            More users than the driver can hold the matrix of.
+        Raises MemoryBoundExceeded: more users than the driver can hold the matrix of.
         """
         data = inputs.data
         specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")

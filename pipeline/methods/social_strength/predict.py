@@ -31,10 +31,7 @@ class SocialPredictor(Predictor):
     def decision_values(self, model: SocialModel, ctx: RunContext) -> np.ndarray:
         """Return f(x, v) of the users x of a store and the model's users v, ``(n_rows, n_users)``.
 
-        Raises
-        ------
-        ValueError
-            The views were given as matrices, or the store has another width.
+        Raises ValueError: the views were given as matrices, or the store has another width.
         """
         data = ctx.data
         if model.precomputed:

@@ -28,12 +28,7 @@ from ...records.context import received
 class Scaling:
     """How the entries of k views follow from the raw ones.
 
-    Attributes
-    ----------
-    factors
-        ``(k, n)`` d.
-    shifts
-        ``(k,)`` delta.
+    ``factors``: ``(k, n)`` d; ``shifts``: ``(k,)`` delta.
     """
 
     factors: np.ndarray
