@@ -139,11 +139,7 @@ class NodeSet:
         return np.array([self.place(key) >= 0 for key in keys], dtype=bool)
 
     def with_hulls(
-        self,
-        nodes: Keys,
-        parents: Callable[[Keys], Keys],
-        penalties: Callable[[Keys], FloatArray],
-        limit: int | None = None,
+        self, nodes: Keys, parents: Callable[[Keys], Keys], penalties: Callable[[Keys], FloatArray], limit: int | None = None
     ) -> NodeSet:
         """Return the set with further nodes, in their order, each preceded by its missing ancestors.
 

@@ -163,11 +163,7 @@ class RulePoint:
 
 
 def solve_rules(
-    problem: RuleProblem,
-    *,
-    warm: tuple[FloatArray, FloatArray] | None = None,
-    tol: float = 1e-3,
-    max_iter: int = 200,
+    problem: RuleProblem, *, warm: tuple[FloatArray, FloatArray] | None = None, tol: float = 1e-3, max_iter: int = 200
 ) -> RulePoint:
     """Minimise on the hull until the duality gap is at most tol times the objective.
 

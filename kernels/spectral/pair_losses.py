@@ -197,11 +197,7 @@ PAIR_LOSSES: dict[str, PairLoss] = {
         True,
     ),
     "square": PairLoss(
-        lambda u, d, C: 0.5 * C * float(np.sum((d - u) ** 2)),
-        _square_conjugate,
-        lambda alpha, C: alpha / C,
-        lambda alpha, C: alpha,
-        True,
+        lambda u, d, C: 0.5 * C * float(np.sum((d - u) ** 2)), _square_conjugate, lambda alpha, C: alpha / C, lambda alpha, C: alpha, True
     ),
     "hinge": PairLoss(
         lambda u, d, C: C * float(np.sum(np.maximum(d - u, 0.0))),

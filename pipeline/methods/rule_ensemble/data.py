@@ -36,12 +36,7 @@ class RuleData:
 
 
 def read_rule_data(
-    ctx: RunContext,
-    config: RuleConfig,
-    tasks: Sequence[RuleTask],
-    similarity: np.ndarray,
-    categorical: Sequence[int],
-    n_samples: int,
+    ctx: RunContext, config: RuleConfig, tasks: Sequence[RuleTask], similarity: np.ndarray, categorical: Sequence[int], n_samples: int
 ) -> RuleData:
     """Return propositions and lattice of the rows that tasks use; one pass over the columns.
 

@@ -160,12 +160,7 @@ class Social(Method):
 def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
-    return (
-        SCORES.of(n=n, M=matrices),
-        loop.settings.held(n, k, ctx.driver_memory)[0],
-        SUM.of(n=n),
-        AT_PAIRS.of(k=k, p=pairs),
-    )
+    return (SCORES.of(n=n, M=matrices), loop.settings.held(n, k, ctx.driver_memory)[0], SUM.of(n=n), AT_PAIRS.of(k=k, p=pairs))
 
 
 def _loop_data(loop: SocialLoop, ctx: RunContext) -> Any:

@@ -51,10 +51,7 @@ class SocialPredictor(Predictor):
     def holdings(self, model: SocialModel, data: BlockStore) -> list[Holding]:
         """Return some rows, and their kernels with the model's users."""
         n_kernels = model.kernels_json.count('"name"') or 1
-        return [
-            USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features),
-            KERNELS.of(u=BATCH_USERS, t=model.n_train, k=n_kernels),
-        ]
+        return [USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features), KERNELS.of(u=BATCH_USERS, t=model.n_train, k=n_kernels)]
 
 
 def _batch_scores(model: SocialModel, data: Any) -> Iterator[np.ndarray]:
