@@ -20,12 +20,8 @@ Keys = NDArray[Any]
 class Hull:
     """A set of nodes with all their ancestors, as positions 0 .. W - 1 in the order in which they joined.
 
-    Attributes
-    ----------
-    d : ndarray of shape (W,)
-        Penalties, positive.
-    indptr, indices : ndarray of shape (W + 1,), (nnz,)
-        Ancestors of node w, itself included: ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
+    ``d``: ``(W,)``, penalties, positive; ``indptr``, ``indices``: ``(W + 1,)``, (nnz,), ancestors of node w, itself included:
+    ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
     """
 
     record_name: ClassVar[str] = "Hull"
@@ -104,11 +100,8 @@ class Transposed(NamedTuple):
 class NodeSet:
     """Nodes by their names, with their hull.
 
-    Attributes
-    ----------
-    keys : ndarray of shape (W, width), int64 or uint64
-        Name of every node: whatever numbers the caller's graph uses (levels of a grid, packed bits, a number), one row each.
-    hull : Hull
+    ``keys``: ``(W, width)``, int64 or uint64, name of every node: whatever numbers the caller's graph uses (levels of a grid, packed bits,
+    a number), one row each; ``hull``.
     """
 
     record_name: ClassVar[str] = "NodeSet"

@@ -76,21 +76,9 @@ class KernelGrid:
 
     With chains of one kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain.
 
-    Attributes
-    ----------
-    chains
-        Kernels ``k_j^(1), k_j^(2), ...`` of every dimension.
-    a
-        Penalties are ``a^(u_1 + ... + u_p)``.
-    limit
-        Greatest depth ``u_1 + ... + u_p``, or ``None``.
-    scales
-        Multipliers of the kernels, of the form of ``chains``; ones by default.
-
-    Raises
-    ------
-    ValueError
-        No dimension, an empty chain, a that is not positive, or a limit below 1.
+    ``chains``: kernels ``k_j^(1), k_j^(2), ...`` of every dimension. ``a``: penalties are ``a^(u_1 + ... + u_p)``. ``limit``: greatest
+    depth ``u_1 + ... + u_p``, or ``None``. ``scales``: multipliers of the kernels, of the form of ``chains``; ones by default. Raises
+    ValueError: no dimension, an empty chain, a that is not positive, or a limit below 1.
     """
 
     chains: tuple[tuple[KernelSpec, ...], ...]
@@ -198,23 +186,10 @@ def _check_base(a: float) -> None:
 class KernelList:
     """A graph written out: every node with its kernel and its parents.
 
-    Parameters
-    ----------
-    names
-        Of the nodes, distinct.
-    kernels
-        Their kernels: specs, products, or short texts such as ``rbf(gamma=1.0)[0] * linear[3]``.
-    parents
-        Names of the parents of each.
-    a
-        Penalties are ``a^depth``, depth the longest way from a root, where they are not given.
-    penalties
-        Given penalties d > 0, by name.
-
-    Raises
-    ------
-    ValueError
-        No node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not positive.
+    ``names``: of the nodes, distinct; ``kernels``: their kernels: specs, products, or short texts such as ``rbf(gamma=1.0)[0] *
+    linear[3]``; ``parents``: names of the parents of each; ``a``: penalties are ``a^depth``, depth the longest way from a root, where they
+    are not given; ``penalties``: given penalties d > 0, by name. Raises ValueError: no node, a name twice, an unknown parent, a cycle (it
+    is named), or a penalty that is not positive.
     """
 
     width = 1

@@ -147,14 +147,8 @@ def _log_terms(hull: Hull, log_eta: FloatArray, powers: FloatArray, rho: float) 
 class DualBound(NamedTuple):
     """Bounds of max over the simplex of psi(eta)^(1/rhobar), the squared dual gauge of sqrt(M).
 
-    Attributes
-    ----------
-    value
-        Upper bound: (max_i d psi / d eta_i)^(1/rhobar) at the best eta seen.
-    attained
-        psi(eta)^(1/rhobar), the greatest one seen: a lower bound.
-    eta
-        (W,) the eta of the upper bound.
+    ``value``: upper bound: (max_i d psi / d eta_i)^(1/rhobar) at the best eta seen; ``attained``: psi(eta)^(1/rhobar), the greatest one
+    seen: a lower bound; ``eta``: (W,) the eta of the upper bound.
     """
 
     value: float
@@ -246,14 +240,8 @@ def outside_bound(forms: FloatArray, d: FloatArray) -> float:
 class DualPoint(NamedTuple):
     """A dual point, of the value max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge.
 
-    Attributes
-    ----------
-    linear
-        ``c'beta - kink ||beta||_1``.
-    square
-        ``sum_i ridge_i beta_i^2``.
-    step_bound
-        Greatest t for which t beta is feasible, possibly infinite; at least 1.
+    ``linear``: ``c'beta - kink ||beta||_1``; ``square``: ``sum_i ridge_i beta_i^2``; ``step_bound``: greatest t for which t beta is
+    feasible, possibly infinite; at least 1.
     """
 
     linear: float

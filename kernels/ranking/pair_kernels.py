@@ -102,16 +102,7 @@ def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = V
 class PairSum:
     """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` as a function of rows of K.
 
-    Parameters
-    ----------
-    pairs
-        ``(m, 2)`` pairs (s, t).
-    coef
-        ``(m,)`` coefficients a.
-    n
-        Users.
-    kind
-        One of ``USER_KERNELS``.
+    ``pairs``: ``(m, 2)`` pairs (s, t); ``coef``: ``(m,)`` coefficients a; ``n``: users; ``kind``: one of ``USER_KERNELS``.
     """
 
     def __init__(self, pairs: IntArray, coef: FloatArray, n: int, kind: str) -> None:
@@ -184,14 +175,7 @@ def _multiply(K: NDArray[Any], vector: FloatArray) -> FloatArray:
 class PairGram:
     """The Gram matrix of pairs as a solver reads it; nothing of its size is stored.
 
-    Parameters
-    ----------
-    K
-        ``(n, n)`` kernel of the users, symmetric.
-    pairs
-        ``(m, 2)``.
-    kind
-        One of ``USER_KERNELS``.
+    ``K``: ``(n, n)`` kernel of the users, symmetric; ``pairs``: ``(m, 2)``; ``kind``: one of ``USER_KERNELS``.
     """
 
     def __init__(self, K: NDArray[Any], pairs: IntArray, kind: str) -> None:
@@ -215,10 +199,7 @@ class PairGram:
 class FactorGram:
     """``F F'`` as a solver reads it.
 
-    Parameters
-    ----------
-    factor
-        ``(m, r)``.
+    ``factor``: ``(m, r)``.
     """
 
     def __init__(self, factor: FloatArray) -> None:

@@ -88,18 +88,9 @@ def pair_objective(decision: FloatArray, z: IntArray, penalty: float) -> float:
 class ImportMachine:
     """A machine on q import vectors: ``min over a_S of 1/N sum ln(1 + exp(-y K_p[:, S] a_S)) + C/2 a_S' K_p[S, S] a_S``.
 
-    Attributes
-    ----------
-    chosen
-        ``(q,)`` pairs S in the order of choice.
-    dual
-        ``(N,)`` coefficients of the problem over all pairs at its decision values; the next warm start.
-    objective
-        Its value.
-    factor
-        ``(N, q)`` with ``K_p[:, S] = factor factor[S]'``; a function of ``chosen`` alone.
-    inner
-        ``(q,)`` weights of the factor's columns.
+    ``chosen``: ``(q,)`` pairs S in the order of choice; ``dual``: ``(N,)`` coefficients of the problem over all pairs at its decision
+    values; the next warm start; ``objective``: its value; ``factor``: ``(N, q)`` with ``K_p[:, S] = factor factor[S]'``; a function of
+    ``chosen`` alone; ``inner``: ``(q,)`` weights of the factor's columns.
     """
 
     chosen: IntArray

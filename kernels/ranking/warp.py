@@ -22,10 +22,7 @@ from ..jit import one_thread
 class Warp:
     """What is subtracted from an input kernel.
 
-    Attributes
-    ----------
-    correction
-        ``(I + L K_x)^-1 L``, ``(n, n)``, symmetric.
+    ``correction``: ``(I + L K_x)^-1 L``, ``(n, n)``, symmetric.
     """
 
     correction: np.ndarray

@@ -22,14 +22,7 @@ Flags = NDArray[np.uint8]
 class CutMachine:
     """A machine on rules whose cuts may be moved.
 
-    Attributes
-    ----------
-    items : sequence of lists
-        Propositions of every rule.
-    weights : ndarray of shape (R, T)
-    bias : ndarray of shape (T,)
-    rows, y, cost : sequences of ndarray
-        Of every task.
+    ``items``: propositions of every rule; ``weights``: ``(R, T)``; ``bias``: ``(T,)``; ``rows``, ``y``, ``cost``: of every task.
     """
 
     items: Sequence[Sequence[int]]

@@ -23,19 +23,10 @@ NODES_PER_BATCH = 512
 class RuleLattice:
     """Propositions as packed columns, and the rows, labels and costs of every task.
 
-    Attributes
-    ----------
-    columns : uint64 ndarray of shape (p, words)
-        Propositions over the n rows.
-    n : int
-    rows, y, cost : tuples of ndarray
-        Of every task: its rows, their labels -1 and +1, their positive costs. Tasks may share rows (one class against the rest each).
-    similarity : ndarray of shape (T, T)
-        B, positive semidefinite.
-    a : float
-        d = a^length.
-    skip : bool
-        Leave out conjunctions with two propositions of which one implies or contradicts the other on the rows.
+    ``columns``: uint64 ``(p, words)``, propositions over the n rows; ``n``. ``rows``, ``y``, ``cost``: of every task: its rows, their
+    labels -1 and +1, their positive costs. Tasks may share rows (one class against the rest each). ``similarity``: ``(T, T)``, B, positive
+    semidefinite; ``a``: d = a^length; ``skip``: leave out conjunctions with two propositions of which one implies or contradicts the other
+    on the rows.
     """
 
     columns: Words

@@ -95,13 +95,7 @@ class MergedRows:
 class RuleProblem:
     """The restricted problem: hull, rows of every task, similarity of the tasks.
 
-    Attributes
-    ----------
-    hull : Hull
-    tasks : sequence of TaskRows
-    root : ndarray of shape (T, r)
-        L with B = L L'.
-    rho : float
+    ``hull``; ``tasks``; ``root``: ``(T, r)``, L with B = L L'; ``rho``.
     """
 
     hull: Hull
@@ -119,24 +113,10 @@ class RuleProblem:
 class RulePoint:
     """A solution on a hull with its certificate there.
 
-    Attributes
-    ----------
-    G : ndarray of shape (W, r)
-        Weights; those of the conjunctions are ``G @ root.T``.
-    bias : ndarray of shape (T,)
-    alpha : tuple of ndarray
-        Dual point, the rows of every task.
-    eta : ndarray of shape (W,)
-        Shares of the hull's nodes.
-    objective, dual : float
-        Primal value at (G, bias); best dual value on the hull.
-    bound : float
-        U at alpha.
-    linear, step_bound : float
-        1'alpha, and how far alpha can be stretched.
-    iterations, steps : int
-        Re-weightings and Newton steps.
-    converged : bool
+    ``G``: ``(W, r)``, weights; those of the conjunctions are ``G @ root.T``; ``bias``: ``(T,)``; ``alpha``: dual point, the rows of every
+    task; ``eta``: ``(W,)``, shares of the hull's nodes; ``objective``, ``dual``: primal value at (G, bias); best dual value on the hull;
+    ``bound``: U at alpha; ``linear``, ``step_bound``: 1'alpha, and how far alpha can be stretched; ``iterations``, ``steps``: re-weightings
+    and Newton steps; ``converged``.
     """
 
     G: FloatArray
@@ -187,11 +167,7 @@ def solve_rules(
 class RuleSearch:
     """A search for weights and machine: its point, its best bounds, and the width of the hinge's parabola.
 
-    Parameters
-    ----------
-    problem : RuleProblem
-    warm : tuple of ndarray, optional
-        As in :func:`solve_rules`.
+    ``problem``; ``warm``: as in :func:`solve_rules`.
     """
 
     best: RulePoint

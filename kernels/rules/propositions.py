@@ -24,16 +24,9 @@ SIGNS = ("<=", ">", "=", "!=", "is missing")
 class Propositions:
     """Propositions with the categories that training knew.
 
-    Attributes
-    ----------
-    column : ndarray of shape (p,)
-        Feature of each.
-    kind : ndarray of shape (p,)
-        ``AT_MOST``, ``ABOVE``, ``EQUAL``, ``DIFFERENT`` or ``MISSING``.
-    cut : ndarray of shape (p,)
-        Threshold or category; 0 for ``MISSING``.
-    known_column, known_value : ndarray of shape (c,)
-        Categorical columns and their training categories, by column, then value.
+    ``column``: ``(p,)``, feature of each; ``kind``: ``(p,)``, ``AT_MOST``, ``ABOVE``, ``EQUAL``, ``DIFFERENT`` or ``MISSING``; ``cut``:
+    ``(p,)``, threshold or category; 0 for ``MISSING``; ``known_column``, ``known_value``: ``(c,)``, categorical columns and their training
+    categories, by column, then value.
     """
 
     record_name: ClassVar[str] = "Propositions"

@@ -120,20 +120,10 @@ def write_compatible(columns: Words, sizes: IntArray, out: Words) -> None:
 class ViolatorSearch(NamedTuple):
     """The violators of a search, and how far it went.
 
-    Attributes
-    ----------
-    items : int64 ndarray of shape (m, DEPTHS)
-        Conjunctions out of the hull above the threshold, propositions ascending, -1 behind them.
-    values : ndarray of shape (m,)
-        Their M / d^2.
-    visits : int
-        Conjunctions visited.
-    depth : int
-        Longest conjunctions among which nothing else is above the threshold, if the search came to its end.
-    finished : bool
-        Whether it came to its end.
-    whole : bool
-        Whether nothing was left out for its length.
+    ``items``: int64 ``(m, DEPTHS)``, conjunctions out of the hull above the threshold, propositions ascending, -1 behind them; ``values``:
+    ``(m,)``, their M / d^2; ``visits``: conjunctions visited; ``depth``: longest conjunctions among which nothing else is above the
+    threshold, if the search came to its end; ``finished``: whether it came to its end; ``whole``: whether nothing was left out for its
+    length.
     """
 
     items: IntArray

@@ -17,14 +17,8 @@ from ..arrays import FloatArray, IntArray
 class PairConstraints:
     """Unordered pairs with a sign, each once, sorted by ``(row, col)``.
 
-    Attributes
-    ----------
-    n
-        Rows of the data.
-    rows, cols
-        ``(m,)`` int64, ``rows < cols``.
-    signs
-        ``(m,)`` +1.0 for a pair that belongs together, -1.0 for one that does not.
+    ``n``: rows of the data; ``rows``, ``cols``: ``(m,)`` int64, ``rows < cols``; ``signs``: ``(m,)`` +1.0 for a pair that belongs together,
+    -1.0 for one that does not.
     """
 
     n: int

@@ -45,20 +45,9 @@ MAX_INNER_STEPS = 300
 class Neighbourhood:
     """A neighbour graph with its squared distances.
 
-    Attributes
-    ----------
-    n
-        Rows.
-    rows, cols
-        ``(m,)`` edges, ``rows < cols``.
-    goal
-        ``(m,)`` squared distances over ``unit``.
-    unit
-        Their mean; 1 where all are zero.
-    energy
-        Squared Frobenius norm of the centred Gram matrix, in these units.
-    directions
-        ``(n, d)`` leading eigenvectors of that matrix, fewer where its rank is less.
+    ``n``: rows; ``rows``, ``cols``: ``(m,)`` edges, ``rows < cols``; ``goal``: ``(m,)`` squared distances over ``unit``; ``unit``: their
+    mean; 1 where all are zero; ``energy``: squared Frobenius norm of the centred Gram matrix, in these units; ``directions``: ``(n, d)``
+    leading eigenvectors of that matrix, fewer where its rank is less.
     """
 
     n: int
@@ -195,30 +184,12 @@ class KernelSolution:
 class EmbeddingState:
     """State of an embedding.
 
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    ascent
-        An ascent that goes on over steps.
-    alpha
-        Dual point that the next step begins at.
-    vectors, spectrum
-        ``(n, r)`` and ``(r,)`` of the best K so far.
-    upper, lower
-        Objective of that K, and a lower bound: of the optimum, or of the last convex problem's.
-    evaluations
-        Eigendecompositions done.
-    inner_tol
-        Relative gap that the next convex problem is solved to.
-    directions
-        ``(n, d)`` leading eigenvectors that the next convex problem rewards.
-    triples
-        ``(m, 3)`` working set.
-    worst
-        Largest violation over all triples under the best K.
-    stop
-        ``"tol"``, ``"gap"``, ``"max_iter"``, ``"stalled"`` or ``None``.
+    ``iteration``: steps done; ``ascent``: an ascent that goes on over steps; ``alpha``: dual point that the next step begins at;
+    ``vectors``, ``spectrum``: ``(n, r)`` and ``(r,)`` of the best K so far; ``upper``, ``lower``: objective of that K, and a lower bound:
+    of the optimum, or of the last convex problem's; ``evaluations``: eigendecompositions done; ``inner_tol``: relative gap that the next
+    convex problem is solved to; ``directions``: ``(n, d)`` leading eigenvectors that the next convex problem rewards; ``triples``: ``(m,
+    3)`` working set; ``worst``: largest violation over all triples under the best K; ``stop``: ``"tol"``, ``"gap"``, ``"max_iter"``,
+    ``"stalled"`` or ``None``.
     """
 
     record_name: ClassVar[str] = "EmbeddingState"

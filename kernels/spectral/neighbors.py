@@ -37,12 +37,7 @@ WORDS_PER_ENTRY = 4
 class Nearest(NamedTuple):
     """The nearest candidates of some rows, each list ordered by ``(squared distance, id)``.
 
-    Attributes
-    ----------
-    ids
-        int64 ``(n, k)``; -1 where there are fewer candidates.
-    squares
-        float64 ``(n, k)`` squared distances; infinite there.
+    ``ids``: int64 ``(n, k)``; -1 where there are fewer candidates; ``squares``: float64 ``(n, k)`` squared distances; infinite there.
     """
 
     ids: IntArray

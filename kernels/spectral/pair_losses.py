@@ -47,14 +47,8 @@ class Terms(Protocol):
 class EntryTerms:
     """Signed entries :math:`u_e = t_e K_{ij}` of unordered pairs.
 
-    Attributes
-    ----------
-    n
-        Rows.
-    rows, cols
-        ``(m,)`` pairs, ``rows < cols``.
-    signs
-        ``(m,)`` +1 for a pair that belongs together, -1 for one that does not.
+    ``n``: rows; ``rows``, ``cols``: ``(m,)`` pairs, ``rows < cols``; ``signs``: ``(m,)`` +1 for a pair that belongs together, -1 for one
+    that does not.
     """
 
     n: int
@@ -85,14 +79,7 @@ class EntryTerms:
 class DistanceTerms:
     """Signed squared distances :math:`u_e = t (K_{ii} + K_{jj} - 2 K_{ij})` of unordered pairs.
 
-    Attributes
-    ----------
-    n
-        Rows.
-    rows, cols
-        ``(m,)`` pairs, ``rows < cols``.
-    sign
-        +1 or -1, of all pairs.
+    ``n``: rows; ``rows``, ``cols``: ``(m,)`` pairs, ``rows < cols``; ``sign``: +1 or -1, of all pairs.
     """
 
     n: int

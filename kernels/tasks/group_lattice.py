@@ -29,14 +29,8 @@ WORD_BITS = 64
 class TaskLattice:
     """The groups of ``n_tasks`` tasks, ordered by inclusion.
 
-    Attributes
-    ----------
-    n_tasks
-        Number of tasks T, at least 1.
-    a
-        Penalty of one step away from the sources, > 0.
-    inverted
-        Whether the group of all tasks is the source, and steps leave tasks out.
+    ``n_tasks``: number of tasks T, at least 1; ``a``: penalty of one step away from the sources, > 0; ``inverted``: whether the group of
+    all tasks is the source, and steps leave tasks out.
 
     Notes
     -----

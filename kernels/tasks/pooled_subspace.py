@@ -56,10 +56,7 @@ class Half:
 class Squares:
     """A square per task of numbers over its pairs of rows, one after the other: what mirror descent remembers.
 
-    Parameters
-    ----------
-    codes
-        ``(n,)`` tasks of the rows.
+    ``codes``: ``(n,)`` tasks of the rows.
     """
 
     def __init__(self, codes: IntArray) -> None:

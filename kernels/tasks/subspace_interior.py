@@ -78,18 +78,8 @@ class Passes(Protocol):
 class InteriorPoint:
     """A point of the path.
 
-    Attributes
-    ----------
-    parts
-        Coefficients by :class:`Parts`.
-    below, above
-        Multipliers of the ends of the parts.
-    levels
-        ``(k,)`` g.
-    halves
-        ``(k, T, T)`` X, halves of the couplings.
-    biases
-        ``(T,)``.
+    ``parts``: coefficients by :class:`Parts`; ``below``, ``above``: multipliers of the ends of the parts; ``levels``: ``(k,)`` g;
+    ``halves``: ``(k, T, T)`` X, halves of the couplings; ``biases``: ``(T,)``.
     """
 
     record_name: ClassVar[str] = "InteriorPoint"
@@ -205,16 +195,8 @@ def balanced_centre(problem: DualProblem) -> FloatArray:
 class InteriorPath:
     """Newton steps along the path.
 
-    Parameters
-    ----------
-    problem
-        Losses of all rows; its groups are the tasks.
-    n_tasks
-        T.
-    q
-        Exponent over kernels.
-    passes
-        Products, forms and matrices of the kernels.
+    ``problem``: losses of all rows; its groups are the tasks; ``n_tasks``: T; ``q``: exponent over kernels; ``passes``: products, forms and
+    matrices of the kernels.
     """
 
     def __init__(self, problem: DualProblem, n_tasks: int, q: float, passes: Passes) -> None:
