@@ -506,10 +506,7 @@ def named_loss(name: str, solver: str, *needs: str) -> Any:
 def margin_loss(name: str, solver: str = "the sub-problem of the Feature Generating Machine") -> MarginLoss:
     """Return a loss of the margin by name.
 
-    Raises
-    ------
-    ValueError
-        If there is none of this name, or it is no loss of the margin.
+    Raises ValueError if there is none of this name, or it is no loss of the margin.
     """
     return named_loss(name, solver, "dual", "utility", "first_bias_step")
 

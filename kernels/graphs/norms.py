@@ -79,18 +79,9 @@ def start_weights(hull: Hull) -> FloatArray:
 def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, the minimum being 1/2 Omega^2.
 
-    Parameters
-    ----------
-    hull : Hull
-    norms : ndarray of shape (W,)
-        Norms of the nodes' functions. A zero gives a weight of zero (of rho = 2 too, unless a descendant has a norm), which no later step
-        leaves: callers smooth, sqrt(norms^2 + eps^2).
-    rho : float
-
-    Returns
-    -------
-    ndarray of shape (W,)
-        Not negative; :func:`start_weights` if all norms are zero.
+    ``hull``. ``norms``: ``(W,)``, norms of the nodes' functions. A zero gives a weight of zero (of rho = 2 too, unless a descendant has a
+    norm), which no later step leaves: callers smooth, sqrt(norms^2 + eps^2). ``rho``. Returns ``(W,)``, not negative; :func:`start_weights`
+    if all norms are zero.
     """
     top = float(norms.max(initial=0.0))
     if top == 0:

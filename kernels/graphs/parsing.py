@@ -69,10 +69,7 @@ def parse_graph(graph: object, a: float = 2.0, d: int | None = None, spread: np.
 def check_graph(graph: object, a: float = 2.0) -> None:
     """Refuse what is a graph for no data; the forms are those of :func:`parse_graph`.
 
-    Raises
-    ------
-    ValueError
-        As :func:`parse_graph`.
+    Raises ValueError: as :func:`parse_graph`.
     """
     if not (isinstance(graph, str) and _CLASS.fullmatch(graph)):
         parse_graph(graph, a, d=1)

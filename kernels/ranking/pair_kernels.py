@@ -47,14 +47,7 @@ COLUMNS_PER_TILE = 1024
 def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> FloatArray:
     """Return the kernel between pairs, ``(len(left), len(right))``, from gathered entries of K.
 
-    Parameters
-    ----------
-    K
-        ``(n, n)`` symmetric.
-    left, right
-        ``(a, 2)`` and ``(b, 2)`` pairs of users.
-    kind
-        One of ``USER_KERNELS``.
+    ``K``: ``(n, n)`` symmetric; ``left``, ``right``: ``(a, 2)`` and ``(b, 2)`` pairs of users; ``kind``: one of ``USER_KERNELS``.
     """
 
     def entries(side: int, other: int) -> FloatArray:
@@ -84,14 +77,7 @@ def pair_diagonal(K: NDArray[Any], pairs: IntArray, kind: str) -> FloatArray:
 def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = VIEW_SCALE) -> FloatArray:
     """Return what the similarity kernel is an inner product of, ``(m, k + 1)``: 1 and ``c sqrt(theta_q) K^q(u, v)``.
 
-    Parameters
-    ----------
-    entries
-        ``(k, m)`` entries of the views at m pairs.
-    theta
-        ``(k,)`` weights of the views.
-    scale
-        c.
+    ``entries``: ``(k, m)`` entries of the views at m pairs; ``theta``: ``(k,)`` weights of the views; ``scale``: c.
     """
     return np.column_stack([np.ones(entries.shape[1]), scale * np.sqrt(theta) * entries.T])
 

@@ -146,21 +146,8 @@ def _candidate_columns(gram: Gram, factor: FloatArray, candidates: IntArray) -> 
 def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candidates: IntArray, tol: float = 1e-8) -> ImportMachine:
     """Return the machine with one more import vector: the candidate that one Newton step promises most of, then solved.
 
-    Parameters
-    ----------
-    gram, z, C
-        As for :func:`rank_pairs`.
-    machine
-        So far.
-    candidates
-        ``(m,)`` pairs not chosen yet.
-    tol
-        Gap of the restricted problem relative to its objective.
-
-    Returns
-    -------
-    ImportMachine
-        The same object where no candidate is a new direction.
+    ``gram``, ``z``, ``C``: as for :func:`rank_pairs`; ``machine``: so far; ``candidates``: ``(m,)`` pairs not chosen yet; ``tol``: gap of
+    the restricted problem relative to its objective. Returns the same object where no candidate is a new direction.
     """
     columns, new = _candidate_columns(gram, machine.factor, candidates)
     if not new.any():

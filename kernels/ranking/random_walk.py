@@ -81,12 +81,8 @@ def is_stochastic(matrix: Any) -> bool:
 def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
     """Return the walk on a similarity or kernel matrix: what is negative becomes 0.
 
-    Parameters
-    ----------
-    similarity
-        ``(n, n)`` array or sparse matrix; column j holds where a walker at j goes.
-    diagonal
-        ``"zero"``: no node is similar to itself; ``"keep"``.
+    ``similarity``: ``(n, n)`` array or sparse matrix; column j holds where a walker at j goes; ``diagonal``: ``"zero"``: no node is similar
+    to itself; ``"keep"``.
     """
     n = similarity.shape[0]
     if sp.issparse(similarity):
@@ -103,14 +99,8 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
     """Return the walk on the kernel ``F F'`` of a factor F ``(n, r)``.
 
-    Parameters
-    ----------
-    factor
-        F.
-    diagonal
-        As of :func:`walk_on`.
-    in_memory
-        Keep the matrix, ``8 n^2`` bytes; else rows are computed anew for every product, with the same bits.
+    ``factor``: F; ``diagonal``: as of :func:`walk_on`; ``in_memory``: keep the matrix, ``8 n^2`` bytes; else rows are computed anew for
+    every product, with the same bits.
     """
 
     def rows(lo: int, hi: int) -> np.ndarray:
@@ -135,10 +125,7 @@ def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
 def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
     """Return a prior with sum one, ``(n,)``; uniform for ``None``.
 
-    Raises
-    ------
-    ValueError
-        Another length, an entry that is negative or not finite, or nothing but zeros.
+    Raises ValueError: another length, an entry that is negative or not finite, or nothing but zeros.
     """
     if prior is None:
         return np.full(n, 1.0 / n)
@@ -173,14 +160,8 @@ def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float
 
     The iteration contracts by ``damping`` in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``.
 
-    Parameters
-    ----------
-    walk, prior
-        S, and ``(n,)`` non-negative numbers with sum one.
-    damping
-        Share of steps that follow S, in [0, 1).
-    tol
-        l1 change of the last step; at least ``MIN_TOL`` is meant.
+    ``walk``, ``prior``: S, and ``(n,)`` non-negative numbers with sum one; ``damping``: share of steps that follow S, in [0, 1); ``tol``:
+    l1 change of the last step; at least ``MIN_TOL`` is meant.
     """
     r, change, steps = prior, np.inf, 0
     max_steps = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))

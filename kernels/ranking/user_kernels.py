@@ -47,17 +47,8 @@ LANCZOS_TOL = 1e-6
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
     """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``; s is the mean distance of two users unless a width is given.
 
-    Parameters
-    ----------
-    means
-        ``(n, n_words)`` mean bag of visual words of every user.
-    width
-        s > 0.
-
-    Raises
-    ------
-    ValueError
-        Entries that are not finite, a width that is not positive, or users who are all alike and no width.
+    ``means``: ``(n, n_words)`` mean bag of visual words of every user; ``width``: s > 0. Raises ValueError: entries that are not finite, a
+    width that is not positive, or users who are all alike and no width.
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
@@ -78,10 +69,7 @@ def _mean_distance(rows: FloatArray) -> float:
 def text_kernel(tags: object) -> FloatArray:
     """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` where r_j of n users carry tag j.
 
-    Parameters
-    ----------
-    tags
-        ``(n, n_tags)`` counts, dense or sparse, not negative.
+    ``tags``: ``(n, n_tags)`` counts, dense or sparse, not negative.
     """
     counts = _read_counts("tags", tags)
     n, n_tags = counts.shape
@@ -96,10 +84,7 @@ def text_kernel(tags: object) -> FloatArray:
 def comment_kernel(comments: object) -> FloatArray:
     """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own.
 
-    Parameters
-    ----------
-    comments
-        ``(n, n)`` counts, dense or sparse: row the writer, column the owner of the photo.
+    ``comments``: ``(n, n)`` counts, dense or sparse: row the writer, column the owner of the photo.
     """
     counts = _read_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
@@ -113,10 +98,7 @@ def comment_kernel(comments: object) -> FloatArray:
 def incidence_kernel(membership: object) -> FloatArray:
     """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites.
 
-    Parameters
-    ----------
-    membership
-        ``(n, n_items)`` dense or sparse; every entry above 0 counts as 1.
+    ``membership``: ``(n, n_items)`` dense or sparse; every entry above 0 counts as 1.
     """
     binary = _read_counts("membership", membership)
     binary.data[:] = 1.0
@@ -147,12 +129,7 @@ def row_factors(maxima: FloatArray) -> FloatArray:
 def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> FloatArray:
     """Return ``(d_u + d_v) / 2 K_uv`` of some rows and columns, float64.
 
-    Parameters
-    ----------
-    block
-        ``(..., h, w)`` raw entries.
-    left, right
-        ``(..., h)`` and ``(..., w)`` factors d of the rows and the columns.
+    ``block``: ``(..., h, w)`` raw entries; ``left``, ``right``: ``(..., h)`` and ``(..., w)`` factors d of the rows and the columns.
     """
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
@@ -180,14 +157,8 @@ def _shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
     """Return the least eigenvalue of a symmetric matrix, or a little less.
 
-    Parameters
-    ----------
-    product
-        ``product(x)`` returns the matrix times x ``(n,)``.
-    n
-        Order.
-    dense
-        Returns the matrix ``(n, n)``; used up to order MAX_DENSE_ORDER. Without it the steps are taken at any order.
+    ``product``: ``product(x)`` returns the matrix times x ``(n,)``; ``n``: order. ``dense``: returns the matrix ``(n, n)``; used up to
+    order MAX_DENSE_ORDER. Without it the steps are taken at any order.
 
     Notes
     -----

@@ -51,19 +51,9 @@ def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
 def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") -> Warp:
     """Return the warp by a learnt kernel ``K = F F'``.
 
-    Parameters
-    ----------
-    gram
-        K_x, ``(n, n)`` positive semidefinite: the input kernel on the points.
-    factor
-        F, ``(n, r)``.
-    mode
-        ``"corrected"``: L is the Laplacian of :func:`graph_laplacian`; ``"seed"``: L = -K, as printed.
-
-    Raises
-    ------
-    ValueError
-        ``"seed"``, and the largest eigenvalue of ``K_x^(1/2) K K_x^(1/2)`` is not below 1: no warped kernel is positive semidefinite then.
+    ``gram``: K_x, ``(n, n)`` positive semidefinite: the input kernel on the points; ``factor``: F, ``(n, r)``; ``mode``: ``"corrected"``: L
+    is the Laplacian of :func:`graph_laplacian`; ``"seed"``: L = -K, as printed. Raises ValueError: ``"seed"``, and the largest eigenvalue
+    of ``K_x^(1/2) K K_x^(1/2)`` is not below 1: no warped kernel is positive semidefinite then.
     """
     with one_thread():
         if mode == "seed":

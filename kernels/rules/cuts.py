@@ -88,13 +88,8 @@ def refine_cuts(
 ) -> tuple[FloatArray, Flags]:
     """Move every cut in turn, those of the heaviest rules first; returns cuts and the truth of the propositions.
 
-    Parameters
-    ----------
-    machine : CutMachine
-    flags : uint8 ndarray of shape (p, n)
-    kinds, cuts : ndarray of shape (p,)
-    columns : sequence of p ndarrays (n,)
-        The column of every proposition.
+    ``machine``; ``flags``: uint8 ``(p, n)``; ``kinds``, ``cuts``: ``(p,)``; ``columns``: sequence of p ndarrays (n,), the column of every
+    proposition.
     """
     flags, cuts = flags.copy(), cuts.copy()
     sizes = np.abs(machine.weights).sum(axis=1)

@@ -147,14 +147,8 @@ def solve_rules(
 ) -> RulePoint:
     """Minimise on the hull until the duality gap is at most tol times the objective.
 
-    Parameters
-    ----------
-    problem : RuleProblem
-    warm : tuple of ndarray (W, r) and (T,), optional
-        First weights (zero rows for new nodes) and biases.
-    tol : float
-    max_iter : int
-        Re-weightings at most; the best point and its gap are returned then too.
+    ``problem``; ``warm``: tuple of ndarray (W, r) and (T,), optional, first weights (zero rows for new nodes) and biases; ``tol``;
+    ``max_iter``: re-weightings at most; the best point and its gap are returned then too.
     """
     with one_thread():
         search = RuleSearch(problem, warm)

@@ -92,15 +92,9 @@ def holds(kind: int, cut: float, values: FloatArray, comparable: NDArray[np.bool
 def column_propositions(column: int, values: FloatArray, n_thresholds: int, categorical: bool) -> Propositions:
     """Return the propositions of one column from its training values, NaN for missing ones.
 
-    Parameters
-    ----------
-    column : int
-        Feature, for the result.
-    values : ndarray of shape (n,)
-    n_thresholds : int
-        Cuts of a numeric column with more distinct values, at its quantiles 1 / (n_thresholds + 1), ...; fewer values are cut between all.
-    categorical : bool
-        Whether the values are names; columns of two values are taken for that, too.
+    ``column``: feature, for the result; ``values``: ``(n,)``; ``n_thresholds``: cuts of a numeric column with more distinct values, at its
+    quantiles 1 / (n_thresholds + 1), ...; fewer values are cut between all; ``categorical``: whether the values are names; columns of two
+    values are taken for that, too.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])

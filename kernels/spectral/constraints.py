@@ -48,19 +48,9 @@ class PairConstraints:
 def pair_constraints(pairs: object, n: int) -> PairConstraints:
     """Return constraints from a sparse matrix or from triples.
 
-    Parameters
-    ----------
-    pairs
-        Sparse ``(n, n)`` matrix with entries +1 and -1: symmetric, or one triangle; or triples ``(i, j, +1 or -1)``, ``(m, 3)``.
-        A pair that is repeated with one sign is one pair.
-    n
-        Rows of the data.
-
-    Raises
-    ------
-    ValueError
-        No pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with
-        both signs.
+    ``pairs``: sparse ``(n, n)`` matrix with entries +1 and -1: symmetric, or one triangle; or triples ``(i, j, +1 or -1)``, ``(m, 3)``. A
+    pair that is repeated with one sign is one pair. ``n``: rows of the data. Raises ValueError: no pair at all, another shape, a sign that
+    is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with both signs.
     """
     i, j, signs = _read_entries(pairs, n)
     if not len(i):
@@ -122,10 +112,7 @@ def close_pairs(constraints: PairConstraints) -> PairConstraints:
     Belonging together is an equivalence: rows linked by such pairs form a part, all of whose pairs belong together; where one pair of rows
     of two parts is apart, all are.
 
-    Raises
-    ------
-    ValueError
-        A pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
+    Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]

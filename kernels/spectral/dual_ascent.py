@@ -178,16 +178,8 @@ def advance_ascent(
 ) -> SpectralState:
     """Return the state after one more evaluation; final when the relative gap is at most ``tol``, certified by tight eigenpairs.
 
-    Parameters
-    ----------
-    problem, state
-        Problem and where the ascent stands.
-    tol
-        Relative gap at which it ends.
-    max_iter
-        Evaluations at most.
-    evaluator
-        Of a whole ascent, so that nothing is decomposed twice.
+    ``problem``, ``state``: problem and where the ascent stands; ``tol``: relative gap at which it ends; ``max_iter``: evaluations at most;
+    ``evaluator``: of a whole ascent, so that nothing is decomposed twice.
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
         state = _tighten(state)

@@ -80,14 +80,8 @@ class Neighbourhood:
 def build_neighbourhood(X: Any, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, count: int) -> Neighbourhood:
     """Return a neighbour graph as embeddings take it.
 
-    Parameters
-    ----------
-    X
-        ``(n, n_features)`` float64, dense or CSR.
-    rows, cols, squares
-        Edges and their squared distances.
-    count
-        Number of leading directions.
+    ``X``: ``(n, n_features)`` float64, dense or CSR; ``rows``, ``cols``, ``squares``: edges and their squared distances; ``count``: number
+    of leading directions.
     """
     unit = float(squares.mean())
     unit = unit if unit > 0 else 1.0

@@ -52,17 +52,8 @@ class Nearest(NamedTuple):
 def nearest_rows(X: Any, k: int) -> Nearest:
     """Return the ``k`` nearest other rows of every row.
 
-    Parameters
-    ----------
-    X
-        ``(n, d)`` numbers, dense or sparse, finite.
-    k
-        At least 1; of fewer than k other rows all.
-
-    Raises
-    ------
-    ValueError
-        Rows that are no numbers or not finite, or a bad ``k``.
+    ``X``: ``(n, d)`` numbers, dense or sparse, finite; ``k``: at least 1; of fewer than k other rows all. Raises ValueError: rows that are
+    no numbers or not finite, or a bad ``k``.
     """
     rows = as_rows(X)
     if rows.ndim != 2:
@@ -73,14 +64,8 @@ def nearest_rows(X: Any, k: int) -> Nearest:
 def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right_start: int = 0) -> Nearest:
     """Return the ``k`` nearest rows of ``right`` for every row of ``left``, but for the row with its own id.
 
-    Parameters
-    ----------
-    left, right
-        ``(n, d)`` and ``(m, d)`` rows of one data set.
-    k
-        How many.
-    left_start, right_start
-        Ids of the first rows.
+    ``left``, ``right``: ``(n, d)`` and ``(m, d)`` rows of one data set; ``k``: how many; ``left_start``, ``right_start``: ids of the first
+    rows.
     """
     if k < 1:
         raise ValueError(f"k={k}: must be at least 1")
@@ -110,17 +95,8 @@ def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
 def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
     """Return the affinity of a graph of nearest neighbours: ``S_ij = 1`` where i and j are linked, symmetric, zero diagonal.
 
-    Parameters
-    ----------
-    ids
-        ``(n, k)`` neighbours of every row, -1 for none.
-    kind
-        ``"mutual"``: linked where each is a neighbour of the other; ``"union"``: where one is a neighbour of the other.
-
-    Raises
-    ------
-    ValueError
-        Another kind.
+    ``ids``: ``(n, k)`` neighbours of every row, -1 for none; ``kind``: ``"mutual"``: linked where each is a neighbour of the other;
+    ``"union"``: where one is a neighbour of the other. Raises ValueError: another kind.
     """
     if kind not in ("mutual", "union"):
         raise ValueError(f"graph={kind!r}: must be 'mutual' or 'union'")

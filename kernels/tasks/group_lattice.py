@@ -124,18 +124,8 @@ def _as_items(words: Words) -> NDArray[np.void]:
 def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
     """Return ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``, never negative.
 
-    Parameters
-    ----------
-    groups
-        ``(n_groups, T)``.
-    forms
-        ``(k, T, T)`` symmetric, ``A_j``.
-    mu
-        Weight of the group mean, > 0.
-
-    Returns
-    -------
-    ndarray of shape (n_groups, k)
+    ``groups``: ``(n_groups, T)``; ``forms``: ``(k, T, T)`` symmetric, ``A_j``; ``mu``: weight of the group mean, > 0. Returns ``(n_groups,
+    k)``.
     """
     inside = groups.astype(np.float64)
     k, tasks = forms.shape[:2]
@@ -148,19 +138,8 @@ def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
 def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
     """Return ``S_j[s, t] = sum over groups w with s and t of W_wj (1/mu + [s = t])``: the weight of kernel j between two tasks.
 
-    Parameters
-    ----------
-    groups
-        ``(n_groups, T)``.
-    weights
-        ``(n_groups, k)`` weights ``W_wj`` >= 0.
-    mu
-        Weight of the group mean, > 0.
-
-    Returns
-    -------
-    ndarray of shape (k, T, T)
-        Symmetric to the bit, positive semi-definite.
+    ``groups``: ``(n_groups, T)``; ``weights``: ``(n_groups, k)`` weights ``W_wj`` >= 0; ``mu``: weight of the group mean, > 0. Returns
+    ``(k, T, T)``, symmetric to the bit, positive semi-definite.
     """
     inside = groups.astype(np.float64)
     k, tasks = weights.shape[1], inside.shape[1]

@@ -96,14 +96,7 @@ def even_weights(k: int, q: float) -> FloatArray:
 def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatArray:
     """Return gamma best for parts of the machine that stay as they are, ``sum_j gamma_j^qhat = 1``; q > 1 (closed form A.1.1).
 
-    Parameters
-    ----------
-    weights
-        ``(k,)`` gamma before.
-    strengths
-        ``(k,)`` c of the coefficients of these weights.
-    q
-        Exponent over kernels.
+    ``weights``: ``(k,)`` gamma before; ``strengths``: ``(k,)`` c of the coefficients of these weights; ``q``: exponent over kernels.
     """
     if q == 2:
         return np.ones_like(weights)
@@ -203,12 +196,7 @@ class MixedDual(NamedTuple):
 def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> MixedDual:
     """Return the point of greatest dual value between two coefficient vectors; the dual value is concave along the way.
 
-    Parameters
-    ----------
-    one, other
-        ``(n,)`` feasible.
-    forms
-        ``(k, T)`` forms of ``one``, of ``other`` and of their sum.
+    ``one``, ``other``: ``(n,)`` feasible; ``forms``: ``(k, T)`` forms of ``one``, of ``other`` and of their sum.
     """
     first, second, both = forms
     cross = 0.5 * (both - first - second)

@@ -93,16 +93,8 @@ class MirrorPoint:
 def mirror_point(factors: Sequence[FloatArray], squares: Squares, sums: FloatArray, constants: FloatArray, q: float) -> MirrorPoint:
     """Return the point a mirror step leads to.
 
-    Parameters
-    ----------
-    factors
-        F of every kernel.
-    squares, sums
-        The tasks' rows, and what steps have added up, flat.
-    constants
-        ``(k,)`` of the point before.
-    q
-        Exponent over kernels.
+    ``factors``: F of every kernel; ``squares``, ``sums``: the tasks' rows, and what steps have added up, flat; ``constants``: ``(k,)`` of
+    the point before; ``q``: exponent over kernels.
     """
     ball = TraceBall(np.inf if q == 2 else q / (2.0 - q))
     pairs = [np.linalg.eigh(0.5 * squares.around(F, sums)) for F in factors]
@@ -128,14 +120,7 @@ def mirror_length(parts: Sequence[FloatArray], ranks: int, move: int) -> float:
 def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
     """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one; without W of the identity.
 
-    Parameters
-    ----------
-    W
-        ``(r, T)``, or empty.
-    rank
-        r.
-    smoothing
-        eps in units of the greatest singular value: ``eps = smoothing^2 sigma_max^2``.
+    ``W``: ``(r, T)``, or empty; ``rank``: r; ``smoothing``: eps in units of the greatest singular value: ``eps = smoothing^2 sigma_max^2``.
     """
     if not W.any():
         return Half(np.zeros((rank, 0)), 1.0 / rank)

@@ -55,12 +55,7 @@ def coupling_size(coupling: FloatArray, q: float) -> float:
 def coupling_roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
     """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, lambda_max that of ``D_j A_j D_j``.
 
-    Parameters
-    ----------
-    coupling, forms
-        ``(k, T, T)`` D and A.
-    smoothing
-        Keeps directions that a machine does not use.
+    ``coupling``, ``forms``: ``(k, T, T)`` D and A; ``smoothing``: keeps directions that a machine does not use.
     """
 
     def lengths(values: FloatArray) -> FloatArray:
@@ -81,12 +76,7 @@ def nuclear_norms(coupling: FloatArray, forms: FloatArray) -> FloatArray:
 def best_coupling(root: FloatArray, q: float) -> FloatArray:
     """Return D ``(k, T, T)``, ``sum_j trace(D_j)^(q/(2-q)) = 1``, best for ``root_j = (W_j'W_j)^(1/2)``.
 
-    Parameters
-    ----------
-    root
-        ``(k, T, T)``; all zero gives the coupling of no tasks.
-    q
-        Exponent over kernels.
+    ``root``: ``(k, T, T)``; all zero gives the coupling of no tasks; ``q``: exponent over kernels.
     """
     norms = np.trace(root, axis1=1, axis2=2)
     total = float(power_norm(norms, q))
@@ -116,16 +106,8 @@ def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: floa
     on from there by the factor ``exp((pace - 1) a / lambda_max)``, a step of mirror descent: directions that the machine hardly feels
     need long steps until their forms agree.
 
-    Parameters
-    ----------
-    coupling, forms
-        ``(k, T, T)`` D and A.
-    pace
-        ``(k,)`` lengths, at least 1.
-    q
-        Exponent over kernels.
-    smoothing
-        As in :func:`coupling_roots`.
+    ``coupling``, ``forms``: ``(k, T, T)`` D and A; ``pace``: ``(k,)`` lengths, at least 1; ``q``: exponent over kernels; ``smoothing``: as
+    in :func:`coupling_roots`.
     """
     half = _matrix_function(coupling, lambda values: np.sqrt(np.maximum(values, 0.0)))
     whole = _matrix_function(half @ forms @ half, lambda values: _smooth_logarithms(values, smoothing))
@@ -185,16 +167,8 @@ def subspace_bounds(
 ) -> SubspaceBounds:
     """Return primal and dual value of the machine at a coupling.
 
-    Parameters
-    ----------
-    problem
-        Losses of all rows; its groups are the tasks.
-    beta, decision
-        ``(n,)`` coefficients, and the values of the machine without biases.
-    forms, coupling
-        ``(k, T, T)`` A and D.
-    q
-        Exponent over kernels.
+    ``problem``: losses of all rows; its groups are the tasks; ``beta``, ``decision``: ``(n,)`` coefficients, and the values of the machine
+    without biases; ``forms``, ``coupling``: ``(k, T, T)`` A and D; ``q``: exponent over kernels.
     """
     norm = float(power_norm(nuclear_norms(coupling, forms), q))
     primal, biases = machine_value(problem, decision, norm)
