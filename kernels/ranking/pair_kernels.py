@@ -45,10 +45,7 @@ COLUMNS_PER_TILE = 1024
 
 
 def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> FloatArray:
-    """Return the kernel between pairs, ``(len(left), len(right))``, from gathered entries of K.
-
-    ``K``: ``(n, n)`` symmetric; ``left``, ``right``: ``(a, 2)`` and ``(b, 2)`` pairs of users; ``kind``: one of ``USER_KERNELS``.
-    """
+    """Return the kernel (one of ``USER_KERNELS``) between pairs ``(a, 2)`` and ``(b, 2)``, ``(a, b)``, from gathered entries of K ``(n, n)``."""
 
     def entries(side: int, other: int) -> FloatArray:
         return K[left[:, side][:, None], right[:, other][None, :]].astype(np.float64)
@@ -86,10 +83,7 @@ def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = V
 
 
 class PairSum:
-    """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` as a function of rows of K.
-
-    ``pairs``: ``(m, 2)`` pairs (s, t); ``coef``: ``(m,)`` coefficients a; ``n``: users; ``kind``: one of ``USER_KERNELS``.
-    """
+    """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` of m pairs (s, t) with coefficients a, among n users, as a function of rows of K."""
 
     def __init__(self, pairs: IntArray, coef: FloatArray, n: int, kind: str) -> None:
         self.kind, self.n = kind, n
@@ -128,10 +122,7 @@ class PairSum:
         return diagonal[u] + diagonal[v] - 2.0 * out if self.kind == "mlpk" else out
 
     def rows(self, left: NDArray[Any], K: NDArray[Any]) -> FloatArray:
-        """Return f(x, v) of some users x and every v, ``(len(left), n)``.
-
-        ``left``: ``(m, n)`` rows of the kernel between the users x, new ones or old, and the n users; ``K``: ``(n, n)``.
-        """
+        """Return f(x, v) of some users x and every v, ``(len(left), n)``; ``left`` are their rows of the kernel with the n users of K."""
         left = np.asarray(left, np.float64)
         if self.kind == "difference":
             return (left @ self._weights)[:, None] - _multiply(K, self._weights)
@@ -159,10 +150,7 @@ def _multiply(K: NDArray[Any], vector: FloatArray) -> FloatArray:
 
 
 class PairGram:
-    """The Gram matrix of pairs as a solver reads it; nothing of its size is stored.
-
-    ``K``: ``(n, n)`` kernel of the users, symmetric; ``pairs``: ``(m, 2)``; ``kind``: one of ``USER_KERNELS``.
-    """
+    """The Gram matrix of pairs ``(m, 2)`` as a solver reads it, of a kernel K ``(n, n)`` of the users; nothing of its size is stored."""
 
     def __init__(self, K: NDArray[Any], pairs: IntArray, kind: str) -> None:
         ids, places = np.unique(pairs, return_inverse=True)
@@ -183,10 +171,7 @@ class PairGram:
 
 
 class FactorGram:
-    """``F F'`` as a solver reads it.
-
-    ``factor``: ``(m, r)``.
-    """
+    """``F F'`` of a factor ``(m, r)`` as a solver reads it."""
 
     def __init__(self, factor: FloatArray) -> None:
         self.factor, self.n = factor, len(factor)

@@ -35,9 +35,9 @@ def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, 
 def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
     """Return the counts of tags in any form, and the tags where they have names.
 
-    ``tags``: a matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row; or
-    any other value per row, which is its one tag. Raises ValueError: a count that is negative or not finite (its row is named), or
-    something else altogether.
+    Forms: a matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row; or any
+    other value per row, which is its one tag. Raises ValueError: a count that is negative or not finite (its row is named), or something else
+    altogether.
     """
     if sp.issparse(tags):
         return _check_counts(sp.csr_array(tags)), None
@@ -89,10 +89,7 @@ def name_rows(rows: np.ndarray) -> str:
 
 
 def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
-    """Return tf-idf vectors of unit length, ``(n, V)``; rows whose tags weigh nothing are zero.
-
-    ``counts``: ``(n, V)``, not negative; ``min_images``: tags of fewer rows weigh nothing; those of all rows never do.
-    """
+    """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer rows than ``min_images`` weigh nothing, and those of all rows never do."""
     n, width = counts.shape or (0, 0)
     images = np.bincount(counts.indices, minlength=width)
     weigh = (images >= max(1, min_images)) & (images < n)

@@ -45,32 +45,26 @@ LANCZOS_TOL = 1e-6
 
 
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
-    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``; s is the mean distance of two users unless a width is given.
+    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``.
 
-    ``means``: ``(n, n_words)`` mean bag of visual words of every user; ``width``: s > 0. Raises ValueError: entries that are not finite, a
-    width that is not positive, or users who are all alike and no width.
+    The width s is the mean distance of two users unless one is given. Raises ValueError: entries that are not finite, a width that is not
+    positive, or users who are all alike and no width.
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise ValueError(f"means: shape {rows.shape}; must be (n_users, n_words), finite")
-    width = _mean_distance(rows) if width is None else width
+    if width is None:
+        # Loaded on demand, as every worker would pay for it.
+        from scipy.spatial.distance import pdist
+
+        width = float(pdist(rows).mean()) if len(rows) > 1 else 0.0
     if not (np.isfinite(width) and width > 0):
         raise ValueError(f"width={width!r}: must be above 0; without one it is the mean distance, which is 0 where all users are alike")
     return gram_block([KernelSpec("rbf", (("gamma", float(width) ** -2.0),))], rows, None, dtype=np.float64)[0]
 
 
-def _mean_distance(rows: FloatArray) -> float:
-    # Loaded on demand, as every worker would pay for it.
-    from scipy.spatial.distance import pdist
-
-    return float(pdist(rows).mean()) if len(rows) > 1 else 0.0
-
-
 def text_kernel(tags: object) -> FloatArray:
-    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` where r_j of n users carry tag j.
-
-    ``tags``: ``(n, n_tags)`` counts, dense or sparse, not negative.
-    """
+    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` of tag counts ``(n, n_tags)``, r_j of n users carry tag j."""
     counts = _read_counts("tags", tags)
     n, n_tags = counts.shape
     carried = np.bincount(counts.indices, minlength=n_tags)
@@ -84,7 +78,7 @@ def text_kernel(tags: object) -> FloatArray:
 def comment_kernel(comments: object) -> FloatArray:
     """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own.
 
-    ``comments``: ``(n, n)`` counts, dense or sparse: row the writer, column the owner of the photo.
+    The counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
     """
     counts = _read_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
@@ -98,7 +92,7 @@ def comment_kernel(comments: object) -> FloatArray:
 def incidence_kernel(membership: object) -> FloatArray:
     """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites.
 
-    ``membership``: ``(n, n_items)`` dense or sparse; every entry above 0 counts as 1.
+    Of ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
     """
     binary = _read_counts("membership", membership)
     binary.data[:] = 1.0
@@ -127,10 +121,7 @@ def row_factors(maxima: FloatArray) -> FloatArray:
 
 
 def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return ``(d_u + d_v) / 2 K_uv`` of some rows and columns, float64.
-
-    ``block``: ``(..., h, w)`` raw entries; ``left``, ``right``: ``(..., h)`` and ``(..., w)`` factors d of the rows and the columns.
-    """
+    """Return ``(d_u + d_v) / 2 K_uv``, float64, of raw entries ``(..., h, w)`` with factors d of rows ``(..., h)`` and columns ``(..., w)``."""
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
 
@@ -138,32 +129,22 @@ def normalise_row_maximum(gram: ArrayLike) -> FloatArray:
     """Return a matrix with rows divided by their maxima, made symmetric and positive semi-definite; ``(n, n)``, a copy."""
     raw = np.asarray(gram, dtype=np.float64)
     factors = row_factors(raw.max(axis=1))
-    return _shift_to_semidefinite(scaled_block(raw, factors, factors))
+    return shift_to_semidefinite(scaled_block(raw, factors, factors))
 
 
-def normalise_cosine(gram: ArrayLike) -> FloatArray:
-    """Return ``K_uv / sqrt(K_uu K_vv)``, shifted where the result is indefinite; ``(n, n)``, a copy. Rows without length become zero."""
-    raw = np.asarray(gram, dtype=np.float64)
-    factors = row_factors(np.sqrt(np.maximum(np.diagonal(raw), 0.0)))
-    return _shift_to_semidefinite(raw * factors[:, None] * factors)
-
-
-def _shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
+def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
+    """Return a symmetric matrix less its least eigenvalue on the diagonal where that is negative; in place."""
     lowest = least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix)
     matrix.flat[:: len(matrix) + 1] += max(0.0, -lowest)
     return matrix
 
 
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
-    """Return the least eigenvalue of a symmetric matrix, or a little less.
+    """Return the least eigenvalue of a symmetric matrix of order n, or a little less, from ``product(x)``, the matrix times x ``(n,)``.
 
-    ``product``: ``product(x)`` returns the matrix times x ``(n,)``; ``n``: order. ``dense``: returns the matrix ``(n, n)``; used up to
-    order MAX_DENSE_ORDER. Without it the steps are taken at any order.
-
-    Notes
-    -----
-    Lanczos steps with full re-orthogonalisation from a fixed vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is
-    subtracted from it, so that a shift by the result leaves no eigenvalue negative where the steps saw it.
+    ``dense`` returns the matrix; used up to order MAX_DENSE_ORDER. Else Lanczos steps with full re-orthogonalisation are taken from a fixed
+    vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted from it, so that a shift by the result leaves no
+    eigenvalue negative where the steps saw it.
     """
     with one_thread():
         if dense is not None and n <= MAX_DENSE_ORDER:

@@ -15,11 +15,7 @@ from ..arrays import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class PairConstraints:
-    """Unordered pairs with a sign, each once, sorted by ``(row, col)``.
-
-    ``n``: rows of the data; ``rows``, ``cols``: ``(m,)`` int64, ``rows < cols``; ``signs``: ``(m,)`` +1.0 for a pair that belongs together,
-    -1.0 for one that does not.
-    """
+    """Unordered pairs of n rows with a sign, each once, sorted by ``(row, col)``, ``rows < cols``; +1.0 for a pair that belongs together, else -1.0."""
 
     n: int
     rows: IntArray
@@ -46,11 +42,11 @@ class PairConstraints:
 
 
 def pair_constraints(pairs: object, n: int) -> PairConstraints:
-    """Return constraints from a sparse matrix or from triples.
+    """Return constraints on n rows from a sparse ``(n, n)`` matrix with entries +1 and -1, symmetric or one triangle, or from triples
+    ``(i, j, +1 or -1)``, ``(m, 3)``; a pair that is repeated with one sign is one pair.
 
-    ``pairs``: sparse ``(n, n)`` matrix with entries +1 and -1: symmetric, or one triangle; or triples ``(i, j, +1 or -1)``, ``(m, 3)``. A
-    pair that is repeated with one sign is one pair. ``n``: rows of the data. Raises ValueError: no pair at all, another shape, a sign that
-    is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with both signs.
+    Raises ValueError: no pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or a
+    pair with both signs.
     """
     i, j, signs = _read_entries(pairs, n)
     if not len(i):
@@ -107,10 +103,8 @@ MAX_CLOSURE_PAIRS = 20_000_000
 
 
 def close_pairs(constraints: PairConstraints) -> PairConstraints:
-    """Return all pairs that some imply.
-
-    Belonging together is an equivalence: rows linked by such pairs form a part, all of whose pairs belong together; where one pair of rows
-    of two parts is apart, all are.
+    """Return all pairs that some imply: belonging together is an equivalence, whose parts are the rows linked by such pairs; where one pair of
+    rows of two parts is apart, all are.
 
     Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
     """
@@ -127,9 +121,8 @@ def close_pairs(constraints: PairConstraints) -> PairConstraints:
     total = int(np.sum(sizes[keys // n] * sizes[keys % n]))
     if total > MAX_CLOSURE_PAIRS:
         raise ValueError(f"closure=True: the constraints imply about {total:,} pairs; at most {MAX_CLOSURE_PAIRS:,} are allowed")
-    groups = [
-        _pairs_between(order[ends[a] : ends[a + 1]], order[ends[b] : ends[b + 1]], a == b) for a, b in zip(keys // n, keys % n, strict=True)
-    ]
+    parts = np.split(order, ends[1:-1])
+    groups = [_pairs_between(parts[a], parts[b], a == b) for a, b in zip(keys // n, keys % n, strict=True)]
     low, high, signs = (np.concatenate(column) for column in zip(*groups, strict=True))
     sorting = np.lexsort((high, low))
     return PairConstraints(n, low[sorting], high[sorting], signs[sorting])
