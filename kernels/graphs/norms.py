@@ -218,17 +218,9 @@ def log_total(terms: FloatArray) -> float:
 
 @compiled
 def log_sums(
-    indptr: IntArray,
-    indices: IntArray,
-    below_indptr: IntArray,
-    below: IntArray,
-    log_d: FloatArray,
-    log_eta: FloatArray,
-    powers: FloatArray,
-    rho: float,
-    zeta: FloatArray,
-    slopes: FloatArray,
-) -> None:
+    indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
+    powers: FloatArray, rho: float, zeta: FloatArray, slopes: FloatArray,
+) -> None:  # fmt: skip
     """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar: sums of exponentials over ancestors and descendants."""
     n = log_d.size
     for w in range(n):
@@ -257,18 +249,9 @@ def log_sums(
 
 @compiled
 def improve_eta(
-    indptr: IntArray,
-    indices: IntArray,
-    below_indptr: IntArray,
-    below: IntArray,
-    log_d: FloatArray,
-    log_eta: FloatArray,
-    powers: FloatArray,
-    rho: float,
-    power: float,
-    passes: int,
-    tight: float,
-) -> tuple[float, float, FloatArray]:
+    indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
+    powers: FloatArray, rho: float, power: float, passes: int, tight: float,
+) -> tuple[float, float, FloatArray]:  # fmt: skip
     """Return the logarithms of the least bound, of the greatest value attained, and of the eta of the bound."""
     zeta, slopes = np.empty(log_d.size), np.empty(log_d.size)
     log_eta = np.maximum(log_eta - log_total(log_eta), MIN_LOG_ETA)

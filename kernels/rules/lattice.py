@@ -21,22 +21,16 @@ NODES_PER_BATCH = 512
 
 @dataclass(frozen=True)
 class RuleLattice:
-    """Propositions as packed columns, and the rows, labels and costs of every task.
+    """Propositions as packed columns, and the rows, labels and costs of every task; tasks may share rows (one class against the rest each)."""
 
-    ``columns``: uint64 ``(p, words)``, propositions over the n rows; ``n``. ``rows``, ``y``, ``cost``: of every task: its rows, their
-    labels -1 and +1, their positive costs. Tasks may share rows (one class against the rest each). ``similarity``: ``(T, T)``, B, positive
-    semidefinite; ``a``: d = a^length; ``skip``: leave out conjunctions with two propositions of which one implies or contradicts the other
-    on the rows.
-    """
-
-    columns: Words
+    columns: Words  # (p, words) over the n rows
     n: int
     rows: tuple[IntArray, ...]
-    y: tuple[FloatArray, ...]
-    cost: tuple[FloatArray, ...]
-    similarity: FloatArray
-    a: float
-    skip: bool = True
+    y: tuple[FloatArray, ...]  # -1 and +1
+    cost: tuple[FloatArray, ...]  # positive
+    similarity: FloatArray  # B, (T, T), positive semidefinite
+    a: float  # d = a^length
+    skip: bool = True  # leave out conjunctions with two propositions of which one implies or contradicts the other on the rows
 
     @property
     def p(self) -> int:
@@ -118,9 +112,8 @@ class RuleLattice:
         """Return the sums of a weight (n,) over the rows of every proposition."""
         # As bytes, and as the numbers that a product makes of them.
         step = max(MAX_UNPACKED_BYTES // (9 * max(self.n, 1)), 1)
-        return np.concatenate(
-            [unpack_bits(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)] or [np.zeros(0)]
-        )
+        parts = [unpack_bits(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)]
+        return np.concatenate(parts or [np.zeros(0)])
 
     # -- restricted problem ------------------------------------------------------------------------------------------------
 

@@ -34,18 +34,13 @@ COMPLETE, CUT_BY_LENGTH, GIVEN_UP = range(3)
 
 @dataclass(frozen=True)
 class SignedRows:
-    """Propositions over the rows with alpha > 0, in the order the search counts them.
+    """Propositions over the rows with alpha > 0, in the order the search counts them."""
 
-    ``columns``: uint64 ``(p, words)``; ``starts``: int64 ``(T, 2, 3)``, words of task t and sign (0: y = 1): bounded rows from ``[0]`` to
-    ``[1]``, free ones to ``[2]``; ``values``: ``(64 * words,)``, alpha of every row, 0 in the padding; ``unit``: alpha of every bounded
-    row; ``similarity``: ``(T, T)``, B.
-    """
-
-    columns: Words
-    starts: IntArray
-    values: FloatArray
-    unit: float
-    similarity: FloatArray
+    columns: Words  # (p, words)
+    starts: IntArray  # (T, 2, 3), words of task t and sign (0: y = 1): bounded rows from [0] to [1], free ones to [2]
+    values: FloatArray  # (64 * words,) alpha of every row, 0 in the padding
+    unit: float  # alpha of every bounded row
+    similarity: FloatArray  # B, (T, T)
 
 
 def order_signed_rows(
@@ -57,15 +52,12 @@ def order_signed_rows(
     similarity: FloatArray,
     unit: float,
 ) -> SignedRows:
-    """Put the rows of every task in the order of the search.
-
-    ``columns`` are the propositions over n rows; ``rows``, ``y`` and ``alpha`` rows, labels and multipliers of every task, ``unit`` the
-    bound C that multipliers may have reached.
+    """Put the rows of every task, with labels and multipliers, in the order of the search; ``unit`` is the bound C that multipliers may have
+    reached, ``columns`` are the propositions over n rows.
     """
     order: list[IntArray] = []
     amounts: list[FloatArray] = []
-    starts = np.zeros((len(rows), 2, 3), np.int64)
-    at = 0
+    starts, at = np.zeros((len(rows), 2, 3), np.int64), 0
     for t, (ids, sign, value) in enumerate(zip(rows, y, alpha, strict=True)):
         for side, positive in enumerate((True, False)):
             mine = ((sign > 0) == positive) & (value > 0)
@@ -79,9 +71,8 @@ def order_signed_rows(
                 at += length // 64
                 starts[t, side, part + 1] = at
     places = np.concatenate(order) if order else np.zeros(0, np.int64)
-    return SignedRows(
-        _order_columns(columns, n, places), starts, np.concatenate(amounts), unit, np.ascontiguousarray(similarity, np.float64)
-    )
+    ordered, similarity = _order_columns(columns, n, places), np.ascontiguousarray(similarity, np.float64)
+    return SignedRows(ordered, starts, np.concatenate(amounts), unit, similarity)
 
 
 def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
@@ -94,10 +85,7 @@ def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
 
 
 def find_compatible(columns: Words) -> Words:
-    """Return which pairs of propositions neither contradict nor imply each other on the rows.
-
-    Bit w % 64 of word w // 64 of row v, (p, ceil(p / 64)): p^2 / 8 bytes.
-    """
+    """Return which pairs of propositions neither contradict nor imply each other on the rows: bit w % 64 of word w // 64 of row v, in p^2 / 8 bytes."""
     out = np.zeros((len(columns), max(-(-len(columns) // 64), 1)), np.uint64)
     write_compatible(columns, count_ones(columns), out)
     return out
@@ -118,20 +106,14 @@ def write_compatible(columns: Words, sizes: IntArray, out: Words) -> None:
 
 
 class ViolatorSearch(NamedTuple):
-    """The violators of a search, and how far it went.
+    """The violators of a search, and how far it went."""
 
-    ``items``: int64 ``(m, DEPTHS)``, conjunctions out of the hull above the threshold, propositions ascending, -1 behind them; ``values``:
-    ``(m,)``, their M / d^2; ``visits``: conjunctions visited; ``depth``: longest conjunctions among which nothing else is above the
-    threshold, if the search came to its end; ``finished``: whether it came to its end; ``whole``: whether nothing was left out for its
-    length.
-    """
-
-    items: IntArray
-    values: FloatArray
-    visits: int
-    depth: int
-    finished: bool
-    whole: bool
+    items: IntArray  # (m, DEPTHS) conjunctions out of the hull above the threshold, propositions ascending, -1 behind them
+    values: FloatArray  # (m,) their M / d^2
+    visits: int  # conjunctions visited
+    depth: int  # longest conjunctions among which nothing else is above the threshold, if the search came to its end
+    finished: bool  # whether it came to its end
+    whole: bool  # whether nothing was left out for its length
 
 
 def node_keys(p: int) -> Words:
@@ -195,21 +177,16 @@ class _Walk(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """The set that a walk has come to, a row for each of its beginnings: level l is the set of the first l propositions.
+    """The set that a walk has come to, a row for each of its beginnings: level l is the set of the first l propositions."""
 
-    ``support``: rows on which the set holds; ``name``: exclusive or of its keys; ``last``: its last proposition; ``candidates``: the first
-    ``count`` are propositions that may be added, ascending; ``is_known``: whether the set with them is in the hull; ``at``: the next one to
-    follow, -1 before they were visited. The last three are work space for sums.
-    """
-
-    support: Words
-    name: Words
-    last: IntArray
-    candidates: IntArray
-    is_known: NDArray[np.bool_]
+    support: Words  # rows on which the set holds
+    name: Words  # exclusive or of its keys
+    last: IntArray  # its last proposition
+    candidates: IntArray  # the first `count` are propositions that may be added, ascending
+    is_known: NDArray[np.bool_]  # whether the set with them is in the hull
     count: IntArray
-    at: IntArray
-    word: Words
+    at: IntArray  # the next one to follow, -1 before they were visited
+    word: Words  # work space for sums, as what follows
     plus: FloatArray
     minus: FloatArray
 

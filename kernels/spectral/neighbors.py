@@ -258,18 +258,9 @@ def _sparse_square(x: tuple[Array, Array, Array], i: int, z: tuple[Array, Array,
 
 @compiled
 def _scan(
-    left: Array,
-    right: Array,
-    products: Array,
-    x_norms: Array,
-    z_norms: Array,
-    slack: float,
-    left_start: int,
-    right_start: int,
-    keys: Array,
-    ids: Array,
-    sizes: Array,
-) -> None:
+    left: Array, right: Array, products: Array, x_norms: Array, z_norms: Array, slack: float, left_start: int, right_start: int,
+    keys: Array, ids: Array, sizes: Array,
+) -> None:  # fmt: skip
     """Offer those rows of a tile that the screening does not exclude."""
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
@@ -287,18 +278,9 @@ def _scan(
 
 @compiled
 def _scan_sparse(
-    left: tuple[Array, Array, Array],
-    right: tuple[Array, Array, Array],
-    products: Array,
-    x_norms: Array,
-    z_norms: Array,
-    slack: float,
-    left_start: int,
-    right_start: int,
-    keys: Array,
-    ids: Array,
-    sizes: Array,
-) -> None:
+    left: tuple[Array, Array, Array], right: tuple[Array, Array, Array], products: Array, x_norms: Array, z_norms: Array, slack: float,
+    left_start: int, right_start: int, keys: Array, ids: Array, sizes: Array,
+) -> None:  # fmt: skip
     """As _scan, for CSR rows."""
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
