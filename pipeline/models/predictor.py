@@ -10,6 +10,7 @@ import numpy as np
 from ...storage import BlockStore
 from ..passes.columns import FETCH_BYTES, column_sizes
 from ..records.context import RunContext
+from ..records.data_set import DataSet
 from ..records.holdings import Held, Holding
 
 
@@ -52,6 +53,13 @@ class Predictor:
     def follows_path(self) -> bool:
         """Whether :meth:`staged_decision_values` has something to say."""
         return type(self).staged_decision_values is not Predictor.staged_decision_values
+
+
+def refuse_width(data: DataSet, n_features: int) -> None:
+    """Refuse data of another width than that of the training data, with a ValueError."""
+    if data.n_cols != n_features:
+        reason = f"{data.url} has {data.n_cols} features, the model was trained on {n_features}"
+        raise ValueError(f"{reason}; ingest the file with --like TRAINING_STORE")
 
 
 def column_batches(data: BlockStore, features: np.ndarray, step: int = 0) -> list[int]:

@@ -15,7 +15,7 @@ from ...inputs.tasks import TaskInputs
 from ...loops.active_set import EVERYWHERE, FINISHED
 from ...records.context import RunContext
 from .config import RuleConfig
-from .data import RuleData, raw_columns, rule_flags
+from .data import RuleData, raw_columns, renumber, rule_flags
 from .lattice_problem import split_alpha
 from .model import RuleModel
 from .state import RuleState, SelectedRules
@@ -39,9 +39,7 @@ def build_rule_model(
     columns = np.unique(propositions.column[sorted({j for item in items for j in item})])
     flags = rule_flags(propositions, items, columns, raw_columns(ctx, columns), ctx.data.n_rows)
     hull = state.hull_rules(data)
-    hull_items = hull.items()
-    used = np.array(sorted({j for item in hull_items for j in item}), np.int64)
-    number = {int(j): k for k, j in enumerate(used)}
+    active, active_items = renumber(hull.items())
     return RuleModel(
         params_json=config.model_dump_json(),
         classes_json=json.dumps(list(inputs.labels)),
@@ -54,8 +52,8 @@ def build_rule_model(
         weights=weights,
         intercepts=-state.kept.bias,
         support=flags[data.rows].sum(axis=0).astype(np.int64),
-        active_propositions=data.propositions.take(used),
-        **_packed_lists("active", [[number[j] for j in item] for item in hull_items]),
+        active_propositions=data.propositions.take(active),
+        **_packed_lists("active", active_items),
         active_weights=hull.weights,
         figures={**_figures(state, state.kept), "descendant_gap": descendant_gap(data.lattice, state)},
     )
@@ -68,19 +66,18 @@ def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, np.nda
 
 def _merge_rules(rules: SelectedRules, prune: float) -> tuple[Propositions, list[list[int]], np.ndarray]:
     """Return propositions, items and weights of the rules: of two cuts on one side of a column the narrower, equal rules as one."""
-    positions, weights = rules.above(prune)
-    items, props = rules.items(), rules.propositions
-    used = np.array(sorted({j for r in positions for j in items[r]}), np.int64)
-    number = {int(j): k for k, j in enumerate(used)}
+    items, (positions, weights) = rules.items(), rules.above(prune)
+    used, chosen = renumber([items[r] for r in positions])
+    props = rules.propositions.take(used)
     totals: dict[tuple[tuple[int, int, float], ...], np.ndarray] = {}
     lists: dict[tuple[tuple[int, int, float], ...], list[int]] = {}
-    for r, row in zip(positions, weights, strict=True):
-        narrow = _narrowest_cuts(props, items[r])
+    for item, row in zip(chosen, weights, strict=True):
+        narrow = _narrowest_cuts(props, item)
         name = tuple(sorted((int(props.column[j]), int(props.kind[j]), float(props.cut[j])) for j in narrow))
         totals[name] = totals.get(name, np.zeros(len(row))) + row
-        lists.setdefault(name, sorted(number[j] for j in narrow))
+        lists.setdefault(name, sorted(narrow))
     rows = np.stack(list(totals.values())) if totals else np.zeros((0, rules.weights.shape[1]))
-    return props.take(used), list(lists.values()), rows
+    return props, list(lists.values()), rows
 
 
 def _narrowest_cuts(props: Propositions, item: Sequence[int]) -> list[int]:
