@@ -12,7 +12,7 @@ import numpy as np
 
 from ...grams.given import GivenGrams
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.sources import row_pairs
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
 from ...method import Method
@@ -26,6 +26,7 @@ from .loop import SocialLoop, SocialState
 from .model import SocialModel
 from .predict import SocialPredictor
 from .scores import hit_table, pair_scores
+from .view_pass import view_bytes
 
 SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
 SUM = Held("sum of the views, and a copy", "8 n^2")
@@ -77,10 +78,8 @@ class Social(Method):
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task, pairs."""
-        loop, config = self.loop, self.config
-        data = _loop_data(loop, self.ctx)
+        loop, config, data, z = self.loop, self.config, self.inputs.data, self.loop.links.z
         refs = row_pairs(data, loop.specs, loop.settings.block)
-        z = loop.links.z
         return {
             **loop.settings.describe(data.n_rows, len(loop.specs)),
             **holdings_plan(driver_holdings(loop, data.n_rows, self.ctx)),
@@ -89,13 +88,14 @@ class Social(Method):
             "linked_pairs": int(z.sum()),
             "iterations_at_most": 1 + (config.max_iter if config.n_import is None else min(config.n_import, len(z))),
             "tasks_per_pass": len(refs),
-            "task_bytes": int(max(pair_bytes(ref) + 6 * ref.nbytes for ref in refs)),
+            "task_bytes": int(max(view_bytes(ref) for ref in refs)),
         }
 
     def model(self, state: SocialState, ctx: RunContext) -> SocialModel:
         """Return the model of ties."""
         loop, config = self.loop, self.config
-        data, grams, coef = _loop_data(loop, ctx), loop.grams(ctx), loop.coefficients(state, ctx)
+        data: Any = self.inputs.data
+        grams, coef = loop.grams(ctx), loop.coefficients(state, ctx)
         is_given = isinstance(data, GivenGrams)
         rows, texts = (None, ()) if is_given else support_rows_of(data, np.arange(data.n_rows))
         with_coefficient = np.flatnonzero(coef)
@@ -123,7 +123,15 @@ class Social(Method):
             offset=offset,
             kernel=loop.kernel(state, ctx),
             strengths=strengths,
-            figures=_figures(state),
+            figures={
+                "objective": state.objective,
+                "gap": state.gap,
+                "alignment": state.alignment,
+                "uniform_alignment": state.uniform,
+                "iterations": float(state.iteration),
+                "newton_steps": float(state.newton_steps),
+                "converged": float(state.stop not in ("max_iter", "stalled")),
+            },
             arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": _baseline_areas(loop, state, ctx)},
             **data_scaling(data),
         )
@@ -161,22 +169,6 @@ def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding,
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
     return (SCORES.of(n=n, M=matrices), loop.settings.held(n, k, ctx.driver_memory)[0], SUM.of(n=n), AT_PAIRS.of(k=k, p=pairs))
-
-
-def _loop_data(loop: SocialLoop, ctx: RunContext) -> Any:
-    return ctx.data if loop.data is None else loop.data
-
-
-def _figures(state: SocialState) -> dict[str, float]:
-    return {
-        "objective": state.objective,
-        "gap": state.gap,
-        "alignment": state.alignment,
-        "uniform_alignment": state.uniform,
-        "iterations": float(state.iteration),
-        "newton_steps": float(state.newton_steps),
-        "converged": float(state.stop not in ("max_iter", "stalled")),
-    }
 
 
 def _area(z: np.ndarray, scores: np.ndarray) -> float:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +10,7 @@ from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.products import kernel_from_json
 from ....storage import BlockStore
 from ...models.kernel_predict import ROWS, row_spans, spans
-from ...models.predictor import Predictor
+from ...models.predictor import Predictor, refuse_width
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding
 from .model import SocialModel
@@ -36,13 +34,16 @@ class SocialPredictor(Predictor):
         data = ctx.data
         if model.precomputed:
             raise ValueError("the views were given as matrices; recommendations are for the users of those (SocialStrengthRanker)")
-        if data.n_cols != model.n_features:
-            raise ValueError(
-                f"{data.url} has {data.n_cols} features, the model was trained on {model.n_features}; ingest the file with --like "
-                "TRAINING_STORE"
-            )
-        parts = list(_batch_scores(model, data))
-        return np.concatenate(parts) if parts else np.zeros((0, model.n_train))
+        refuse_width(data, model.n_features)
+        specs = [kernel_from_json(record) for record in json.loads(model.kernels_json)]
+        users = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
+        parts = [np.zeros((0, model.n_train))]
+        for span in row_spans(data, model.n_features):
+            rows = span.load(model)  # pyright: ignore[reportArgumentType] (it reads the scaling alone)
+            for lo, hi in spans(rows.shape[0], BATCH_USERS):
+                batch = rows[lo:hi]
+                parts.append(new_user_scores(model, gram_block(specs, batch, users), gram_diagonal(specs, batch)))
+        return np.concatenate(parts)
 
     def n_values(self, model: SocialModel) -> int:
         """Return the number of the model's users."""
@@ -52,13 +53,3 @@ class SocialPredictor(Predictor):
         """Return some rows, and their kernels with the model's users."""
         n_kernels = model.kernels_json.count('"name"') or 1
         return [USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features), KERNELS.of(u=BATCH_USERS, t=model.n_train, k=n_kernels)]
-
-
-def _batch_scores(model: SocialModel, data: Any) -> Iterator[np.ndarray]:
-    specs = [kernel_from_json(record) for record in json.loads(model.kernels_json)]
-    users = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
-    for span in row_spans(data, model.n_features):
-        rows: Any = span.load(model)  # pyright: ignore[reportArgumentType] (it reads the scaling alone)
-        for lo, hi in spans(rows.shape[0], BATCH_USERS):
-            batch = rows[lo:hi]
-            yield new_user_scores(model, gram_block(specs, batch, users), gram_diagonal(specs, batch))
