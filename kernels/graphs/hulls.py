@@ -126,7 +126,8 @@ class NodeSet:
     ) -> NodeSet:
         """Return the set with further nodes ``(m, width)``, in their order, each preceded by its missing ancestors.
 
-        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` their d; nodes whose hull does not fit into ``limit`` are left out.
+        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` their d; nodes whose hull does not fit into ``limit`` are left
+        out.
         """
         places, new, links = dict(self.places), [], []
         for key in np.ascontiguousarray(nodes, self.keys.dtype):

@@ -75,8 +75,8 @@ class KernelGrid:
     """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``.
 
     With chains of one kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain. Penalties are
-    ``a^(u_1 + ... + u_p)``, the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises ValueError:
-    no dimension, an empty chain, a that is not positive, or a limit below 1.
+    ``a^(u_1 + ... + u_p)``, the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises
+    ValueError: no dimension, an empty chain, a that is not positive, or a limit below 1.
     """
 
     chains: tuple[tuple[KernelSpec, ...], ...]

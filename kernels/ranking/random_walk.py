@@ -145,8 +145,8 @@ class Scores:
 def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float = 1e-10) -> Scores:
     """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior.
 
-    The iteration contracts by ``damping`` < 1 in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``, at least
-    ``MIN_TOL``.
+    The iteration contracts by ``damping`` < 1 in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``, at
+    least ``MIN_TOL``.
     """
     r, change, steps = prior, np.inf, 0
     max_steps = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))

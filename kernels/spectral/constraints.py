@@ -45,8 +45,8 @@ def pair_constraints(pairs: object, n: int) -> PairConstraints:
     """Return constraints on n rows from a sparse ``(n, n)`` matrix with entries +1 and -1, symmetric or one triangle, or from triples
     ``(i, j, +1 or -1)``, ``(m, 3)``; a pair that is repeated with one sign is one pair.
 
-    Raises ValueError: no pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or a
-    pair with both signs.
+    Raises ValueError: no pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or
+    a pair with both signs.
     """
     i, j, signs = _read_entries(pairs, n)
     if not len(i):

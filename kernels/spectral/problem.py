@@ -19,10 +19,10 @@ from .pair_losses import PAIR_LOSSES, PairLoss, Terms
 class SpectralProblem:
     """A loss on pairs of rows and a linear objective of the kernel matrix.
 
-    ``target`` is M, ``(n, n)``; ``goal`` ``(size,)`` d, the targets of u, zeros with the linear loss; C the weight of the loss. The power p of
-    the regulariser is at least 1, above 1 but for the linear loss with a cap; B is the cap of tr K^p, G the weight of the penalty: one of
-    both. K lies in the ``(n, r)`` orthonormal columns of ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the bytes it
-    may hold at once. Raises ValueError: a parameter out of range, or of the wrong length.
+    ``target`` is M, ``(n, n)``; ``goal`` ``(size,)`` d, the targets of u, zeros with the linear loss; C the weight of the loss. The power p
+    of the regulariser is at least 1, above 1 but for the linear loss with a cap; B is the cap of tr K^p, G the weight of the penalty: one
+    of both. K lies in the ``(n, r)`` orthonormal columns of ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the
+    bytes it may hold at once. Raises ValueError: a parameter out of range, or of the wrong length.
     """
 
     target: SymmetricOperator

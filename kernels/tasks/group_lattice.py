@@ -95,9 +95,9 @@ class TaskLattice:
     def descendant_bounds(self, groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
         """Return ``sum over descendants w of s of beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2`` of groups s ``(n_groups, T)``.
 
-        ``forms`` ``(T, T)`` is the sum over the kernels of ``A_j``, ``mu`` the weight of the group mean. The left side of the sufficient condition
-        of optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over 2^(T - |s|) groups: every task that is not in s
-        is in a descendant with odds b = (1 + a)^-2, independently.
+        ``forms`` ``(T, T)`` is the sum over the kernels of ``A_j``, ``mu`` the weight of the group mean. The left side of the sufficient
+        condition of optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over 2^(T - |s|) groups: every task
+        that is not in s is in a descendant with odds b = (1 + a)^-2, independently.
         """
         odds = (1.0 + self.a) ** -2.0
         marks, tasks = self.marks(groups), self.n_tasks

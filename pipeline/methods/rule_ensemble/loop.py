@@ -40,8 +40,8 @@ MAX_SWEEPS = 6
 class RuleLoop:
     """The loop of a rule ensemble: one machine for two classes, one per class for more, or one per task.
 
-    ``fits``: the classifier whose accuracy is followed, if any; ``task_codes``: ``(n_samples,)`` machine that decides a row, or ``None`` where
-    all machines do.
+    ``fits``: the classifier whose accuracy is followed, if any; ``task_codes``: ``(n_samples,)`` machine that decides a row, or ``None``
+    where all machines do.
     """
 
     state_type = RuleState

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ....kernels.ranking.random_walk import (
-    Scores,
     average_precision,
     normalise_prior,
     rank_rows,
@@ -19,7 +19,7 @@ from ....kernels.ranking.random_walk import (
     walk_scores,
 )
 from ....kernels.spectral.dual_ascent import SpectralState
-from ....kernels.spectral.problem import Evaluation, cap_used
+from ....kernels.spectral.problem import cap_used
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...method import Method
@@ -33,8 +33,8 @@ from .loop import RankerLoop
 from .predict import RankerPredictor
 from .unseen import stored_images
 
-MAX_RANKED = 50
-"""Images in the table of the ranking."""
+MAX_RANKED, MAX_TEXT = 50, 80
+"""Images in the table of the ranking, and characters of their tags."""
 
 TOP_SIZES = (3, 5, 10, 20, 50, 100)
 """Lengths of the top lists that are judged where the store says which images are relevant."""
@@ -58,7 +58,7 @@ class RankerInputs:
     prior: np.ndarray
 
     @classmethod
-    def read(cls, data: Any, tags: Any, prior: Any) -> Self:
+    def read(cls, data: BlockStore | MemoryBlocks, tags: Any, prior: ArrayLike | None) -> Self:
         """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
 
         Raises ValueError: images without features, or a prior that is none.
@@ -118,7 +118,9 @@ class Ranker(Method):
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel, the scores, and what unseen images are compared with."""
         kernel, images, prior = self.loop.learnt_kernel(state), self.loop.images, self.inputs.prior
-        scores = self._walk(kernel, ctx.driver_memory)
+        config, factor = self.config, kernel.part.vectors * np.sqrt(kernel.spectrum)
+        walk = walk_on_factor(factor, config.diagonal, in_memory=8 * len(factor) ** 2 <= MATRIX_SHARE * ctx.driver_memory)
+        scores = walk_scores(walk, prior, config.damping, config.walk_tol)
         figures = {
             "objective": float(state.best_primal),
             "gap": float(state.gap),
@@ -132,21 +134,10 @@ class Ranker(Method):
             "walk_error": scores.error,
             "score_spread": float(np.ptp(scores.values) * len(scores.values)),
         }
-        arrays = {
-            "scores": scores.values,
-            "prior": prior,
-            "pairs": images.pairs,
-            "alpha": state.best_alpha,
-            **stored_images(images.rows, ctx.data),
-        }
+        arrays = {"scores": scores.values, "prior": prior, "pairs": images.pairs, "alpha": state.best_alpha}
+        arrays |= stored_images(images.rows, ctx.data)
         digest = ctx.data.digest if isinstance(ctx.data, BlockStore) else ""
-        return SpectralModel(self.config.model_dump_json(), digest, images.n, kernel.part.vectors, kernel.spectrum, figures, arrays)
-
-    def _walk(self, kernel: Evaluation, driver_memory: int) -> Scores:
-        """Return the scores of the walk on a kernel known by its spectrum; its matrix is held if it fits."""
-        config, factor = self.config, kernel.part.vectors * np.sqrt(kernel.spectrum)
-        walk = walk_on_factor(factor, config.diagonal, in_memory=8 * len(factor) ** 2 <= MATRIX_SHARE * driver_memory)
-        return walk_scores(walk, self.inputs.prior, config.damping, config.walk_tol)
+        return SpectralModel(config.model_dump_json(), digest, images.n, kernel.part.vectors, kernel.spectrum, figures, arrays)
 
     def warnings(self, state: SpectralState, model: SpectralModel, ctx: RunContext) -> list[str]:
         """Return a warning where there is no ranking."""
@@ -177,11 +168,12 @@ class Ranker(Method):
         """Return the first images, the spectrum, and the precision if it is known."""
         scores, prior, tags = model.arrays["scores"], model.arrays["prior"], self.inputs.tags
         relevant = relevant_rows(self.inputs.data)
-        first = [
-            {"rank": rank, "row": int(row), "score": float(scores[row]), "prior": float(prior[row]), "tags": _one_line(tags[row])}
-            | ({} if relevant is None else {"relevant": int(relevant[row])})
-            for rank, row in enumerate(rank_rows(scores)[:MAX_RANKED], 1)
-        ]
+        first = []
+        for rank, row in enumerate(rank_rows(scores)[:MAX_RANKED], 1):
+            text = " ".join(tags[row].split() if isinstance(tags[row], str) else map(str, tags[row]))
+            text = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+            entry = {"rank": rank, "row": int(row), "score": float(scores[row]), "prior": float(prior[row]), "tags": text}
+            first.append(entry if relevant is None else {**entry, "relevant": int(relevant[row])})
         total = float(model.eigenvalues.sum())
         spectrum = [{"index": k, "eigenvalue": float(lam), "share": float(lam) / total} for k, lam in enumerate(model.eigenvalues, 1)]
         tables = {"ranking": first, "spectrum": spectrum}
@@ -218,16 +210,7 @@ def ranking_warnings(model: SpectralModel) -> list[str]:
 def precisions(model: SpectralModel, relevant: np.ndarray) -> list[dict[str, Any]]:
     """Return rows of top-N precision, with that of the prior."""
     sizes = [size for size in TOP_SIZES if size <= len(relevant)]
-    scores, prior = model.arrays["scores"], model.arrays["prior"]
-    by_scores, by_prior = (top_precision(values, relevant, sizes) for values in (scores, prior))
-    is_uniform = bool(np.ptp(prior) == 0)
-    chance = float(relevant.mean())
-    return [
-        {"n": size, "precision": float(a), "prior": None if is_uniform else float(b), "chance": chance}
-        for size, a, b in zip(sizes, by_scores, by_prior, strict=True)
-    ]
-
-
-def _one_line(tags: Any, width: int = 80) -> str:
-    text = " ".join(tags.split()) if isinstance(tags, str) else " ".join(map(str, tags))
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    by_scores, by_prior = (top_precision(model.arrays[name], relevant, sizes).tolist() for name in ("scores", "prior"))
+    is_uniform, chance = bool(np.ptp(model.arrays["prior"]) == 0), float(relevant.mean())
+    rows = zip(sizes, by_scores, by_prior, strict=True)
+    return [{"n": size, "precision": a, "prior": None if is_uniform else b, "chance": chance} for size, a, b in rows]

@@ -7,6 +7,7 @@ import numpy as np
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.sources import READ
 from ...models.kernel_predict import spans
+from ...models.predictor import refuse_width
 from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
@@ -30,12 +31,8 @@ class RankerPredictor(SpectralPredictor):
         if is_fitted_store(model, data):
             return model.predictions()
         unseen = UnseenImages(model)
-        width = unseen.rows.shape[1]
-        if data.n_cols != width:
-            raise ValueError(
-                f"{data.url} has {data.n_cols} features, the model was trained on {width}; ingest the file with --like TRAINING_STORE"
-            )
-        parts = [data.columns(np.arange(width), span) for span in spans(data.n_rows, READ)]
+        refuse_width(data, unseen.rows.shape[1])
+        parts = [data.columns(np.arange(data.n_cols), span) for span in spans(data.n_rows, READ)]
         return np.concatenate([unseen.scores(unseen.scale_rows(part)) for part in parts])[:, None]
 
     def holdings(self, model: SpectralModel, data: BlockStore) -> list[Holding]:

@@ -29,12 +29,8 @@ def stored_images(rows: Any, data: BlockStore | MemoryBlocks) -> dict[str, np.nd
     scale = scale_of(data, np.arange(data.n_cols))
     arrays = {"scale_factor": scale.factor, "scale_shift": scale.shift}
     if sp.issparse(rows):
-        arrays |= {
-            "images_data": rows.data,
-            "images_indices": rows.indices,
-            "images_indptr": rows.indptr,
-            "images_shape": np.array(rows.shape),
-        }
+        parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr, "shape": np.array(rows.shape)}
+        arrays |= {f"images_{name}": array for name, array in parts.items()}
     else:
         arrays |= {"images": rows}
     return {name: array for name, array in arrays.items() if array is not None}

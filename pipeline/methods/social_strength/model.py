@@ -16,7 +16,8 @@ from ...records.scale import FeatureScale
 class SocialModel:
     """``f(u, v) = sum_i a_i k((u, v), (u_i, v_i))`` over pairs of users, and the strength of a tie ``1 / (1 + exp(-f))``.
 
-    For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``; its weights are zeros for the others, which have no strengths.
+    For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``; its weights are zeros for the others, which have no
+    strengths.
     """
 
     record_name: ClassVar[str] = "SocialModel"
