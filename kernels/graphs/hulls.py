@@ -18,7 +18,7 @@ Keys = NDArray[Any]
 
 @dataclass(frozen=True)
 class Hull:
-    """A set of nodes with all their ancestors, as positions 0 .. W - 1 in the order in which they joined, and their penalties d > 0, ``(W,)``.
+    """A set of W nodes with all their ancestors, as positions in the order in which they joined, and their penalties d > 0.
 
     Ancestors of node w, itself included, are ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
     """
@@ -42,10 +42,10 @@ class Hull:
         return self.transposed.rows[self.transposed.indptr[v] : self.transposed.indptr[v + 1]]
 
     def joined(self, d: ArrayLike, parents: Sequence[Sequence[int]]) -> Hull:
-        """Return the hull with further nodes of penalties d; ``parents`` are positions of all parents of each: nodes of the hull, or those that
-        come before it in this list. The ancestors are the parents' ancestors, so that the result is a hull.
+        """Return the hull with further nodes of penalties d, whose ancestors are their parents' ancestors, so that the result is a hull.
 
-        Raises ValueError if a penalty is not positive and finite, or a parent is not there yet.
+        ``parents`` are positions of all parents of each: nodes of the hull, or those that come before it in this list. Raises ValueError if
+        a penalty is not positive and finite, or a parent is not there yet.
         """
         weights = np.asarray(d, dtype=np.float64).reshape(-1)
         if len(weights) != len(parents):

@@ -182,10 +182,11 @@ def _check_base(a: float) -> None:
 
 
 class KernelList:
-    """A graph written out: distinct nodes, the kernel of each (spec, product, or short text such as ``rbf(gamma=1.0)[0] * linear[3]``) and the
-    names of its parents. Penalties that are not given by name are ``a^depth``, depth the longest way from a root.
+    """A graph written out: distinct nodes, the kernel of each and the names of its parents.
 
-    Raises ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not positive.
+    Kernels may be short texts such as ``rbf(gamma=1.0)[0] * linear[3]``. Penalties that are not given by name are ``a^depth``, depth the
+    longest way from a root. Raises ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not
+    positive.
     """
 
     width = 1

@@ -70,7 +70,7 @@ def start_weights(hull: Hull) -> FloatArray:
 
 
 def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
-    """Return argmin over delta >= 0, ``(W,)``, of 1/2 sum_w norms_w^2 / delta_w, the minimum being 1/2 Omega^2; :func:`start_weights` for zero norms.
+    """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, ``(W,)``, the minimum being 1/2 Omega^2; of zero norms the start weights.
 
     A zero norm gives a weight of zero (of rho = 2 too, unless a descendant has a norm), which no later step leaves: callers smooth,
     sqrt(norms^2 + eps^2).

@@ -45,7 +45,7 @@ COLUMNS_PER_TILE = 1024
 
 
 def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> FloatArray:
-    """Return the kernel (one of ``USER_KERNELS``) between pairs ``(a, 2)`` and ``(b, 2)``, ``(a, b)``, from gathered entries of K ``(n, n)``."""
+    """Return the kernel (one of ``USER_KERNELS``) between pairs ``(a, 2)`` and ``(b, 2)``, ``(a, b)``, from gathered entries of K."""
 
     def entries(side: int, other: int) -> FloatArray:
         return K[left[:, side][:, None], right[:, other][None, :]].astype(np.float64)

@@ -122,8 +122,8 @@ def _candidate_columns(gram: Gram, factor: FloatArray, candidates: IntArray) -> 
 
 
 def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candidates: IntArray, tol: float = 1e-8) -> ImportMachine:
-    """Return the machine with one more import vector: of the pairs ``candidates`` the one that a Newton step promises most of, then solved to a
-    gap of ``tol`` times the objective; the same object where no candidate is a new direction.
+    """Return the machine with one more import vector: the candidate that a Newton step promises most of, then solved to a gap of ``tol``
+    times the objective; the same object where no candidate is a new direction.
     """
     columns, new = _candidate_columns(gram, machine.factor, candidates)
     if not new.any():

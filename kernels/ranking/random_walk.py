@@ -115,7 +115,7 @@ def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
 
 
 def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
-    """Return a prior with sum one, ``(n,)``; uniform for ``None``; ValueError for another length, a negative or infinite entry, or zeros only."""
+    """Return a prior with sum one, uniform for ``None``; ValueError for another length, a negative or infinite entry, or zeros only."""
     if prior is None:
         return np.full(n, 1.0 / n)
     values = np.asarray(prior, dtype=np.float64)

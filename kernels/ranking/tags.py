@@ -89,7 +89,7 @@ def name_rows(rows: np.ndarray) -> str:
 
 
 def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
-    """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer rows than ``min_images`` weigh nothing, and those of all rows never do."""
+    """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer rows than ``min_images``, and those of all rows, weigh nothing."""
     n, width = counts.shape or (0, 0)
     images = np.bincount(counts.indices, minlength=width)
     weigh = (images >= max(1, min_images)) & (images < n)

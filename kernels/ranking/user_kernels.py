@@ -64,7 +64,7 @@ def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
 
 
 def text_kernel(tags: object) -> FloatArray:
-    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` of tag counts ``(n, n_tags)``, r_j of n users carry tag j."""
+    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)``, tf counts ``(n, n_tags)``, r_j users carry tag j."""
     counts = _read_counts("tags", tags)
     n, n_tags = counts.shape
     carried = np.bincount(counts.indices, minlength=n_tags)
@@ -121,7 +121,7 @@ def row_factors(maxima: FloatArray) -> FloatArray:
 
 
 def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return ``(d_u + d_v) / 2 K_uv``, float64, of raw entries ``(..., h, w)`` with factors d of rows ``(..., h)`` and columns ``(..., w)``."""
+    """Return ``(d_u + d_v) / 2 K_uv``, float64, of raw entries ``(..., h, w)`` with factors d of rows and columns."""
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
 

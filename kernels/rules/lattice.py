@@ -21,7 +21,7 @@ NODES_PER_BATCH = 512
 
 @dataclass(frozen=True)
 class RuleLattice:
-    """Propositions as packed columns, and the rows, labels and costs of every task; tasks may share rows (one class against the rest each)."""
+    """Propositions as packed columns, and rows, labels and costs of every task; tasks may share rows (one class against the rest each)."""
 
     columns: Words  # (p, words) over the n rows
     n: int

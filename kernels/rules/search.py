@@ -52,9 +52,7 @@ def order_signed_rows(
     similarity: FloatArray,
     unit: float,
 ) -> SignedRows:
-    """Put the rows of every task, with labels and multipliers, in the order of the search; ``unit`` is the bound C that multipliers may have
-    reached, ``columns`` are the propositions over n rows.
-    """
+    """Put the rows of every task, with labels and multipliers, in the order of the search; ``unit`` is C, the bound of multipliers."""
     order: list[IntArray] = []
     amounts: list[FloatArray] = []
     starts, at = np.zeros((len(rows), 2, 3), np.int64), 0
@@ -85,7 +83,7 @@ def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
 
 
 def find_compatible(columns: Words) -> Words:
-    """Return which pairs of propositions neither contradict nor imply each other on the rows: bit w % 64 of word w // 64 of row v, in p^2 / 8 bytes."""
+    """Return which propositions neither contradict nor imply each other on the rows: bit w of row v, 64 to a word, in p^2 / 8 bytes."""
     out = np.zeros((len(columns), max(-(-len(columns) // 64), 1)), np.uint64)
     write_compatible(columns, count_ones(columns), out)
     return out

@@ -15,7 +15,7 @@ from ..arrays import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class PairConstraints:
-    """Unordered pairs of n rows with a sign, each once, sorted by ``(row, col)``, ``rows < cols``; +1.0 for a pair that belongs together, else -1.0."""
+    """Unordered pairs of n rows, each once, ordered, ``rows < cols``; the sign is +1.0 if they belong together, else -1.0."""
 
     n: int
     rows: IntArray
@@ -103,10 +103,10 @@ MAX_CLOSURE_PAIRS = 20_000_000
 
 
 def close_pairs(constraints: PairConstraints) -> PairConstraints:
-    """Return all pairs that some imply: belonging together is an equivalence, whose parts are the rows linked by such pairs; where one pair of
-    rows of two parts is apart, all are.
+    """Return all pairs that some imply.
 
-    Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
+    Belonging together is an equivalence, whose parts are the rows linked by such pairs; where one pair of rows of two parts is apart, all
+    are. Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]

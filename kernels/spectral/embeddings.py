@@ -73,7 +73,7 @@ class Neighbourhood:
 
 
 def build_neighbourhood(X: Any, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, count: int) -> Neighbourhood:
-    """Return the edges with their squared distances as embeddings take them, and ``count`` leading directions of X, dense or CSR float64."""
+    """Return edges with their squared distances as embeddings take them, and ``count`` leading directions of X, dense or CSR float64."""
     unit = float(squares.mean())
     unit = unit if unit > 0 else 1.0
     norm2, directions = leading_directions(X, count)

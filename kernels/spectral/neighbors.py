@@ -35,7 +35,7 @@ WORDS_PER_ENTRY = 4
 
 
 class Nearest(NamedTuple):
-    """The nearest candidates of n rows, ``(n, k)``, ordered by ``(squared distance, id)``; where there are fewer the id is -1, the square infinite."""
+    """The nearest candidates of n rows, ``(n, k)``, ordered by ``(squared distance, id)``; where there are fewer: -1, at infinity."""
 
     ids: IntArray
     squares: FloatArray

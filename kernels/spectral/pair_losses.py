@@ -45,7 +45,7 @@ class Terms(Protocol):
 
 @dataclass(frozen=True)
 class EntryTerms:
-    """Signed entries :math:`u_e = t_e K_{ij}` of m unordered pairs of n rows, ``rows < cols``; t is +1 for a pair that belongs together, else -1."""
+    """Signed entries :math:`u_e = t_e K_{ij}` of pairs of n rows, ``rows < cols``; t is +1 for pairs that belong together, else -1."""
 
     n: int
     rows: np.ndarray
@@ -73,7 +73,7 @@ class EntryTerms:
 
 @dataclass(frozen=True)
 class DistanceTerms:
-    """Signed squared distances :math:`u_e = t (K_{ii} + K_{jj} - 2 K_{ij})` of m unordered pairs of n rows, ``rows < cols``; one sign for all."""
+    """Signed squared distances :math:`u_e = t (K_{ii} + K_{jj} - 2 K_{ij})` of pairs of n rows, ``rows < cols``; t is ``sign``."""
 
     n: int
     rows: np.ndarray
@@ -134,9 +134,9 @@ def pair_distances(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, co
 
 @dataclass(frozen=True)
 class PairLoss:
-    r"""A loss of ``u`` against its target ``d``, with weight C: ``value(u, d, C)`` is the sum over pairs, ``conjugate(alpha, C)`` what the dual
-    subtracts from :math:`d'\\alpha`, ``slope`` its derivative; ``project`` returns the nearest feasible ``alpha``. ``smooth``: whether the
-    dual has the term :math:`\\alpha^2 / 2C`.
+    r"""A loss of ``u`` against its target ``d``, with weight C: ``value(u, d, C)`` is the sum over pairs, ``conjugate(alpha, C)`` what the
+    dual subtracts from :math:`d'\alpha`, ``slope`` its derivative; ``project`` returns the nearest feasible ``alpha``. ``smooth``: whether
+    the dual has the term :math:`\alpha^2 / 2C`.
     """
 
     value: Callable[[np.ndarray, np.ndarray, float], float]

@@ -93,7 +93,7 @@ class TaskLattice:
         return TaskLattice(self.n_tasks).keys(np.eye(self.n_tasks, dtype=bool))
 
     def descendant_bounds(self, groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
-        """Return ``sum over descendants w of s of beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2`` of groups s ``(n_groups, T)``.
+        """Return, of groups s, the sum over descendants w of ``beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``.
 
         ``forms`` ``(T, T)`` is the sum over the kernels of ``A_j``, ``mu`` the weight of the group mean. The left side of the sufficient
         condition of optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over 2^(T - |s|) groups: every task
@@ -114,7 +114,7 @@ def _as_items(words: Words) -> NDArray[np.void]:
 
 
 def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
-    """Return ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``, never negative, ``(n_groups, k)``, from ``(k, T, T)`` forms A."""
+    """Return ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``, never below 0, ``(n_groups, k)``, of A ``(k, T, T)``."""
     inside = groups.astype(np.float64)
     k, tasks = forms.shape[:2]
     half = (inside @ forms.transpose(1, 0, 2).reshape(tasks, k * tasks)).reshape(len(groups), k, tasks)

@@ -41,7 +41,7 @@ def search_groups(
     max_depth: int | None = None,
     max_visits: int = MAX_VISITS,
 ) -> GroupSearch:
-    """Return the groups of greatest ``M_w / d_w^2`` above a threshold >= 0, from ``forms`` ``(k, T, T)``, ``A_j[s, t] = beta_s' K_j beta_t``.
+    """Return the groups of greatest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``.
 
     ``mu`` is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once it has ``max_groups`` groups the search is cut
     off at the least of them; groups have at most ``max_depth`` tasks (in the inverse: leave out so many).

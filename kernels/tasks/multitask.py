@@ -145,7 +145,8 @@ class Certificate(NamedTuple):
 
 
 def certify_machine(
-    problem: DualProblem, edges: IntArray, beta: FloatArray, decision: FloatArray, forms: FloatArray, weights: FloatArray, p: float, q: float
+    problem: DualProblem, edges: IntArray, beta: FloatArray, decision: FloatArray, forms: FloatArray, weights: FloatArray,
+    p: float, q: float,
 ) -> Certificate:  # fmt: skip
     """Return primal and dual value with the best bias of every task; the rows of the problem are ordered by task, which begin at ``edges``.
 

@@ -88,7 +88,7 @@ class MirrorPoint:
 
 
 def mirror_point(factors: Sequence[FloatArray], squares: Squares, sums: FloatArray, constants: FloatArray, q: float) -> MirrorPoint:
-    """Return the point a mirror step leads to, from factors F, the ``sums`` of what steps have added up, flat, and the ``(k,)`` constants before."""
+    """Return the point a mirror step leads to, from factors F, the ``sums`` of all steps so far, and the ``(k,)`` constants before."""
     ball = TraceBall(np.inf if q == 2 else q / (2.0 - q))
     pairs = [np.linalg.eigh(0.5 * squares.around(F, sums)) for F in factors]
     logs = [values + constant for (values, _), constant in zip(pairs, constants, strict=True)]

@@ -74,7 +74,7 @@ def nuclear_norms(coupling: FloatArray, forms: FloatArray) -> FloatArray:
 
 
 def best_coupling(root: FloatArray, q: float) -> FloatArray:
-    """Return D ``(k, T, T)``, ``sum_j trace(D_j)^(q/(2-q)) = 1``, best for ``root_j = (W_j'W_j)^(1/2)``; that of no tasks where all are zero."""
+    """Return D, ``sum_j trace(D_j)^(q/(2-q)) = 1``, best for ``root_j = (W_j'W_j)^(1/2)``, ``(k, T, T)``; that of no tasks for zeros."""
     norms = np.trace(root, axis1=1, axis2=2)
     total = float(power_norm(norms, q))
     if not total > 0:
@@ -153,7 +153,7 @@ def coupling_norm(forms: FloatArray, q: float) -> float:
 def subspace_bounds(
     problem: DualProblem, beta: FloatArray, decision: FloatArray, forms: FloatArray, coupling: FloatArray, q: float
 ) -> SubspaceBounds:
-    """Return primal and dual value of the machine at a coupling, from its values ``(n,)`` without biases; the groups of the problem are the tasks."""
+    """Return primal and dual value of the machine at a coupling, from its values ``(n,)`` without biases; its groups are the tasks."""
     norm = float(power_norm(nuclear_norms(coupling, forms), q))
     primal, biases = machine_value(problem, decision, norm)
     return SubspaceBounds(primal, dual_value(problem, beta, forms, q), biases)

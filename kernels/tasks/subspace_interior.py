@@ -109,7 +109,7 @@ class _Move(NamedTuple):
 
 
 class Parts:
-    """Coefficients as variables between two ends with a linear value: with a kink a part for either sign; none for rows with an empty box."""
+    """Coefficients as variables between two ends with a linear value: with a kink a part for either sign, for an empty box none."""
 
     def __init__(self, problem: DualProblem) -> None:
         self.used = movable(problem)

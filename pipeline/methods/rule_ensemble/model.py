@@ -14,7 +14,7 @@ from ....kernels.rules.propositions import MISSING, SIGNS, Propositions, proposi
 
 @dataclass(frozen=True)
 class RuleModel:
-    """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, one per class for more, one per task."""
+    """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
     params_json: str

@@ -43,7 +43,7 @@ class SelectedRules:
         return [np.flatnonzero(row).tolist() for row in unpack_bits(self.nodes.keys, width)] if self.nodes.size else []
 
     def above(self, share: float) -> tuple[list[int], np.ndarray]:
-        """Return the rules whose weight is above a share of the largest, by position in the hull, and their weights; not the empty conjunction."""
+        """Return the rules of a weight above a share of the largest, by position in the hull, and their weights; never the empty one."""
         sizes = np.where(self.nodes.keys.any(axis=1), np.abs(self.weights).max(axis=1, initial=0.0), 0.0)
         positions = np.flatnonzero(sizes > share * sizes.max(initial=0.0))
         return positions.tolist(), self.weights[positions]

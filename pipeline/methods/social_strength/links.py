@@ -23,8 +23,8 @@ class Links:
 
 
 def read_links(table: ArrayLike, n: int, target: ArrayLike | sp.spmatrix | sp.sparray | None = None) -> Links:
-    """Return training pairs and links of n users, from rows u, v, z ``(m, 3)`` and the links ``(n, n)`` that views are aligned with, by default
-    those of the pairs. Raises DataError: a pair that is none, by its number, or labels that are all equal.
+    """Return training pairs and links of n users, from rows u, v, z ``(m, 3)`` and the links ``(n, n)`` that views are aligned with, by
+    default those of the pairs. Raises DataError: a pair that is none, by its number, or labels that are all equal.
     """
     rows = np.asarray(table, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1:] != (3,) or not len(rows):
