@@ -107,24 +107,18 @@ def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss; what else it has is what tells the solvers that can take it.
-
-    ``name``: key in :data:`LOSSES`; ``kind``: its number in compiled loops.
-    """
+    """A loss; what else it has is what tells the solvers that can take it."""
 
     name: ClassVar[str]
     kind: ClassVar[LossKind]
 
 
 class MarginLoss(Loss):
-    """A loss of the margin, summed over rows with costs: what the sub-problem of the Feature Generating Machine needs.
+    """A loss of the margin, summed over rows with costs: what the sub-problem of the Feature Generating Machine needs."""
 
-    ``max_curvature``: largest second derivative of one row's loss in its decision value, per unit of cost. ``first_bias_step``: how far the
-    first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data.
-    """
-
-    max_curvature: ClassVar[float]
+    max_curvature: ClassVar[float]  # largest second derivative of one row's loss in its decision value, per unit of cost
     first_bias_step: ClassVar[float]
+    """How far the first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data."""
 
     def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
         """Return P(f)."""
@@ -197,16 +191,12 @@ class MarginLoss(Loss):
 
 
 class RowLoss(Loss):
-    """A loss of single rows, whose mean a linear model minimises: what the group lasso needs.
+    """A loss of single rows, whose mean a linear model minimises: what the group lasso needs."""
 
-    ``is_quadratic``: whether moments of the rows tell everything; ``needs_smoothing``: whether it has slopes everywhere only when it is
-    smoothed; ``mu``: its smoothing; ``max_curvature``: largest second derivative of one row's loss in its decision value.
-    """
-
-    is_quadratic: ClassVar[bool] = False
-    needs_smoothing: ClassVar[bool] = False
-    mu: float = 0.0
-    max_curvature: Any
+    is_quadratic: ClassVar[bool] = False  # whether moments of the rows tell everything
+    needs_smoothing: ClassVar[bool] = False  # whether it has slopes everywhere only when it is smoothed
+    mu: float = 0.0  # its smoothing
+    max_curvature: Any  # largest second derivative of one row's loss in its decision value
 
     def smoothed(self, mu: float) -> RowLoss:
         """Return the loss smoothed by mu: itself where it needs none."""
@@ -479,10 +469,7 @@ LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SquaredHinge(), Logistic
 
 
 def require_loss(loss: Loss, solver: str, *needs: str) -> None:
-    """Refuse a loss that lacks what a solver needs.
-
-    Raises ValueError: the message names the loss, the losses that the solver takes, the solver and what is lacking.
-    """
+    """Refuse a loss that lacks what a solver needs; the ValueError names the loss, the losses it takes, the solver and what is lacking."""
     lacking = " and ".join(need for need in needs if not hasattr(loss, need))
     if lacking:
         raise ValueError(f"loss={loss.name!r}: must be one of {_names_with(*needs)}; {solver} needs its {lacking}")
@@ -493,10 +480,7 @@ def _names_with(*needs: str) -> str:
 
 
 def named_loss(name: str, solver: str, *needs: str) -> Any:
-    """Return the loss called `name`, which a solver needs to have some attributes.
-
-    Raises ValueError if there is none, or it lacks one of them, see :func:`require_loss`.
-    """
+    """Return the loss called `name`, which a solver needs to have some attributes; ValueError if there is none, or it lacks one of them."""
     if name not in LOSSES:
         raise ValueError(f"loss={name!r}: must be one of {_names_with(*needs)}")
     require_loss(LOSSES[name], solver, *needs)
@@ -504,17 +488,11 @@ def named_loss(name: str, solver: str, *needs: str) -> Any:
 
 
 def margin_loss(name: str, solver: str = "the sub-problem of the Feature Generating Machine") -> MarginLoss:
-    """Return a loss of the margin by name.
-
-    Raises ValueError if there is none of this name, or it is no loss of the margin.
-    """
+    """Return a loss of the margin by name; ValueError if there is none of this name, or it is no loss of the margin."""
     return named_loss(name, solver, "dual", "utility", "first_bias_step")
 
 
 def mean_loss(name: str, mu: float = 0.0) -> RowLoss:
-    """Return a loss of linear models by name, smoothed by mu where it needs that.
-
-    Raises ValueError if there is none of this name, or none under a mean.
-    """
+    """Return a loss of linear models by name, smoothed by mu where it needs that; ValueError for any other name."""
     loss: RowLoss = named_loss(name, "a group lasso", "values", "slopes", "utilities")
     return loss.smoothed(mu)
