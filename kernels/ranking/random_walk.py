@@ -85,8 +85,7 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
         weights = sp.csr_array(weights)
         return _walk_over(n, lambda lo, hi: weights[lo:hi])
 
-    parts = {lo: _clip_rows(np.array(similarity[lo:hi], dtype=np.float64), lo, diagonal) for lo, hi in _row_spans(n)}
-    return _walk_over(n, lambda lo, hi: parts[lo])
+    return _walk_in_memory(n, lambda lo, hi: _clip_rows(np.array(similarity[lo:hi], dtype=np.float64), lo, diagonal))
 
 
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
@@ -99,10 +98,12 @@ def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: boo
         with one_thread():
             return _clip_rows(factor[lo:hi] @ factor.T, lo, diagonal)
 
-    if not in_memory:
-        return _walk_over(len(factor), rows)
-    parts = {lo: rows(lo, hi) for lo, hi in _row_spans(len(factor))}
-    return _walk_over(len(factor), lambda lo, hi: parts[lo])
+    return (_walk_in_memory if in_memory else _walk_over)(len(factor), rows)
+
+
+def _walk_in_memory(n: int, rows: Callable[[int, int], np.ndarray]) -> Walk:
+    parts = {lo: rows(lo, hi) for lo, hi in _row_spans(n)}
+    return _walk_over(n, lambda lo, hi: parts[lo])
 
 
 def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:

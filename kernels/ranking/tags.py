@@ -40,12 +40,12 @@ def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]
     something else altogether.
     """
     if sp.issparse(tags):
-        return _check_counts(sp.csr_array(tags)), None
+        return check_counts("tags", tags), None
     if isinstance(tags, str) or not hasattr(tags, "__len__"):
         raise ValueError(f"tags: {type(tags).__name__} given; it must be a matrix of counts, or one string or list of tags per row")
     rows = list(tags.to_numpy() if hasattr(tags, "to_numpy") else tags)
     if rows and all(_is_count_row(row) for row in rows) and len({len(row) for row in rows}) == 1:
-        return _check_counts(sp.csr_array(np.asarray(rows, dtype=np.float64))), None
+        return check_counts("tags", np.asarray(rows, dtype=np.float64)), None
     return count_tags(_split_tags(row) for row in rows)
 
 
@@ -65,13 +65,14 @@ def _split_tags(row: object) -> list[str]:
     return [] if row is None or row != row else [str(row)]
 
 
-def _check_counts(counts: sp.csr_array) -> sp.csr_array:
-    counts = sp.csr_array(counts, dtype=np.float64, copy=True)
+def check_counts(name: str, values: object) -> sp.csr_array:
+    """Return a copy of a matrix of counts, canonical; ValueError that names the row of one that is negative or not finite."""
+    counts = sp.csr_array(values, dtype=np.float64, copy=True)
     wrong = ~np.isfinite(counts.data) | (counts.data < 0)
     if wrong.any():
         entry = int(np.argmax(wrong))
         row = int(np.searchsorted(counts.indptr, entry, side="right")) - 1
-        raise ValueError(f"tags: row {row} holds the count {counts.data[entry]:g}; counts must be finite and not negative")
+        raise ValueError(f"{name}: row {row} holds the count {counts.data[entry]:g}; counts must be finite and not negative")
     counts.sum_duplicates()
     counts.eliminate_zeros()
     return counts

@@ -32,6 +32,7 @@ from ..arrays import FloatArray
 from ..grams.blocks import gram_block
 from ..grams.spec import KernelSpec
 from ..jit import one_thread
+from .tags import check_counts
 
 MAX_DENSE_ORDER = 768
 """Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps."""
@@ -65,7 +66,7 @@ def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
 
 def text_kernel(tags: object) -> FloatArray:
     """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)``, tf counts ``(n, n_tags)``, r_j users carry tag j."""
-    counts = _read_counts("tags", tags)
+    counts: Any = check_counts("tags", tags)
     n, n_tags = counts.shape
     carried = np.bincount(counts.indices, minlength=n_tags)
     counts.data *= np.log(n / np.maximum(carried, 1))[counts.indices]
@@ -80,7 +81,7 @@ def comment_kernel(comments: object) -> FloatArray:
 
     The counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
     """
-    counts = _read_counts("comments", comments)
+    counts: Any = check_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
         raise ValueError(f"comments: shape {counts.shape}; must be (n_users, n_users)")
     directed = counts.toarray()
@@ -94,22 +95,13 @@ def incidence_kernel(membership: object) -> FloatArray:
 
     Of ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
     """
-    binary = _read_counts("membership", membership)
+    binary = check_counts("membership", membership)
     binary.data[:] = 1.0
     return _inner_products(binary)
 
 
 def _inner_products(rows: sp.csr_array) -> FloatArray:
     return np.ascontiguousarray((rows @ rows.T).toarray(), dtype=np.float64)
-
-
-def _read_counts(name: str, values: object) -> Any:
-    counts = sp.csr_array(values, dtype=np.float64, copy=True)
-    counts.sum_duplicates()
-    counts.eliminate_zeros()
-    if counts.data.size and not (np.isfinite(counts.data).all() and counts.data.min() >= 0):
-        raise ValueError(f"{name}: must be finite numbers, not negative; found {counts.data[~(counts.data >= 0)][:1]}")
-    return counts
 
 
 # -- normalisation -----------------------------------------------------------------------------------------------------------------

@@ -94,20 +94,12 @@ def _narrowest_cuts(props: Propositions, item: Sequence[int]) -> list[int]:
 def _figures(state: RuleState, rules: SelectedRules) -> dict[str, float]:
     active = state.active
     depth = float("nan") if active.depth is None else (float("inf") if active.depth == EVERYWHERE else float(active.depth))
-    return {
-        "objective": float(active.upper),
-        "gap": float(active.certificate) if active.depth is not None else float("nan"),
-        "restricted_gap": float(active.upper - active.lower),
-        "depth": depth,
-        "bound": float(active.bound),
-        "worst_outside": float(active.worst),
-        "n_nodes": float(active.nodes.size),
-        "rounds": float(active.rounds),
-        "newton_steps": float(state.master.steps),
-        "iterations": float(state.iteration),
-        "refit_objective": float(rules.objective),
-        "converged": float(active.stop in FINISHED),
-    }
+    gap = active.certificate if active.depth is not None else float("nan")
+    certificate = {"objective": active.upper, "gap": gap, "restricted_gap": active.upper - active.lower, "depth": depth}
+    outside = {"bound": active.bound, "worst_outside": active.worst, "n_nodes": active.nodes.size, "rounds": active.rounds}
+    steps = {"newton_steps": state.master.steps, "iterations": state.iteration, "refit_objective": rules.objective}
+    figures = certificate | outside | steps | {"converged": active.stop in FINISHED}
+    return {name: float(value) for name, value in figures.items()}
 
 
 def descendant_gap(lattice: RuleLattice, state: RuleState) -> float:

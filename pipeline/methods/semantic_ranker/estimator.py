@@ -19,8 +19,7 @@ from ...models.spectral import SpectralModel
 from ...records.validation import configured
 from .config import VisualRankConfig
 from .method import Ranker, RankerInputs
-from .predict import is_fitted_store
-from .unseen import UnseenImages
+from .predict import UnseenImages, is_fitted_store
 
 
 class SemanticKernelRanker(SpectralEstimator):

@@ -30,8 +30,7 @@ from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import RankerConfig
 from .images import read_images
 from .loop import RankerLoop
-from .predict import RankerPredictor
-from .unseen import stored_images
+from .predict import RankerPredictor, stored_images
 
 MAX_RANKED, MAX_TEXT = 50, 80
 """Images in the table of the ranking, and characters of their tags."""
@@ -121,19 +120,11 @@ class Ranker(Method):
         config, factor = self.config, kernel.part.vectors * np.sqrt(kernel.spectrum)
         walk = walk_on_factor(factor, config.diagonal, in_memory=8 * len(factor) ** 2 <= MATRIX_SHARE * ctx.driver_memory)
         scores = walk_scores(walk, prior, config.damping, config.walk_tol)
-        figures = {
-            "objective": float(state.best_primal),
-            "gap": float(state.gap),
-            "iterations": float(state.iteration),
-            "converged": float(state.converged),
-            "cap_used": cap_used(self.loop.problem, kernel),
-            "mean_distance": images.mean,
-            "row_scaled": float(ctx.data.scale.kind == "unit-row"),
-            "untagged": float(images.untagged),
-            "walk_steps": float(scores.steps),
-            "walk_error": scores.error,
-            "score_spread": float(np.ptp(scores.values) * len(scores.values)),
-        }
+        ascent = {"objective": state.best_primal, "gap": state.gap, "iterations": state.iteration, "converged": state.converged}
+        looks = {"mean_distance": images.mean, "row_scaled": ctx.data.scale.kind == "unit-row", "untagged": images.untagged}
+        ranking = {"walk_steps": scores.steps, "walk_error": scores.error, "score_spread": np.ptp(scores.values) * len(scores.values)}
+        figures = ascent | {"cap_used": cap_used(self.loop.problem, kernel)} | looks | ranking
+        figures = {name: float(value) for name, value in figures.items()}
         arrays = {"scores": scores.values, "prior": prior, "pairs": images.pairs, "alpha": state.best_alpha}
         arrays |= stored_images(images.rows, ctx.data)
         digest = ctx.data.digest if isinstance(ctx.data, BlockStore) else ""

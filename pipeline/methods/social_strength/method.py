@@ -105,15 +105,15 @@ class Social(Method):
             offset = float(coef.sum())
             view_weights = config.view_scale**2 * state.theta * (loop.entries(state, ctx) @ coef)
             strengths = grams.weighted(state.scaling, view_weights)
+        bounds = {"objective": state.objective, "gap": state.gap, "alignment": state.alignment, "uniform_alignment": state.uniform}
+        steps = {"iterations": float(state.iteration), "newton_steps": float(state.newton_steps)}
         return SocialModel(
             params_json=config.model_dump_json(),
             kernels_json=json.dumps([spec.to_json() for spec in loop.specs]),
             n_features=int(data.n_cols),
             n_train=data.n_rows,
             precomputed=is_given,
-            theta=state.theta,
-            factors=state.factors,
-            shifts=state.shifts,
+            **{name: getattr(state, name) for name in ("theta", "factors", "shifts")},
             norms=tuple(grams.normalizations),
             rows=rows,
             texts=texts,
@@ -123,15 +123,7 @@ class Social(Method):
             offset=offset,
             kernel=loop.kernel(state, ctx),
             strengths=strengths,
-            figures={
-                "objective": state.objective,
-                "gap": state.gap,
-                "alignment": state.alignment,
-                "uniform_alignment": state.uniform,
-                "iterations": float(state.iteration),
-                "newton_steps": float(state.newton_steps),
-                "converged": float(state.stop not in ("max_iter", "stalled")),
-            },
+            figures={**bounds, **steps, "converged": float(state.stop not in ("max_iter", "stalled"))},
             arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": _baseline_areas(loop, state, ctx)},
             **data_scaling(data),
         )

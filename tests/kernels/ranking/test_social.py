@@ -126,7 +126,7 @@ def test_the_least_eigenvalue_by_steps_is_a_lower_bound_and_close(kind):
     [
         (lambda: visual_kernel(np.zeros((3, 2))), "users are alike"),
         (lambda: visual_kernel([[np.nan, 1.0]]), "finite"),
-        (lambda: text_kernel([[1.0, -1.0]]), "tags: must be finite numbers, not negative"),
+        (lambda: text_kernel([[1.0, -1.0]]), "tags: row 0 holds the count -1; counts must be finite and not negative"),
         (lambda: comment_kernel(np.ones((2, 3))), r"comments: shape \(2, 3\)"),
     ],
 )
