@@ -47,9 +47,6 @@ class LossKind(IntEnum):
     HINGE = 3
 
 
-# -- compiled: one row -----------------------------------------------------------------------------------------------------
-
-
 @compiled(inline=True)
 def margin_terms(kind: int, margin: float, cost: float) -> tuple[float, float, float]:
     """Return cost times the loss of a row, times minus its slope in the margin, and times its second derivative."""
@@ -100,9 +97,6 @@ def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
     if m > 0.0:
         return np.log1p(e), -y * e / (1.0 + e)
     return np.log1p(e) - m, -y / (1.0 + e)
-
-
-# -- what solvers may ask for ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -229,9 +223,6 @@ class RowLoss(Loss):
         """
         bound = lam / reach if reach > 0.0 else np.inf
         return float(cost @ self.utilities(y, min(1.0, bound) * s))
-
-
-# -- the losses ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

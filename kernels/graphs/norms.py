@@ -50,9 +50,6 @@ def dual_exponent(rho: float) -> float:
     return rho / (2.0 * (rho - 1.0))
 
 
-# -- primal side: norms to weights -----------------------------------------------------------------------------------------
-
-
 def descendant_norms(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return n_v = (sum over w in D(v) of norms_w^rho)^(1/rho), shape (W,)."""
     top = float(norms.max(initial=0.0))
@@ -90,9 +87,6 @@ def dual_shares(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     lengths = hull.d * descendant_norms(hull, norms, rho)
     total = float(lengths.sum())
     return lengths / total if total > 0 else np.full(hull.size, 1.0 / max(hull.size, 1))
-
-
-# -- dual side: forms to bounds --------------------------------------------------------------------------------------------
 
 
 def log_zeta(hull: Hull, eta: FloatArray, rho: float) -> FloatArray:
@@ -171,9 +165,6 @@ def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float
     return np.exp(zeta + (power - 1.0) * _log_above(forms, floor=-np.inf) + (1.0 / power - 1.0) * value)
 
 
-# -- certificates ----------------------------------------------------------------------------------------------------------
-
-
 class DualPoint(NamedTuple):
     """A dual point, of the value max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge."""
 
@@ -192,9 +183,6 @@ class DualPoint(NamedTuple):
         """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
         t = self.scale(bound)
         return t * self.linear - 0.5 * t * t * (self.square + bound)
-
-
-# -- logarithms ------------------------------------------------------------------------------------------------------------
 
 
 def _log_above(values: FloatArray, floor: float = MIN_LOG_ETA) -> FloatArray:

@@ -103,9 +103,6 @@ def _parse_nodes(entries: Sequence[Any], a: float) -> KernelList:
     return KernelList(names, [entry["kernel"] for entry in entries], above, a, penalties)
 
 
-# -- grids -----------------------------------------------------------------------------------------------------------------
-
-
 def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -> KernelGrid:
     match = _TEXT.fullmatch(text)
     if match is None:

@@ -79,9 +79,6 @@ def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = V
     return np.column_stack([np.ones(entries.shape[1]), scale * np.sqrt(theta) * entries.T])
 
 
-# -- sums over pairs -----------------------------------------------------------------------------------------------------------
-
-
 class PairSum:
     """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` of m pairs (s, t) with coefficients a, among n users, as a function of rows of K."""
 
@@ -144,9 +141,6 @@ class PairSum:
 def _multiply(K: NDArray[Any], vector: FloatArray) -> FloatArray:
     with one_thread():
         return np.concatenate([K[lo : lo + USERS_PER_TILE].astype(np.float64) @ vector for lo in range(0, len(K), USERS_PER_TILE)])
-
-
-# -- Gram matrices of pairs ----------------------------------------------------------------------------------------------------
 
 
 class PairGram:

@@ -64,9 +64,6 @@ def pair_objective(decision: FloatArray, z: IntArray, penalty: float) -> float:
     return _LOSS.value(signed_labels(z), decision, np.full(len(z), 1.0 / len(z))) + penalty
 
 
-# -- import vectors ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ImportMachine:
     """A machine on q import vectors: ``min over a_S of 1/N sum ln(1 + exp(-y K_p[:, S] a_S)) + C/2 a_S' K_p[S, S] a_S``."""

@@ -164,9 +164,6 @@ def exact_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85) -> Scores
     return Scores(values, 0, 0.0)
 
 
-# -- how good a ranking is ---------------------------------------------------------------------------------------------------
-
-
 def rank_rows(scores: np.ndarray) -> np.ndarray:
     """Return the rows by descending score, ``(n,)``; equal scores in the order of rows."""
     return np.argsort(-np.asarray(scores), kind="stable")

@@ -42,9 +42,6 @@ LANCZOS_TOL = 1e-6
 """Residual of the least eigenvalue, relative to the largest in size, at which the steps end; the shift contains the residual."""
 
 
-# -- views -------------------------------------------------------------------------------------------------------------------------
-
-
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
     """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``.
 
@@ -102,9 +99,6 @@ def incidence_kernel(membership: object) -> FloatArray:
 
 def _inner_products(rows: sp.csr_array) -> FloatArray:
     return np.ascontiguousarray((rows @ rows.T).toarray(), dtype=np.float64)
-
-
-# -- normalisation -----------------------------------------------------------------------------------------------------------------
 
 
 def row_factors(maxima: FloatArray) -> FloatArray:

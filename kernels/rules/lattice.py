@@ -62,8 +62,6 @@ class RuleLattice:
         """Words of a node's name, one bit for each proposition."""
         return max(-(-self.p // 64), 1)
 
-    # -- nodes -------------------------------------------------------------------------------------------------------------
-
     def named(self, items: Sequence[Sequence[int]]) -> Words:
         """Return the names of conjunctions, (m, width)."""
         out = np.zeros((len(items), self.width), np.uint64)
@@ -115,8 +113,6 @@ class RuleLattice:
         parts = [unpack_bits(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)]
         return np.concatenate(parts or [np.zeros(0)])
 
-    # -- restricted problem ------------------------------------------------------------------------------------------------
-
     def flags(self, nodes: NodeSet) -> NDArray[np.uint8]:
         """Return the columns of a hull, (W, n) zeros and ones."""
         return unpack_bits(pack_conjunctions(self.items(nodes.keys), self.columns, self.n), self.n)
@@ -130,8 +126,6 @@ class RuleLattice:
     def moved(self, columns: Words) -> RuleLattice:
         """Return the lattice with other propositions in the same places."""
         return replace(self, columns=columns)
-
-    # -- outside -----------------------------------------------------------------------------------------------------------
 
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
         """Return the rows in the order a search counts them."""

@@ -153,9 +153,6 @@ def find_violators(
     return ViolatorSearch(items[:count], values[:count], n_visits, depth, finished, end == COMPLETE)
 
 
-# -- depth first -----------------------------------------------------------------------------------------------------------
-
-
 class _Walk(NamedTuple):
     """What a walk reads: propositions over the signed rows, the hull, and the limits."""
 

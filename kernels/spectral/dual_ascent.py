@@ -167,17 +167,10 @@ def _tighten(state: SpectralState) -> SpectralState:
 def _record_evaluation(state: SpectralState, evaluation: Evaluation, problem: SpectralProblem) -> SpectralState:
     block = evaluation.part.block
     keep = block is not None and problem.loss != "linear"
-    state = replace(
-        state,
-        iteration=state.iteration + 1,
-        since=state.since + 1,
-        block=block if keep else np.zeros((0, 0), np.float32),
-        level=max(state.level, equal_penalty(problem, evaluation.part)),
-        rank=len(evaluation.spectrum),
-        exact=evaluation.part.method == "dense",
-        dual=evaluation.dual,
-        primal=evaluation.primal,
-    )
+    level, rank = max(state.level, equal_penalty(problem, evaluation.part)), len(evaluation.spectrum)
+    state = replace(state, iteration=state.iteration + 1, since=state.since + 1, level=level, rank=rank)
+    state = replace(state, block=block if keep else np.zeros((0, 0), np.float32), exact=evaluation.part.method == "dense")
+    state = replace(state, dual=evaluation.dual, primal=evaluation.primal)
     if evaluation.dual > state.best_dual:
         state = replace(state, best_dual=evaluation.dual, best_alpha=state.ahead, since=0)
     if evaluation.primal < state.best_primal:

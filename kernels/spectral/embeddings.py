@@ -38,9 +38,6 @@ MAX_INNER_STEPS = 300
 """Decompositions of one convex problem of a sequence at most."""
 
 
-# -- data ----------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Neighbourhood:
     """A neighbour graph of n rows with its squared distances."""
@@ -119,9 +116,6 @@ def value_factor(y: np.ndarray) -> np.ndarray:
     return (centred / (spread if spread > 0 else 1.0))[:, None]
 
 
-# -- targets -------------------------------------------------------------------------------------------------------------------
-
-
 def label_target(factor: np.ndarray) -> SymmetricOperator:
     """Return ``H Y Y' H``."""
     n = len(factor)
@@ -143,9 +137,6 @@ def graph_target(graph: Neighbourhood) -> SymmetricOperator:
     shifted = degrees / graph.n - 0.5 * degrees.sum() / graph.n**2
     factor = np.column_stack([ones + shifted, ones - shifted])
     return SymmetricOperator(graph.adjacency, factor, np.array([-0.5, 0.5]))
-
-
-# -- state ---------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -229,9 +220,6 @@ def solve_kernel(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> Ker
     return KernelSolution(best.part.vectors, best.spectrum, best.forms, state.best_alpha, *bounds)
 
 
-# -- coloured maximum variance unfolding -----------------------------------------------------------------------------------------
-
-
 def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B: float) -> SpectralProblem:
     """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``: with M of labels coloured maximum variance unfolding."""
     return SpectralProblem(target, graph.terms, graph.goal, "square", C, 2.0, B)
@@ -249,9 +237,6 @@ def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float,
         state = replace(state, ascent=ascent)
     state = replace(state, lower=kernel.lower, alpha=kernel.alpha, evaluations=kernel.evaluations, stop=stop)
     return _with_kernel(state, kernel, kernel.upper)
-
-
-# -- minimum volume embedding ----------------------------------------------------------------------------------------------------
 
 
 def volume_objective(kernel: KernelSolution, graph: Neighbourhood, count: int, C: float) -> float:
@@ -283,9 +268,6 @@ def volume_step(
     if ended:
         return replace(state, stop="tol")
     return replace(state, stop="max_iter") if state.iteration >= max_iter else state
-
-
-# -- structure preserving embedding ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,6 @@ def count_components(graph: sp.csr_array) -> int:
     return int(sp.csgraph.connected_components(graph, directed=False, return_labels=False))
 
 
-# -- lists under way ---------------------------------------------------------------------------------------------------------------
-
-
 class _NeighbourLists(NamedTuple):
     """Bounded heaps, one per row, keyed by minus the squared distance."""
 
@@ -130,9 +127,6 @@ class _NeighbourLists(NamedTuple):
 
 def _spans(n: int, size: int) -> Iterator[tuple[int, int]]:
     yield from pairwise([*range(0, n, size), n]) if n else ()
-
-
-# -- zeros and ones ----------------------------------------------------------------------------------------------------------------
 
 
 def _is_worth_packing(rows: Any) -> bool:
@@ -171,9 +165,6 @@ def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, key
                 if size == keys.shape[1]:
                     bar = np.int64(-keys[i, 0])
         sizes[i] = size
-
-
-# -- numbers -----------------------------------------------------------------------------------------------------------------------
 
 
 class _MeasuredRows(NamedTuple):

@@ -112,8 +112,6 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         given["categorical"] = None if columns is None else [j.item() if isinstance(j, np.generic) else j for j in columns]
         return super()._plain(given)
 
-    # -- fitting -------------------------------------------------------------------------------------------------------------------
-
     def fit(self, X: object, y: ArrayLike | None = None, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit on arrays, data frames, sparse matrices, Dask arrays, or a block store; missing values are NaN.
 
@@ -161,8 +159,6 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
             return MemoryBlocks(validated(self, X, **ARRAY_CHECKS)), None
         X, y = validated(self, X, y=y, multi_output=False, **ARRAY_CHECKS)
         return MemoryBlocks(X), y
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     def _set_model(self, model: RuleModel) -> None:
         self.model_ = model

@@ -116,19 +116,12 @@ class Rule(Method):
         certificate = rule_certificate(model)
         depth, has_gap = certificate["depth"], not np.isnan(certificate["gap"])
         bounded = f"rules of at most {depth} conditions" if depth else "none: rules next to the working set were looked at only"
-        return {
-            "objective": model.figures["objective"],
-            "gap": certificate["gap"] if has_gap else None,
-            "relative_gap": certificate["relative_gap"] if has_gap else None,
-            "restricted_gap": certificate["restricted_gap"],
-            "certified_over": "all rules" if certificate["complete"] else bounded,
-            "rounds": state.active.rounds,
-            "n_selected": model.n_rules,
-            "mean_length": float(model.lengths.mean()) if model.n_rules else 0.0,
-            "n_nodes": state.active.nodes.size,
-            "stop": state.active.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        gaps = {name: certificate[name] if has_gap else None for name in ("gap", "relative_gap")}
+        scope = {"restricted_gap": certificate["restricted_gap"], "certified_over": "all rules" if certificate["complete"] else bounded}
+        mean_length = float(model.lengths.mean()) if model.n_rules else 0.0
+        rules = {"rounds": state.active.rounds, "n_selected": model.n_rules, "mean_length": mean_length}
+        last = {"n_nodes": state.active.nodes.size, "stop": state.active.stop, "classes": json.loads(model.classes_json)}
+        return {"objective": model.figures["objective"], **gaps, **scope, **rules, **last}
 
     def tables(self, state: RuleState, model: RuleModel) -> dict[str, list[dict[str, Any]]]:
         """Return the rules, largest weight first."""

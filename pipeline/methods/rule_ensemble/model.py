@@ -133,17 +133,11 @@ def rule_certificate(model: RuleModel) -> dict[str, Any]:
     in the lattice. ``descendant_gap`` is what the thesis' sums over descendants certify, for few rows and propositions, else NaN.
     """
     figures, depth = model.figures, model.figures["depth"]
-    return {
-        "gap": figures["gap"],
-        "relative_gap": figures["gap"] / max(abs(figures["objective"]), 1e-300),
-        "restricted_gap": figures["restricted_gap"],
-        "depth": int(depth) if np.isfinite(depth) else None,
-        "complete": bool(np.isinf(depth)),
-        "all_pairs": not json.loads(model.params_json)["skip_implied"],
-        "bound": figures["bound"],
-        "worst_outside": figures["worst_outside"],
-        "descendant_gap": figures["descendant_gap"],
-    }
+    relative = figures["gap"] / max(abs(figures["objective"]), 1e-300)
+    gaps = {"gap": figures["gap"], "relative_gap": relative, "restricted_gap": figures["restricted_gap"]}
+    reach = {"depth": int(depth) if np.isfinite(depth) else None, "complete": bool(np.isinf(depth))}
+    others = {name: figures[name] for name in ("bound", "worst_outside", "descendant_gap")}
+    return {**gaps, **reach, "all_pairs": not json.loads(model.params_json)["skip_implied"], **others}
 
 
 def _record(model: RuleModel, r: int, outputs: list[str]) -> dict[str, Any]:

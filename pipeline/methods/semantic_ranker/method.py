@@ -102,17 +102,10 @@ class Ranker(Method):
     def plan(self) -> dict[str, Any]:
         """Images, tags and pairs; all of it is done by the driver."""
         images, basis = self.loop.images, self.loop.problem.basis
-        return {
-            **holdings_plan(driver_holdings(images.n, images.rows.shape[1])),
-            "images": images.n,
-            "tags": len(np.unique(images.vectors.indices)),
-            "untagged": images.untagged,
-            "pairs": len(images.pairs),
-            "base": images.n if basis is None else basis.shape[1],
-            "iterations_at_most": self.config.max_iter,
-            "tasks_per_pass": 0,
-            "task_bytes": 0,
-        }
+        tags = {"tags": len(np.unique(images.vectors.indices)), "untagged": images.untagged, "pairs": len(images.pairs)}
+        steps = {"base": images.n if basis is None else basis.shape[1], "iterations_at_most": self.config.max_iter}
+        holdings = holdings_plan(driver_holdings(images.n, images.rows.shape[1]))
+        return {**holdings, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
 
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel, the scores, and what unseen images are compared with."""
@@ -136,24 +129,17 @@ class Ranker(Method):
 
     def summary(self, state: SpectralState, model: SpectralModel) -> dict[str, Any]:
         """Return the kernel's certificate, the walk, and top-N precision if the store says which images are relevant."""
-        relevant, messages = relevant_rows(self.inputs.data), ranking_warnings(model)
-        return {
-            "objective": model.figures["objective"],
-            "gap": model.figures["gap"],
-            "certified_over": "the kernel, before the random walk",
-            "images": model.n_rows,
-            "pairs": len(self.loop.images.pairs),
-            "active_pairs": int(np.count_nonzero(model.arrays["alpha"])),
-            "untagged": self.loop.images.untagged,
-            "rank": len(model.eigenvalues),
-            "cap_used": model.figures["cap_used"],
-            "walk_steps": int(model.figures["walk_steps"]),
-            "score_spread": model.figures["score_spread"],
-            "top": [int(row) for row in rank_rows(model.arrays["scores"])[:5]],
-            "stop": state.stop,
-            **({} if relevant is None else {"precision": {str(row["n"]): row["precision"] for row in precisions(model, relevant)}}),
-            **({"remark": " ".join(messages)} if messages else {}),
-        }
+        relevant, messages, images, figures = relevant_rows(self.inputs.data), ranking_warnings(model), self.loop.images, model.figures
+        kernel = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": "the kernel, before the random walk"}
+        active = int(np.count_nonzero(model.arrays["alpha"]))
+        counts = {"images": model.n_rows, "pairs": len(images.pairs), "active_pairs": active, "untagged": images.untagged}
+        walk = {"walk_steps": int(figures["walk_steps"]), "score_spread": figures["score_spread"]}
+        top = [int(row) for row in rank_rows(model.arrays["scores"])[:5]]
+        summary = {**kernel, **counts, "rank": len(model.eigenvalues), "cap_used": figures["cap_used"], **walk, "top": top}
+        summary["stop"] = state.stop
+        if relevant is not None:
+            summary["precision"] = {str(row["n"]): row["precision"] for row in precisions(model, relevant)}
+        return {**summary, "remark": " ".join(messages)} if messages else summary
 
     def tables(self, state: SpectralState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
         """Return the first images, the spectrum, and the precision if it is known."""

@@ -70,8 +70,6 @@ class SocialStrengthRanker(KernelEstimator):
     model_: SocialModel  # pyright: ignore[reportIncompatibleVariableOverride]
     normalize: str
 
-    # -- fit -----------------------------------------------------------------------------------------------------------------------
-
     def fit(self, kernels: object, pairs: ArrayLike, z: ArrayLike, target: object = None) -> Self:
         """Weigh the views and learn to rank.
 
@@ -119,8 +117,6 @@ class SocialStrengthRanker(KernelEstimator):
         self.pairs_, self.coef_ = model.pairs, model.coef
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
         self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
-
-    # -- scores --------------------------------------------------------------------------------------------------------------------
 
     def decision_function(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
         """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link.
@@ -172,8 +168,6 @@ class SocialStrengthRanker(KernelEstimator):
         if with_self is not None and with_self.shape != stack.shape[:2]:
             raise ValueError(f"diagonals have shape {with_self.shape}; they must be {stack.shape[:2]}")
         return scoring.new_user_scores(self.model_, stack, with_self)
-
-    # -- uses ----------------------------------------------------------------------------------------------------------------------
 
     def recommend(self, user: int, k: int = 10, *, exclude: Sequence[int] | np.ndarray = (), direct: bool = False) -> np.ndarray:
         """Return the k users of strongest tie with a user, strongest first, never the user himself, ``(k,)`` or fewer.
@@ -236,8 +230,6 @@ class SocialStrengthRanker(KernelEstimator):
         score = scoring.user_scores(self.model_)
         parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.BATCH_USERS)]
         return harmonic_values(strength_graph(np.concatenate(parts)), values)
-
-    # -- checks --------------------------------------------------------------------------------------------------------------------
 
     def _n_users(self) -> int:
         check_is_fitted(self, "model_")

@@ -76,8 +76,6 @@ class SocialLoop:
         self._weighted_views: np.ndarray | None = None
         self._machine: ImportMachine | None = None
 
-    # -- steps ---------------------------------------------------------------------------------------------------------------------
-
     def init(self, ctx: RunContext) -> SocialState:
         """Return the state before the views are weighed."""
         k, m = len(self.specs), len(self.links.z)
@@ -142,8 +140,6 @@ class SocialLoop:
     def coefficients(self, state: SocialState, ctx: RunContext) -> np.ndarray:
         """Return the coefficients of the pairs, ``(m,)``: zero but at import vectors where there are some."""
         return state.coef if self.config.n_import is None else self._import_machine(state, ctx).coefficients()
-
-    # -- views ---------------------------------------------------------------------------------------------------------------------
 
     def _weigh_views(self, state: SocialState, ctx: RunContext) -> SocialState:
         grams, links, config = self.grams(ctx), self.links, self.config

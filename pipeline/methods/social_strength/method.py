@@ -130,19 +130,12 @@ class Social(Method):
 
     def summary(self, state: SocialState, model: SocialModel) -> dict[str, Any]:
         """Return certificate, alignments, and the area under the curve of the learnt ranking over the training pairs."""
-        return {
-            "objective": float(state.objective),
-            "gap": float(state.gap),
-            "certified_over": "the training pairs, for these weights of the views",
-            "alignment": float(state.alignment),
-            "uniform_alignment": float(state.uniform),
-            "n_selected": int(np.count_nonzero(state.theta)),
-            "n_kernels": len(state.theta),
-            "pairs": len(self.loop.links.z),
-            "pairs_kept": len(model.coef),
-            "auc": learnt_area(model, self.loop.links),
-            "stop": state.stop,
-        }
+        scope = "the training pairs, for these weights of the views"
+        certificate = {"objective": float(state.objective), "gap": float(state.gap), "certified_over": scope}
+        alignment = {"alignment": float(state.alignment), "uniform_alignment": float(state.uniform)}
+        views = {"n_selected": int(np.count_nonzero(state.theta)), "n_kernels": len(state.theta)}
+        pairs = {"pairs": len(self.loop.links.z), "pairs_kept": len(model.coef), "auc": learnt_area(model, self.loop.links)}
+        return {**certificate, **alignment, **views, **pairs, "stop": state.stop}
 
     def tables(self, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
         """Return views by weight, the learnt ranking of the training pairs with its baselines, hits among the first m."""

@@ -65,9 +65,6 @@ def top_ranked(values: np.ndarray, excluded: np.ndarray, k: int) -> np.ndarray:
     return order[~np.isin(order, excluded)][:k]
 
 
-# -- measures ------------------------------------------------------------------------------------------------------------------
-
-
 def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_SIZE) -> np.ndarray:
     """Return the mean share of linked users among the top 1 to m candidates of some users, ``(m,)``; a user is no candidate of himself.
 
@@ -96,16 +93,10 @@ def hit_table(model: SocialModel, links: Links) -> list[dict[str, Any]]:
     return [{"first": m, "learnt": a, "direct": b, "chance": chance} for m, (a, b) in enumerate(rows, 1)]
 
 
-# -- groups --------------------------------------------------------------------------------------------------------------------
-
-
-def largest_groups(membership: sp.csr_array, count: int) -> np.ndarray:
+def largest_groups(membership: Any, count: int) -> np.ndarray:
     """Return the groups with the most members, ascending numbers."""
     sizes = np.bincount(membership.indices, minlength=membership.shape[1])
     return np.sort(np.lexsort((np.arange(len(sizes)), -sizes))[:count])
-
-
-# -- users that were not there -------------------------------------------------------------------------------------------------
 
 
 def new_user_scores(model: SocialModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
