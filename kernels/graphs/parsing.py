@@ -128,7 +128,6 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -
 
 
 def _parse_chains(text: str, d: int | None, spread: np.ndarray | None) -> list[tuple[int, list[KernelSpec]]]:
-    """Return the kernels that a part of a text adds to the chains of its features."""
     word = _WORD.fullmatch(text)
     spec = KernelSpec.parse(f"linear{word[4] or ''}") if word else KernelSpec.parse(text)
     if spec.normalize != "none" or spec.centre:

@@ -44,13 +44,12 @@ def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]
     if isinstance(tags, str) or not hasattr(tags, "__len__"):
         raise ValueError(f"tags: {type(tags).__name__} given; it must be a matrix of counts, or one string or list of tags per row")
     rows = list(tags.to_numpy() if hasattr(tags, "to_numpy") else tags)
-    if rows and all(_is_count_row(row) for row in rows) and len({len(row) for row in rows}) == 1:
+    if rows and all(map(_is_count_row, rows)) and len(set(map(len, rows))) == 1:
         return check_counts("tags", np.asarray(rows, dtype=np.float64)), None
     return count_tags(_split_tags(row) for row in rows)
 
 
 def _is_count_row(row: object) -> bool:
-    """Return whether a row is one of a matrix of counts."""
     if isinstance(row, (str, bytes)) or not isinstance(row, (Sequence, np.ndarray)) or not len(row):
         return False
     return np.asarray(row).dtype.kind in "biuf"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -123,10 +123,6 @@ class RuleLattice:
         tasks = [MergedRows.of(packed[rows], y, cost) for rows, y, cost in zip(self.rows, self.y, self.cost, strict=True)]
         return RuleProblem(nodes.hull, tasks, self.root, rho)
 
-    def moved(self, columns: Words) -> RuleLattice:
-        """Return the lattice with other propositions in the same places."""
-        return replace(self, columns=columns)
-
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
         """Return the rows in the order a search counts them."""
         costs = np.concatenate(self.cost)
@@ -135,16 +131,9 @@ class RuleLattice:
         return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, unit)
 
     def outside(
-        self,
-        nodes: NodeSet,
-        alpha: Sequence[FloatArray],
-        threshold: float,
-        *,
-        frontier: bool,
-        depth: int = MAX_LENGTH,
-        visits: int = 1 << 40,
-        rows: SignedRows | None = None,
-    ) -> ViolatorSearch:
+        self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
+        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, rows: SignedRows | None = None,
+    ) -> ViolatorSearch:  # fmt: skip
         """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows

@@ -44,14 +44,9 @@ class SignedRows:
 
 
 def order_signed_rows(
-    columns: Words,
-    n: int,
-    rows: Sequence[IntArray],
-    y: Sequence[FloatArray],
-    alpha: Sequence[FloatArray],
-    similarity: FloatArray,
+    columns: Words, n: int, rows: Sequence[IntArray], y: Sequence[FloatArray], alpha: Sequence[FloatArray], similarity: FloatArray,
     unit: float,
-) -> SignedRows:
+) -> SignedRows:  # fmt: skip
     """Put the rows of every task, with labels and multipliers, in the order of the search; ``unit`` is C, the bound of multipliers."""
     order: list[IntArray] = []
     amounts: list[FloatArray] = []
@@ -125,17 +120,9 @@ def known_keys(items: Sequence[Sequence[int]], keys: Words) -> Words:
 
 
 def find_violators(
-    rows: SignedRows,
-    hull: Words,
-    keys: Words,
-    pairs: Words,
-    a: float,
-    threshold: float,
-    *,
-    frontier: bool,
-    depth: int = MAX_LENGTH,
-    visits: int = 1 << 40,
-) -> ViolatorSearch:
+    rows: SignedRows, hull: Words, keys: Words, pairs: Words, a: float, threshold: float, *,
+    frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40,
+) -> ViolatorSearch:  # fmt: skip
     """Look for conjunctions out of the hull with M / d^2 above the threshold.
 
     ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, ``pairs`` the bits of :func:`find_compatible`, and d = a^length.
@@ -187,7 +174,6 @@ class _Path(NamedTuple):
 
 
 def _empty_path(search: _Walk) -> _Path:
-    """Return the path of the empty set, which every proposition may extend."""
     levels, (p, n_words), tasks = search.depth + 1, search.columns.shape, len(search.starts)
     candidates, count = np.empty((levels, p), np.int64), np.zeros(levels, np.int64)
     candidates[0], count[0] = np.arange(p), p

@@ -139,7 +139,6 @@ def _refuse_torn(separate: PairConstraints, part: IntArray) -> None:
 
 
 def _pairs_between(left: IntArray, right: IntArray, is_one_part: bool) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return all pairs within one part, or between two, lower row first, and their sign."""
     places = np.triu_indices(len(left), 1) if is_one_part else np.indices((len(left), len(right))).reshape(2, -1)
     a, b = left[places[0]], right[places[1]]
     return np.minimum(a, b), np.maximum(a, b), np.full(len(a), 1.0 if is_one_part else -1.0)

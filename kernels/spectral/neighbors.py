@@ -272,7 +272,6 @@ def _scan_sparse(
     left: tuple[Array, Array, Array], right: tuple[Array, Array, Array], products: Array, x_norms: Array, z_norms: Array, slack: float,
     left_start: int, right_start: int, keys: Array, ids: Array, sizes: Array,
 ) -> None:  # fmt: skip
-    """As _scan, for CSR rows."""
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
         size, itself, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]

@@ -273,7 +273,6 @@ def _begin_ascent(problem: SpectralProblem, edges: Edges, state: NewtonState, to
 
 
 def _record_bounds(state: NewtonState, at: Decomposed, tol: float) -> NewtonState:
-    """Return the state with the bounds of a decomposition."""
     if at.dual > state.best_dual:
         state = replace(state, best_dual=at.dual, best_alpha=at.alpha)
     if at.primal < state.best_primal:

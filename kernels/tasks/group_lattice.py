@@ -108,7 +108,6 @@ class TaskLattice:
 
 
 def _as_items(words: Words) -> NDArray[np.void]:
-    """Return rows as single items."""
     words = np.ascontiguousarray(words)
     return words.view([("", words.dtype)] * words.shape[1]).reshape(-1)
 

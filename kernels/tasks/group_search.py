@@ -32,15 +32,9 @@ class GroupSearch:
 
 
 def search_groups(
-    lattice: TaskLattice,
-    forms: FloatArray,
-    mu: float,
-    p: float,
-    threshold: float,
-    max_groups: int,
-    max_depth: int | None = None,
-    max_visits: int = MAX_VISITS,
-) -> GroupSearch:
+    lattice: TaskLattice, forms: FloatArray, mu: float, p: float, threshold: float, max_groups: int,
+    max_depth: int | None = None, max_visits: int = MAX_VISITS,
+) -> GroupSearch:  # fmt: skip
     """Return the groups of greatest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``.
 
     ``mu`` is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once it has ``max_groups`` groups the search is cut
@@ -156,7 +150,6 @@ def _bound_extensions(root: float, root_sums: FloatArray, scale: FloatArray, fir
 
 @compiled
 def _row_norm(levels: FloatArray, row: int, inner: float) -> float:
-    """Return the norm of a row."""
     top, total = 0.0, 0.0
     for j in range(levels.shape[1]):
         top = max(top, levels[row, j])

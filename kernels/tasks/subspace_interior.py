@@ -290,7 +290,6 @@ class _NewtonSystem:
         self.answers = self._solved(np.column_stack([member, self.shared]))
 
     def _bent(self) -> FloatArray:
-        """Return ``K(D) + R`` with what the couplings give way."""
         codes, out = self.path.codes, self.kernel.copy()
         for V, X, inverse in zip(self.view.products, self.point.halves, self.inverse, strict=True):
             P, Q = V @ X, V @ inverse

@@ -66,7 +66,7 @@ def move_cuts(rules: SelectedRules, lattice: RuleLattice, values: dict[int, np.n
     flags = unpack_bits(lattice.columns, lattice.n)
     columns = [values[int(column)] for column in propositions.column]
     cuts, flags = refine_cuts(machine, flags, propositions.kind, propositions.cut, columns)
-    return replace(rules, propositions=replace(propositions, cut=cuts)), lattice.moved(pack_bits(flags))
+    return replace(rules, propositions=replace(propositions, cut=cuts)), replace(lattice, columns=pack_bits(flags))
 
 
 def refit_rules(rules: SelectedRules, lattice: RuleLattice, config: RuleConfig) -> SelectedRules:

@@ -145,7 +145,6 @@ class SemanticKernelRanker(SpectralEstimator):
         return self._unseen.kernel(left, right)
 
     def _row_numbers(self, rows: object) -> np.ndarray:
-        """Return numbers of fitted images."""
         n = self.model_.n_rows
         every = np.arange(n)
         if rows is None or isinstance(rows, slice):
@@ -158,7 +157,6 @@ class SemanticKernelRanker(SpectralEstimator):
         return every[numbers]
 
     def _features(self, X: object) -> Any:
-        """Return rows to be compared with the fitted ones."""
         if not is_store(X):
             options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
             return self._unseen.scale_rows(validated(self, X, reset=False, **options))
