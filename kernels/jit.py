@@ -9,9 +9,9 @@ import importlib
 import itertools
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 import numba
 import threadpoolctl
@@ -41,13 +41,12 @@ _number_functions_at_random()
 def compiled(function: F) -> F: ...
 @overload
 def compiled(*, reassociate: bool = False, inline: bool = False) -> Callable[[F], F]: ...
-def compiled(function: Any = None, *, reassociate: bool = False, inline: bool = False) -> Any:
-    """Compile a function with numba: cached on disk, without the interpreter lock, IEEE division.
+def compiled(function: F | None = None, *, reassociate: bool = False, inline: bool = False) -> F | Callable[[F], F]:
+    """Compile a function with numba: cached on disk, without the interpreter lock, IEEE division. Bare, or with options, a decorator.
 
-    ``function``: the function, when used as a bare decorator. ``reassociate``: let sums be re-ordered so that they vectorise. The order is
-    fixed at compile time, so results repeat bit for bit on one kind of CPU; NaN and infinity keep their meaning. Measured: a gather loop
-    gets *slower* with it, so it is chosen loop by loop. ``inline``: paste the body into compiled callers, which saves a call in an inner
-    loop. Returns the compiled function, or a decorator.
+    ``reassociate``: let sums be re-ordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one
+    kind of CPU; NaN and infinity keep their meaning. Measured: a gather loop gets *slower* with it, so it is chosen loop by loop.
+    ``inline``: paste the body into compiled callers, which saves a call in an inner loop.
     """
     # Without the second entry point, for callers in C, which nobody needs: a tenth of the time to compile.
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
@@ -56,16 +55,16 @@ def compiled(function: Any = None, *, reassociate: bool = False, inline: bool = 
     if inline:
         options["inline"] = "always"
 
-    def decorate(target: Any) -> Any:
+    def decorate(target: F) -> F:
         return cache_if_possible(lambda cache: numba.njit(**options, cache=cache), target)
 
     return decorate if function is None else decorate(function)
 
 
-def cache_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
+def cache_if_possible(decorate: Callable[[bool], Callable[..., Any]], function: F) -> F:
     """Compile a function with numba's cache where there is one to write to; a cache that is full or may not be written costs time only.
 
-    ``decorate``: returns the decorator, with the cache or without; ``function``: what is to be compiled.
+    ``decorate`` returns the decorator, with the cache or without.
     """
     try:
         made = decorate(True)(function)
@@ -81,7 +80,7 @@ def cache_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
     return made
 
 
-def _stamp(made: Any, function: Any) -> None:
+def _stamp(made: object, function: Callable[..., Any]) -> None:
     """Let what is cached of a function be made anew when a file of a compiled function that it calls changes, not its own file alone."""
     called = (function.__globals__.get(name) for name in function.__code__.co_names)
     files: list[Any] = [getattr(getattr(each, "_cache", None), "_cache_file", None) for each in (made, *called)]
@@ -91,7 +90,7 @@ def _stamp(made: Any, function: Any) -> None:
 
 
 def _ignore_io_errors(touch: Callable[..., Any], flush: Callable[[], None]) -> Callable[..., Any]:
-    def tried(*args: Any) -> Any:
+    def tried(*args: object) -> object:
         with suppress(OSError, EOFError):
             try:
                 return touch(*args)
@@ -103,32 +102,16 @@ def _ignore_io_errors(touch: Callable[..., Any], flush: Callable[[], None]) -> C
     return tried
 
 
-if TYPE_CHECKING:
-
-    def prefetch(array: Any, index: Any) -> None:
-        """Let the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
-
-    def fused(a: Any, b: Any, c: Any) -> Any:
-        """Return a b + c in float32, rounded once: one instruction where the processor has it, and the same bits where it has not."""
-
-else:
-
-    @intrinsic
-    def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
-        """Let the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
-        return types.void(array, types.uint64), _build_prefetch
-
-    @intrinsic
-    def fused(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-        """Return a b + c in float32, rounded once: one instruction where the processor has it, and the same bits where it has not."""
-        return types.float32(types.float32, types.float32, types.float32), _build_fused
+def _fused(typing_context: object, a: types.Type, b: types.Type, c: types.Type) -> tuple[object, Callable[..., object]]:
+    single = types.float32
+    return single(single, single, single), lambda context, builder, signature, arguments: builder.fma(*arguments)
 
 
-def _build_fused(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    return builder.fma(*arguments)
+def _prefetch(typing_context: object, array: types.Type, index: types.Type) -> tuple[object, Callable[..., object]]:
+    return types.void(array, types.uint64), _build_prefetch
 
 
-def _build_prefetch(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _build_prefetch(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Sequence[Any]) -> object:
     data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
     pointer = builder.bitcast(builder.gep(data, [arguments[1]]), cgutils.voidptr_t)
     number = ir.IntType(32)
@@ -138,15 +121,18 @@ def _build_prefetch(context: Any, builder: Any, signature: Any, arguments: Any) 
     return context.get_dummy_value()
 
 
+fused = cast(Callable[[Any, Any, Any], Any], intrinsic(_fused))
+"""Returns a b + c in float32, rounded once: one instruction where the processor has it, and the same bits where it has not."""
+prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
+"""Lets the cache line of an entry be fetched for writing; nothing waits for it, and nothing is changed."""
+
+
 class one_thread:
     """Hold BLAS to one thread inside a ``with`` block, whatever the caller had set; re-entrant.
 
     Entering again in the same thread costs about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the
-    whole process, so the threads that are inside count as one holder: the last to leave restores what was set before the first one.
-
-    Notes
-    -----
-    Two BLAS threads on two loaded cores made the Newton steps 5 to 14 times slower, and let the bits depend on the machine.
+    whole process, so the threads that are inside count as one holder: the last to leave restores what was set before the first one. (Two
+    BLAS threads on two loaded cores made the Newton steps 5 to 14 times slower, and let the bits depend on the machine.)
     """
 
     __slots__ = ()

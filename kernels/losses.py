@@ -47,9 +47,6 @@ class LossKind(IntEnum):
     HINGE = 3
 
 
-# -- compiled: one row -----------------------------------------------------------------------------------------------------
-
-
 @compiled(inline=True)
 def margin_terms(kind: int, margin: float, cost: float) -> tuple[float, float, float]:
     """Return cost times the loss of a row, times minus its slope in the margin, and times its second derivative."""
@@ -102,38 +99,20 @@ def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
     return np.log1p(e) - m, -y / (1.0 + e)
 
 
-# -- what solvers may ask for ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Loss:
-    """A loss; what else it has is what tells the solvers that can take it.
-
-    Attributes
-    ----------
-    name
-        Key in :data:`LOSSES`.
-    kind
-        Its number in compiled loops.
-    """
+    """A loss; what else it has is what tells the solvers that can take it."""
 
     name: ClassVar[str]
     kind: ClassVar[LossKind]
 
 
 class MarginLoss(Loss):
-    """A loss of the margin, summed over rows with costs: what the sub-problem of the Feature Generating Machine needs.
+    """A loss of the margin, summed over rows with costs: what the sub-problem of the Feature Generating Machine needs."""
 
-    Attributes
-    ----------
-    max_curvature : float
-        Largest second derivative of one row's loss in its decision value, per unit of cost.
-    first_bias_step : float
-        How far the first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data.
-    """
-
-    max_curvature: ClassVar[float]
+    max_curvature: ClassVar[float]  # largest second derivative of one row's loss in its decision value, per unit of cost
     first_bias_step: ClassVar[float]
+    """How far the first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data."""
 
     def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
         """Return P(f)."""
@@ -206,24 +185,12 @@ class MarginLoss(Loss):
 
 
 class RowLoss(Loss):
-    """A loss of single rows, whose mean a linear model minimises: what the group lasso needs.
+    """A loss of single rows, whose mean a linear model minimises: what the group lasso needs."""
 
-    Attributes
-    ----------
-    is_quadratic : bool
-        Whether moments of the rows tell everything.
-    needs_smoothing : bool
-        Whether it has slopes everywhere only when it is smoothed.
-    mu : float
-        Its smoothing.
-    max_curvature : float
-        Largest second derivative of one row's loss in its decision value.
-    """
-
-    is_quadratic: ClassVar[bool] = False
-    needs_smoothing: ClassVar[bool] = False
-    mu: float = 0.0
-    max_curvature: Any
+    is_quadratic: ClassVar[bool] = False  # whether moments of the rows tell everything
+    needs_smoothing: ClassVar[bool] = False  # whether it has slopes everywhere only when it is smoothed
+    mu: float = 0.0  # its smoothing
+    max_curvature: Any  # largest second derivative of one row's loss in its decision value
 
     def smoothed(self, mu: float) -> RowLoss:
         """Return the loss smoothed by mu: itself where it needs none."""
@@ -256,9 +223,6 @@ class RowLoss(Loss):
         """
         bound = lam / reach if reach > 0.0 else np.inf
         return float(cost @ self.utilities(y, min(1.0, bound) * s))
-
-
-# -- the losses ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -496,13 +460,7 @@ LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SquaredHinge(), Logistic
 
 
 def require_loss(loss: Loss, solver: str, *needs: str) -> None:
-    """Refuse a loss that lacks what a solver needs.
-
-    Raises
-    ------
-    ValueError
-        The message names the loss, the losses that the solver takes, the solver and what is lacking.
-    """
+    """Refuse a loss that lacks what a solver needs; the ValueError names the loss, the losses it takes, the solver and what is lacking."""
     lacking = " and ".join(need for need in needs if not hasattr(loss, need))
     if lacking:
         raise ValueError(f"loss={loss.name!r}: must be one of {_names_with(*needs)}; {solver} needs its {lacking}")
@@ -513,13 +471,7 @@ def _names_with(*needs: str) -> str:
 
 
 def named_loss(name: str, solver: str, *needs: str) -> Any:
-    """Return the loss called `name`, which a solver needs to have some attributes.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or it lacks one of them, see :func:`require_loss`.
-    """
+    """Return the loss called `name`, which a solver needs to have some attributes; ValueError if there is none, or it lacks one of them."""
     if name not in LOSSES:
         raise ValueError(f"loss={name!r}: must be one of {_names_with(*needs)}")
     require_loss(LOSSES[name], solver, *needs)
@@ -527,23 +479,11 @@ def named_loss(name: str, solver: str, *needs: str) -> Any:
 
 
 def margin_loss(name: str, solver: str = "the sub-problem of the Feature Generating Machine") -> MarginLoss:
-    """Return a loss of the margin by name.
-
-    Raises
-    ------
-    ValueError
-        If there is none of this name, or it is no loss of the margin.
-    """
+    """Return a loss of the margin by name; ValueError if there is none of this name, or it is no loss of the margin."""
     return named_loss(name, solver, "dual", "utility", "first_bias_step")
 
 
 def mean_loss(name: str, mu: float = 0.0) -> RowLoss:
-    """Return a loss of linear models by name, smoothed by mu where it needs that.
-
-    Raises
-    ------
-    ValueError
-        If there is none of this name, or none under a mean.
-    """
+    """Return a loss of linear models by name, smoothed by mu where it needs that; ValueError for any other name."""
     loss: RowLoss = named_loss(name, "a group lasso", "values", "slopes", "utilities")
     return loss.smoothed(mu)

@@ -18,14 +18,9 @@ Keys = NDArray[Any]
 
 @dataclass(frozen=True)
 class Hull:
-    """A set of nodes with all their ancestors, as positions 0 .. W - 1 in the order in which they joined.
+    """A set of W nodes with all their ancestors, as positions in the order in which they joined, and their penalties d > 0.
 
-    Attributes
-    ----------
-    d : ndarray of shape (W,)
-        Penalties, positive.
-    indptr, indices : ndarray of shape (W + 1,), (nnz,)
-        Ancestors of node w, itself included: ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
+    Ancestors of node w, itself included, are ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
     """
 
     record_name: ClassVar[str] = "Hull"
@@ -47,11 +42,10 @@ class Hull:
         return self.transposed.rows[self.transposed.indptr[v] : self.transposed.indptr[v + 1]]
 
     def joined(self, d: ArrayLike, parents: Sequence[Sequence[int]]) -> Hull:
-        """Return the hull with further nodes.
+        """Return the hull with further nodes of penalties d, whose ancestors are their parents' ancestors, so that the result is a hull.
 
-        ``d``: ``(m,)``, their penalties. ``parents``: positions of all parents of each: nodes of the hull, or those that come before it in
-        this list. The ancestors are the parents' ancestors, so that the result is a hull. Raises ValueError if a penalty
-        is not positive and finite, or a parent is not there yet.
+        ``parents`` are positions of all parents of each: nodes of the hull, or those that come before it in this list. Raises ValueError if
+        a penalty is not positive and finite, or a parent is not there yet.
         """
         weights = np.asarray(d, dtype=np.float64).reshape(-1)
         if len(weights) != len(parents):
@@ -64,12 +58,8 @@ class Hull:
             if any(not 0 <= p < at for p in positions):
                 raise ValueError(f"node {at}: parents {list(positions)} must be positions below its own; ancestors join first")
             lists.append(np.unique(np.concatenate([*(lists[p] for p in positions), np.array([at], np.int64)])))
-        counts = [len(row) for row in lists]
-        return Hull(
-            np.concatenate([self.d, weights]),
-            np.concatenate([np.zeros(1, np.int64), np.cumsum(np.array(counts, np.int64))]),
-            np.concatenate(lists) if lists else np.zeros(0, np.int64),
-        )
+        indptr = np.cumsum(np.array([0, *map(len, lists)], np.int64))
+        return Hull(np.concatenate([self.d, weights]), indptr, np.concatenate(lists) if lists else np.zeros(0, np.int64))
 
     @cached_property
     def transposed(self) -> Transposed:
@@ -102,17 +92,10 @@ class Transposed(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes by their names, with their hull.
-
-    Attributes
-    ----------
-    keys : ndarray of shape (W, width), int64 or uint64
-        Name of every node: whatever numbers the caller's graph uses (levels of a grid, packed bits, a number), one row each.
-    hull : Hull
-    """
+    """Nodes by their names, with their hull."""
 
     record_name: ClassVar[str] = "NodeSet"
-    keys: Keys
+    keys: Keys  # (W, width) int64 or uint64: whatever numbers the caller's graph uses (levels of a grid, packed bits, a number)
     hull: Hull
 
     @classmethod
@@ -139,16 +122,12 @@ class NodeSet:
         return np.array([self.place(key) >= 0 for key in keys], dtype=bool)
 
     def with_hulls(
-        self,
-        nodes: Keys,
-        parents: Callable[[Keys], Keys],
-        penalties: Callable[[Keys], FloatArray],
-        limit: int | None = None,
+        self, nodes: Keys, parents: Callable[[Keys], Keys], penalties: Callable[[Keys], FloatArray], limit: int | None = None
     ) -> NodeSet:
-        """Return the set with further nodes, in their order, each preceded by its missing ancestors.
+        """Return the set with further nodes ``(m, width)``, in their order, each preceded by its missing ancestors.
 
-        ``nodes``: ``(m, width)``; ``parents``: ``parents(key)`` gives all parents of a node, (r, width); ``penalties``:
-        ``penalties(keys)`` gives d of nodes (m, width); ``limit``: greatest size: nodes whose hull does not fit are left out.
+        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` their d; nodes whose hull does not fit into ``limit`` are left
+        out.
         """
         places, new, links = dict(self.places), [], []
         for key in np.ascontiguousarray(nodes, self.keys.dtype):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -74,23 +74,9 @@ class KernelDag(Protocol):
 class KernelGrid:
     """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``.
 
-    With chains of one kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain.
-
-    Attributes
-    ----------
-    chains
-        Kernels ``k_j^(1), k_j^(2), ...`` of every dimension.
-    a
-        Penalties are ``a^(u_1 + ... + u_p)``.
-    limit
-        Greatest depth ``u_1 + ... + u_p``, or ``None``.
-    scales
-        Multipliers of the kernels, of the form of ``chains``; ones by default.
-
-    Raises
-    ------
-    ValueError
-        No dimension, an empty chain, a that is not positive, or a limit below 1.
+    With chains of one kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain. Penalties are
+    ``a^(u_1 + ... + u_p)``, the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises
+    ValueError: no dimension, an empty chain, a that is not positive, or a limit below 1.
     """
 
     chains: tuple[tuple[KernelSpec, ...], ...]
@@ -196,25 +182,11 @@ def _check_base(a: float) -> None:
 
 
 class KernelList:
-    """A graph written out: every node with its kernel and its parents.
+    """A graph written out: distinct nodes, the kernel of each and the names of its parents.
 
-    Parameters
-    ----------
-    names
-        Of the nodes, distinct.
-    kernels
-        Their kernels: specs, products, or short texts such as ``rbf(gamma=1.0)[0] * linear[3]``.
-    parents
-        Names of the parents of each.
-    a
-        Penalties are ``a^depth``, depth the longest way from a root, where they are not given.
-    penalties
-        Given penalties d > 0, by name.
-
-    Raises
-    ------
-    ValueError
-        No node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not positive.
+    Kernels may be short texts such as ``rbf(gamma=1.0)[0] * linear[3]``. Penalties that are not given by name are ``a^depth``, depth the
+    longest way from a root. Raises ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not
+    positive.
     """
 
     width = 1
@@ -223,7 +195,7 @@ class KernelList:
     def __init__(
         self,
         names: Sequence[str],
-        kernels: Sequence[Any],
+        kernels: Sequence[ProductSpec | KernelSpec | str],
         parents: Sequence[Iterable[str]],
         a: float = 2.0,
         penalties: Mapping[str, float] | None = None,
@@ -317,7 +289,7 @@ class KernelList:
         return KernelList(self.names, kernels, up, self.a, dict(zip(self.names, self._d.tolist(), strict=True)))
 
 
-def _parse_product(name: str, kernel: Any) -> ProductSpec:
+def _parse_product(name: str, kernel: ProductSpec | KernelSpec | str) -> ProductSpec:
     if isinstance(kernel, ProductSpec):
         return kernel
     try:

@@ -45,19 +45,9 @@ BOUND_TOLERANCE = 1e-6
 """A dual bound this close to what eta attains, relatively, is not improved."""
 
 
-def check_rho(rho: float) -> float:
-    """Return rho, which must be in (1, 2]."""
-    if not 1.0 < rho <= 2.0:
-        raise ValueError(f"rho={rho!r}: must be greater than 1 and at most 2")
-    return float(rho)
-
-
 def dual_exponent(rho: float) -> float:
     """Return rhobar = rho / (2 (rho - 1))."""
     return rho / (2.0 * (rho - 1.0))
-
-
-# -- primal side: norms to weights -----------------------------------------------------------------------------------------
 
 
 def descendant_norms(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
@@ -77,20 +67,10 @@ def start_weights(hull: Hull) -> FloatArray:
 
 
 def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
-    """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, the minimum being 1/2 Omega^2.
+    """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, ``(W,)``, the minimum being 1/2 Omega^2; of zero norms the start weights.
 
-    Parameters
-    ----------
-    hull : Hull
-    norms : ndarray of shape (W,)
-        Norms of the nodes' functions. A zero gives a weight of zero (of rho = 2 too, unless a descendant has a norm), which no later step
-        leaves: callers smooth, sqrt(norms^2 + eps^2).
-    rho : float
-
-    Returns
-    -------
-    ndarray of shape (W,)
-        Not negative; :func:`start_weights` if all norms are zero.
+    A zero norm gives a weight of zero (of rho = 2 too, unless a descendant has a norm), which no later step leaves: callers smooth,
+    sqrt(norms^2 + eps^2).
     """
     top = float(norms.max(initial=0.0))
     if top == 0:
@@ -102,21 +82,11 @@ def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     return shares ** (2.0 - rho) / (float(hull.d @ sizes) * hull.ancestor_sums(slopes))
 
 
-def gauge_gradient(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
-    """Return the derivative of 1/2 Omega^2 by the norms, shape (W,): Omega norms_w^(rho - 1) sum over v in A(w) of d_v n_v^(1 - rho)."""
-    sizes = descendant_norms(hull, norms, rho)
-    slopes = np.where(sizes > 0, hull.d * np.where(sizes > 0, sizes, 1.0) ** (1.0 - rho), 0.0)
-    return float(hull.d @ sizes) * norms ** (rho - 1.0) * hull.ancestor_sums(slopes)
-
-
 def dual_shares(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return eta_v = d_v n_v / Omega: where psi is greatest for the dual point that belongs to these norms; equal shares of zero norms."""
     lengths = hull.d * descendant_norms(hull, norms, rho)
     total = float(lengths.sum())
     return lengths / total if total > 0 else np.full(hull.size, 1.0 / max(hull.size, 1))
-
-
-# -- dual side: forms to bounds --------------------------------------------------------------------------------------------
 
 
 def log_zeta(hull: Hull, eta: FloatArray, rho: float) -> FloatArray:
@@ -145,43 +115,21 @@ def _log_terms(hull: Hull, log_eta: FloatArray, powers: FloatArray, rho: float) 
 
 
 class DualBound(NamedTuple):
-    """Bounds of max over the simplex of psi(eta)^(1/rhobar), the squared dual gauge of sqrt(M).
+    """Bounds of max over the simplex of psi(eta)^(1/rhobar), the squared dual gauge of sqrt(M)."""
 
-    Attributes
-    ----------
-    value
-        Upper bound: (max_i d psi / d eta_i)^(1/rhobar) at the best eta seen.
-    attained
-        psi(eta)^(1/rhobar), the greatest one seen: a lower bound.
-    eta
-        (W,) the eta of the upper bound.
-    """
-
-    value: float
-    attained: float
-    eta: FloatArray
+    value: float  # upper bound: (max_i d psi / d eta_i)^(1/rhobar) at the best eta seen
+    attained: float  # lower bound: the greatest psi(eta)^(1/rhobar) seen
+    eta: FloatArray  # (W,) of the upper bound
 
 
 def dual_bound(
     hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = MAX_PASSES, tight: float = BOUND_TOLERANCE
 ) -> DualBound:
-    """Bound the squared dual gauge of sqrt(forms) without any more data.
+    """Bound the squared dual gauge of sqrt(forms), ``(W,)``, without any more data; a norm inside the nodes takes the square of its dual.
 
-    Every pass multiplies eta by a power of (d psi / d eta) / psi, which leaves a maximiser where it is: 1/rho, which raises psi, and more
-    from pass to pass for as long as psi rises.
-
-    Parameters
-    ----------
-    hull : Hull
-    forms : ndarray of shape (W,)
-        M_w >= 0; with a norm inside the nodes the square of that norm's dual.
-    rho : float
-    eta : ndarray of shape (W,)
-        Start, not negative, of any sum: :func:`dual_shares`, or the last bound's.
-    passes : int
-        Passes at most.
-    tight : float
-        Relative distance of the two bounds at which they end.
+    Starts at eta >= 0 of any sum: :func:`dual_shares`, or the last bound's. Every pass multiplies eta by a power of (d psi / d eta) / psi,
+    which leaves a maximiser where it is: 1/rho, which raises psi, and more from pass to pass for as long as psi rises. It ends after
+    ``passes``, or where the two bounds are within ``tight``, relatively.
     """
     if not np.any(forms > 0):
         return DualBound(0.0, 0.0, eta)
@@ -217,48 +165,12 @@ def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float
     return np.exp(zeta + (power - 1.0) * _log_above(forms, floor=-np.inf) + (1.0 / power - 1.0) * value)
 
 
-# -- certificates ----------------------------------------------------------------------------------------------------------
-
-
-def descendant_form(hull: Hull, u: int, forms: FloatArray) -> float:
-    """Return sum over w in D(u) of M_w / (sum over v in A(w) and D(u) of d_v)^2.
-
-    With u the nodes outside W whose parents are all in W, the greatest one and the squared dual gauge over W bound the squared dual gauge
-    over the whole graph (Theorem 5.3.2); here for a hull that is the whole graph. It is far above what is needed where nodes have many
-    descendants.
-    """
-    below = hull.descendants(u)
-    inside = np.zeros(hull.size)
-    inside[below] = hull.d[below]
-    return float(np.sum(forms[below] / hull.ancestor_sums(inside)[below] ** 2))
-
-
-def outside_bound(forms: FloatArray, d: FloatArray) -> float:
-    """Return the greatest M_w / d_w^2 of some nodes, 0 for none.
-
-    Over *all* nodes outside W it and the squared dual gauge over W bound the squared dual gauge over the whole graph: in the proof of
-    Theorem 5.3.2 the shares kappa of such a node may all be put on itself. For a node whose ancestors are all in W it also decides, for
-    rho > 1, whether the node alone lowers the optimum: exactly if it is above the squared gauge.
-    """
-    return float(np.max(forms / (d * d), initial=0.0))
-
-
 class DualPoint(NamedTuple):
-    """A dual point, of the value max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge.
+    """A dual point, of the value max over 0 <= t <= step_bound of t linear - t^2 (square + bound) / 2 for a bound of the dual gauge."""
 
-    Attributes
-    ----------
-    linear
-        ``c'beta - kink ||beta||_1``.
-    square
-        ``sum_i ridge_i beta_i^2``.
-    step_bound
-        Greatest t for which t beta is feasible, possibly infinite; at least 1.
-    """
-
-    linear: float
-    square: float
-    step_bound: float
+    linear: float  # c'beta - kink ||beta||_1
+    square: float  # sum_i ridge_i beta_i^2
+    step_bound: float  # greatest t for which t beta is feasible, possibly infinite; at least 1
 
     def scale(self, bound: float) -> float:
         """Return the t of the maximum, for a bound of the squared dual gauge at beta."""
@@ -271,9 +183,6 @@ class DualPoint(NamedTuple):
         """Return the lower bound of the optimum that follows from a bound of the squared dual gauge of the whole graph at beta."""
         t = self.scale(bound)
         return t * self.linear - 0.5 * t * t * (self.square + bound)
-
-
-# -- logarithms ------------------------------------------------------------------------------------------------------------
 
 
 def _log_above(values: FloatArray, floor: float = MIN_LOG_ETA) -> FloatArray:
@@ -297,17 +206,9 @@ def log_total(terms: FloatArray) -> float:
 
 @compiled
 def log_sums(
-    indptr: IntArray,
-    indices: IntArray,
-    below_indptr: IntArray,
-    below: IntArray,
-    log_d: FloatArray,
-    log_eta: FloatArray,
-    powers: FloatArray,
-    rho: float,
-    zeta: FloatArray,
-    slopes: FloatArray,
-) -> None:
+    indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
+    powers: FloatArray, rho: float, zeta: FloatArray, slopes: FloatArray,
+) -> None:  # fmt: skip
     """Write log zeta_w, and log d psi / d eta_i for powers_w = log M_w^rhobar: sums of exponentials over ancestors and descendants."""
     n = log_d.size
     for w in range(n):
@@ -336,18 +237,9 @@ def log_sums(
 
 @compiled
 def improve_eta(
-    indptr: IntArray,
-    indices: IntArray,
-    below_indptr: IntArray,
-    below: IntArray,
-    log_d: FloatArray,
-    log_eta: FloatArray,
-    powers: FloatArray,
-    rho: float,
-    power: float,
-    passes: int,
-    tight: float,
-) -> tuple[float, float, FloatArray]:
+    indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
+    powers: FloatArray, rho: float, power: float, passes: int, tight: float,
+) -> tuple[float, float, FloatArray]:  # fmt: skip
     """Return the logarithms of the least bound, of the greatest value attained, and of the eta of the bound."""
     zeta, slopes = np.empty(log_d.size), np.empty(log_d.size)
     log_eta = np.maximum(log_eta - log_total(log_eta), MIN_LOG_ETA)

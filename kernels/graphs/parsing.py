@@ -28,25 +28,12 @@ _RECORD = ("name", "kernel", "parents", "d")
 
 
 def parse_graph(graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None) -> KernelDag:
-    """Return the graph that a user means.
+    """Return the graph that a user means; ValueError that names the part that cannot be read.
 
-    Parameters
-    ----------
-    graph
-        ``None`` for the default, a graph, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to
-        ``(kernel, parents)`` or to such records without name.
-    a
-        Base of the penalties ``a^depth``, where ``graph`` is none yet.
-    d
-        Number of features; needed where kernels of a text name no columns.
-    spread
-        ``(d,)`` standard deviations, which widths of ``gaussian`` are multiples of; features of spread 0 are left out of its grid. Ones
-        by default.
-
-    Raises
-    ------
-    ValueError
-        It cannot be read; the message names the part.
+    Forms: ``None`` for the default, a graph, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to
+    ``(kernel, parents)`` or to such records without name. Penalties are ``a^depth`` where ``graph`` is none yet. The number of features d
+    is needed where kernels of a text name no columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread`` ``(d,)``,
+    ones by default; features of spread 0 are left out of its grid.
     """
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph
@@ -67,18 +54,12 @@ def parse_graph(graph: object, a: float = 2.0, d: int | None = None, spread: np.
 
 
 def check_graph(graph: object, a: float = 2.0) -> None:
-    """Refuse what is a graph for no data; the forms are those of :func:`parse_graph`.
-
-    Raises
-    ------
-    ValueError
-        As :func:`parse_graph`.
-    """
+    """Refuse what is a graph for no data, with ValueError; the forms are those of :func:`parse_graph`."""
     if not (isinstance(graph, str) and _CLASS.fullmatch(graph)):
         parse_graph(graph, a, d=1)
 
 
-def graph_record(graph: object) -> Any:
+def graph_record(graph: object) -> object:
     """Return a graph as a parameter record holds it: texts and lists as they are, ready graphs written out, of others the class."""
     if isinstance(graph, KernelGrid):
         return {"chains": [[str(spec) for spec in chain] for chain in graph.chains], "depth": graph.limit, "a": graph.a}
@@ -96,7 +77,7 @@ def graph_record(graph: object) -> Any:
     return f"{type(graph).__module__}:{type(graph).__qualname__}"
 
 
-def _plain_value(value: object) -> Any:
+def _plain_value(value: object) -> object:
     if isinstance(value, (str, int, float)) or value is None:
         return value
     return [str(one) for one in value] if isinstance(value, (list, tuple, set)) else str(value)
@@ -122,9 +103,6 @@ def _parse_nodes(entries: Sequence[Any], a: float) -> KernelList:
     return KernelList(names, [entry["kernel"] for entry in entries], above, a, penalties)
 
 
-# -- grids -----------------------------------------------------------------------------------------------------------------
-
-
 def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -> KernelGrid:
     match = _TEXT.fullmatch(text)
     if match is None:
@@ -134,7 +112,9 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -
     kernels = [part for part in parts if part not in limits]
     if not kernels or (match[1] == "subsets" and len(kernels) > 1) or len(limits) > 1:
         raise ValueError(f"dag={text!r}: must be of the form {GRAPH_FORM}; subsets take one kernel")
-    limit = _parse_limit(limits[0]) if limits else None
+    depth = limits[0].partition("=")[2].strip() if limits else None
+    if depth is not None and (not depth.isdigit() or int(depth) < 1):
+        raise ValueError(f"dag: depth={depth}: must be a whole number of at least 1")
     chains: dict[int, list[KernelSpec]] = {}
     try:
         for part in kernels:
@@ -144,18 +124,10 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -
         raise ValueError(f"dag={text!r}: {error}") from None
     if match[1] == "subsets" and any(len(chain) > 1 for chain in chains.values()):
         raise ValueError(f"dag={text!r}: subsets take a single kernel per feature; write grid(...)")
-    return KernelGrid(tuple(tuple(chains[column]) for column in sorted(chains)), a, limit)
-
-
-def _parse_limit(text: str) -> int:
-    value = text.partition("=")[2].strip()
-    if not value.isdigit() or int(value) < 1:
-        raise ValueError(f"dag: depth={value}: must be a whole number of at least 1")
-    return int(value)
+    return KernelGrid(tuple(tuple(chains[column]) for column in sorted(chains)), a, None if depth is None else int(depth))
 
 
 def _parse_chains(text: str, d: int | None, spread: np.ndarray | None) -> list[tuple[int, list[KernelSpec]]]:
-    """Return the kernels that a part of a text adds to the chains of its features."""
     word = _WORD.fullmatch(text)
     spec = KernelSpec.parse(f"linear{word[4] or ''}") if word else KernelSpec.parse(text)
     if spec.normalize != "none" or spec.centre:
@@ -197,9 +169,9 @@ def _parse_number(name: str, key: str, value: str) -> float:
     return number
 
 
-def hermite(X: Any, Z: Any, degree: int = 1) -> np.ndarray:
+def hermite(X: np.ndarray | sp.csr_array, Z: np.ndarray | sp.csr_array, degree: int = 1) -> np.ndarray:
     """Return ``h_q(x) h_q(z)`` of one feature, h_q the Hermite polynomial of degree q over ``sqrt(2^q q!)``, ``(n, m)``."""
-    left, right = (np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)[:, 0] for part in (X, Z))
+    left, right = (np.asarray(part if isinstance(part, np.ndarray) else part.toarray(), np.float64)[:, 0] for part in (X, Z))
     chosen = np.zeros(int(degree) + 1)
     chosen[-1] = 1.0 / math.sqrt(2.0 ** int(degree) * math.factorial(int(degree)))
     return np.outer(np.polynomial.hermite.hermval(left, chosen), np.polynomial.hermite.hermval(right, chosen))

@@ -30,19 +30,10 @@ def strength_graph(strengths: ArrayLike) -> FloatArray:
 
 
 def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
-    """Return the harmonic function of the known values, ``(n,)``; known values stay.
+    """Return the harmonic function of known values ``(n,)``, which stay, NaN where unknown; ``(n, m)``: several functions, same nodes.
 
-    Parameters
-    ----------
-    W
-        ``(n, n)`` symmetric weights >= 0, dense or sparse; the diagonal does not matter.
-    labels
-        ``(n,)`` values, NaN where unknown; or ``(n, m)``, several functions known at the same nodes.
-
-    Raises
-    ------
-    ValueError
-        Weights of another form, no known value, or an unknown node that no path leads from to a known one.
+    ``W``: ``(n, n)`` symmetric weights >= 0, dense or sparse; the diagonal does not matter. Raises ValueError: weights of another form, no
+    known value, or an unknown node that no path leads from to a known one.
     """
     values = np.array(labels, dtype=np.float64)
     weights = _check_weights(W, values)

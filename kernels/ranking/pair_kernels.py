@@ -45,17 +45,7 @@ COLUMNS_PER_TILE = 1024
 
 
 def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> FloatArray:
-    """Return the kernel between pairs, ``(len(left), len(right))``, from gathered entries of K.
-
-    Parameters
-    ----------
-    K
-        ``(n, n)`` symmetric.
-    left, right
-        ``(a, 2)`` and ``(b, 2)`` pairs of users.
-    kind
-        One of ``USER_KERNELS``.
-    """
+    """Return the kernel (one of ``USER_KERNELS``) between pairs ``(a, 2)`` and ``(b, 2)``, ``(a, b)``, from gathered entries of K."""
 
     def entries(side: int, other: int) -> FloatArray:
         return K[left[:, side][:, None], right[:, other][None, :]].astype(np.float64)
@@ -84,35 +74,13 @@ def pair_diagonal(K: NDArray[Any], pairs: IntArray, kind: str) -> FloatArray:
 def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = VIEW_SCALE) -> FloatArray:
     """Return what the similarity kernel is an inner product of, ``(m, k + 1)``: 1 and ``c sqrt(theta_q) K^q(u, v)``.
 
-    Parameters
-    ----------
-    entries
-        ``(k, m)`` entries of the views at m pairs.
-    theta
-        ``(k,)`` weights of the views.
-    scale
-        c.
+    ``entries``: ``(k, m)`` entries of the views at m pairs; ``theta``: ``(k,)`` weights of the views; ``scale``: c.
     """
     return np.column_stack([np.ones(entries.shape[1]), scale * np.sqrt(theta) * entries.T])
 
 
-# -- sums over pairs -----------------------------------------------------------------------------------------------------------
-
-
 class PairSum:
-    """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` as a function of rows of K.
-
-    Parameters
-    ----------
-    pairs
-        ``(m, 2)`` pairs (s, t).
-    coef
-        ``(m,)`` coefficients a.
-    n
-        Users.
-    kind
-        One of ``USER_KERNELS``.
-    """
+    """``f(u, v) = sum_j a_j k((u, v), (s_j, t_j))`` of m pairs (s, t) with coefficients a, among n users, as a function of rows of K."""
 
     def __init__(self, pairs: IntArray, coef: FloatArray, n: int, kind: str) -> None:
         self.kind, self.n = kind, n
@@ -151,10 +119,7 @@ class PairSum:
         return diagonal[u] + diagonal[v] - 2.0 * out if self.kind == "mlpk" else out
 
     def rows(self, left: NDArray[Any], K: NDArray[Any]) -> FloatArray:
-        """Return f(x, v) of some users x and every v, ``(len(left), n)``.
-
-        ``left``: ``(m, n)`` rows of the kernel between the users x, new ones or old, and the n users; ``K``: ``(n, n)``.
-        """
+        """Return f(x, v) of some users x and every v, ``(len(left), n)``; ``left`` are their rows of the kernel with the n users of K."""
         left = np.asarray(left, np.float64)
         if self.kind == "difference":
             return (left @ self._weights)[:, None] - _multiply(K, self._weights)
@@ -178,21 +143,8 @@ def _multiply(K: NDArray[Any], vector: FloatArray) -> FloatArray:
         return np.concatenate([K[lo : lo + USERS_PER_TILE].astype(np.float64) @ vector for lo in range(0, len(K), USERS_PER_TILE)])
 
 
-# -- Gram matrices of pairs ----------------------------------------------------------------------------------------------------
-
-
 class PairGram:
-    """The Gram matrix of pairs as a solver reads it; nothing of its size is stored.
-
-    Parameters
-    ----------
-    K
-        ``(n, n)`` kernel of the users, symmetric.
-    pairs
-        ``(m, 2)``.
-    kind
-        One of ``USER_KERNELS``.
-    """
+    """The Gram matrix of pairs ``(m, 2)`` as a solver reads it, of a kernel K ``(n, n)`` of the users; nothing of its size is stored."""
 
     def __init__(self, K: NDArray[Any], pairs: IntArray, kind: str) -> None:
         ids, places = np.unique(pairs, return_inverse=True)
@@ -213,13 +165,7 @@ class PairGram:
 
 
 class FactorGram:
-    """``F F'`` as a solver reads it.
-
-    Parameters
-    ----------
-    factor
-        ``(m, r)``.
-    """
+    """``F F'`` of a factor ``(m, r)`` as a solver reads it."""
 
     def __init__(self, factor: FloatArray) -> None:
         self.factor, self.n = factor, len(factor)

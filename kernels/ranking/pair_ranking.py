@@ -32,17 +32,13 @@ _LOSS = Logistic()
 
 @dataclass(frozen=True)
 class RankedPairs:
-    """A solution over all pairs.
+    """A solution over all pairs."""
 
-    ``coef``: ``(N,)`` coefficients a; ``decision``: ``(N,)`` values f; ``objective``, ``gap``: value of (7.3), and how far it is above the
-    least at most; ``steps``: Newton steps; ``converged``: whether the gap is within the tolerance.
-    """
-
-    coef: FloatArray
-    decision: FloatArray
-    objective: float
-    gap: float
-    steps: int
+    coef: FloatArray  # a, (N,)
+    decision: FloatArray  # f, (N,)
+    objective: float  # value of (7.3)
+    gap: float  # how far it is above the least, at most
+    steps: int  # Newton steps
     converged: bool
 
 
@@ -54,22 +50,9 @@ def signed_labels(z: IntArray) -> FloatArray:
 def rank_pairs(
     gram: Gram, z: IntArray, C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> RankedPairs:
-    """Minimise (7.3).
+    """Minimise (7.3) for labels z ``(N,)``, 1 for a link, 0 for none, from coefficients ``warm`` to a gap of ``tol`` times the objective.
 
-    Parameters
-    ----------
-    gram
-        K_p, through products; a matrix in memory is factorised where the systems are hard.
-    z
-        ``(N,)`` 1 for a link, 0 for none.
-    C
-        Weight of the norm, > 0.
-    warm
-        ``(N,)`` coefficients to start from.
-    tol
-        Gap relative to the objective.
-    max_iter
-        Newton steps at most.
+    ``gram`` is K_p through products; a matrix in memory is factorised where the systems are hard.
     """
     problem = logistic_problem(signed_labels(z), 1.0 / (C * len(z)), bias=False)
     solution = solve_logistic(gram, problem, warm=warm, tol=tol, max_iter=max_iter)
@@ -81,32 +64,15 @@ def pair_objective(decision: FloatArray, z: IntArray, penalty: float) -> float:
     return _LOSS.value(signed_labels(z), decision, np.full(len(z), 1.0 / len(z))) + penalty
 
 
-# -- import vectors ------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ImportMachine:
-    """A machine on q import vectors: ``min over a_S of 1/N sum ln(1 + exp(-y K_p[:, S] a_S)) + C/2 a_S' K_p[S, S] a_S``.
+    """A machine on q import vectors: ``min over a_S of 1/N sum ln(1 + exp(-y K_p[:, S] a_S)) + C/2 a_S' K_p[S, S] a_S``."""
 
-    Attributes
-    ----------
-    chosen
-        ``(q,)`` pairs S in the order of choice.
-    dual
-        ``(N,)`` coefficients of the problem over all pairs at its decision values; the next warm start.
-    objective
-        Its value.
-    factor
-        ``(N, q)`` with ``K_p[:, S] = factor factor[S]'``; a function of ``chosen`` alone.
-    inner
-        ``(q,)`` weights of the factor's columns.
-    """
-
-    chosen: IntArray
-    dual: FloatArray
+    chosen: IntArray  # (q,) pairs S in the order of choice
+    dual: FloatArray  # (N,) coefficients of the problem over all pairs at its decision values; the next warm start
     objective: float
-    factor: FloatArray
-    inner: FloatArray
+    factor: FloatArray  # (N, q) with K_p[:, S] = factor factor[S]'; a function of chosen alone
+    inner: FloatArray  # (q,) weights of the factor's columns
 
     @property
     def decision(self) -> FloatArray:
@@ -153,23 +119,8 @@ def _candidate_columns(gram: Gram, factor: FloatArray, candidates: IntArray) -> 
 
 
 def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candidates: IntArray, tol: float = 1e-8) -> ImportMachine:
-    """Return the machine with one more import vector: the candidate that one Newton step promises most of, then solved.
-
-    Parameters
-    ----------
-    gram, z, C
-        As for :func:`rank_pairs`.
-    machine
-        So far.
-    candidates
-        ``(m,)`` pairs not chosen yet.
-    tol
-        Gap of the restricted problem relative to its objective.
-
-    Returns
-    -------
-    ImportMachine
-        The same object where no candidate is a new direction.
+    """Return the machine with one more import vector: the candidate that a Newton step promises most of, then solved to a gap of ``tol``
+    times the objective; the same object where no candidate is a new direction.
     """
     columns, new = _candidate_columns(gram, machine.factor, candidates)
     if not new.any():

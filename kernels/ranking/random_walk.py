@@ -31,21 +31,11 @@ MIN_TOL = 1e-14
 
 @dataclass(frozen=True)
 class Walk:
-    """A column-stochastic matrix S: columns of non-negative weights over their sums; a column without weight is uniform.
-
-    Attributes
-    ----------
-    n
-        Nodes.
-    rows
-        ``rows(lo, hi)`` gives rows of the weights W, dense or sparse.
-    inverse
-        ``(n,)`` one over the sum of every column of W, 0 where there is none.
-    """
+    """A column-stochastic matrix S: columns of weights W >= 0 over their sums; a column without weight is uniform."""
 
     n: int
-    rows: Callable[[int, int], Any]
-    inverse: np.ndarray
+    rows: Callable[[int, int], Any]  # rows(lo, hi) of W, dense or sparse
+    inverse: np.ndarray  # (n,) one over the sum of every column of W, 0 where there is none
 
     def product(self, r: np.ndarray) -> np.ndarray:
         """Return ``S r``."""
@@ -67,7 +57,6 @@ def _row_spans(n: int) -> list[tuple[int, int]]:
 
 
 def _walk_over(n: int, rows: Callable[[int, int], Any]) -> Walk:
-    """Return the walk on the weights that ``rows`` returns."""
     sums = np.zeros(n)
     for lo, hi in _row_spans(n):
         sums += np.asarray(rows(lo, hi).sum(axis=0)).ravel()
@@ -85,14 +74,8 @@ def is_stochastic(matrix: Any) -> bool:
 
 
 def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
-    """Return the walk on a similarity or kernel matrix: what is negative becomes 0.
-
-    Parameters
-    ----------
-    similarity
-        ``(n, n)`` array or sparse matrix; column j holds where a walker at j goes.
-    diagonal
-        ``"zero"``: no node is similar to itself; ``"keep"``.
+    """Return the walk on a similarity or kernel matrix ``(n, n)``, dense or sparse, whose column j holds where a walker at j goes: what is
+    negative becomes 0, and the diagonal, too, for ``"zero"`` (``"keep"`` leaves it).
     """
     n = similarity.shape[0]
     if sp.issparse(similarity):
@@ -102,31 +85,25 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
         weights = sp.csr_array(weights)
         return _walk_over(n, lambda lo, hi: weights[lo:hi])
 
-    parts = {lo: _clip_rows(np.array(similarity[lo:hi], dtype=np.float64), lo, diagonal) for lo, hi in _row_spans(n)}
-    return _walk_over(n, lambda lo, hi: parts[lo])
+    return _walk_in_memory(n, lambda lo, hi: _clip_rows(np.array(similarity[lo:hi], dtype=np.float64), lo, diagonal))
 
 
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
-    """Return the walk on the kernel ``F F'`` of a factor F ``(n, r)``.
+    """Return the walk on the kernel ``F F'`` of a factor ``(n, r)``, diagonal as of :func:`walk_on`.
 
-    Parameters
-    ----------
-    factor
-        F.
-    diagonal
-        As of :func:`walk_on`.
-    in_memory
-        Keep the matrix, ``8 n^2`` bytes; else rows are computed anew for every product, with the same bits.
+    ``in_memory`` keeps the matrix, ``8 n^2`` bytes; else rows are computed anew for every product, with the same bits.
     """
 
     def rows(lo: int, hi: int) -> np.ndarray:
         with one_thread():
             return _clip_rows(factor[lo:hi] @ factor.T, lo, diagonal)
 
-    if not in_memory:
-        return _walk_over(len(factor), rows)
-    parts = {lo: rows(lo, hi) for lo, hi in _row_spans(len(factor))}
-    return _walk_over(len(factor), lambda lo, hi: parts[lo])
+    return (_walk_in_memory if in_memory else _walk_over)(len(factor), rows)
+
+
+def _walk_in_memory(n: int, rows: Callable[[int, int], np.ndarray]) -> Walk:
+    parts = {lo: rows(lo, hi) for lo, hi in _row_spans(n)}
+    return _walk_over(n, lambda lo, hi: parts[lo])
 
 
 def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
@@ -139,13 +116,7 @@ def _clip_rows(block: np.ndarray, first: int, diagonal: str) -> np.ndarray:
 
 
 def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
-    """Return a prior with sum one, ``(n,)``; uniform for ``None``.
-
-    Raises
-    ------
-    ValueError
-        Another length, an entry that is negative or not finite, or nothing but zeros.
-    """
+    """Return a prior with sum one, uniform for ``None``; ValueError for another length, a negative or infinite entry, or zeros only."""
     if prior is None:
         return np.full(n, 1.0 / n)
     values = np.asarray(prior, dtype=np.float64)
@@ -163,10 +134,8 @@ def normalise_prior(prior: ArrayLike | None, n: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scores:
-    """Where a walk with restarts settles.
-
-    ``values``: ``(n,)`` scores, sum one; ``steps``: products with S; ``error``: bound of the l1 distance from the exact scores, rounding
-    aside; 0 of the exact solution.
+    """Where a walk with restarts settles: n scores with sum one, products with S, and a bound of the l1 distance from the exact scores,
+    rounding aside; 0 of the exact solution.
     """
 
     values: np.ndarray
@@ -175,18 +144,10 @@ class Scores:
 
 
 def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float = 1e-10) -> Scores:
-    r"""Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior.
+    """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior.
 
-    The iteration contracts by ``damping`` in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``.
-
-    Parameters
-    ----------
-    walk, prior
-        S, and ``(n,)`` non-negative numbers with sum one.
-    damping
-        Share of steps that follow S, in [0, 1).
-    tol
-        l1 change of the last step; at least ``MIN_TOL`` is meant.
+    The iteration contracts by ``damping`` < 1 in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``, at
+    least ``MIN_TOL``.
     """
     r, change, steps = prior, np.inf, 0
     max_steps = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))
@@ -201,9 +162,6 @@ def exact_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85) -> Scores
     with one_thread():
         values = scipy.linalg.solve(np.eye(walk.n) - damping * walk.dense(), (1.0 - damping) * prior)
     return Scores(values, 0, 0.0)
-
-
-# -- how good a ranking is ---------------------------------------------------------------------------------------------------
 
 
 def rank_rows(scores: np.ndarray) -> np.ndarray:
@@ -222,13 +180,3 @@ def average_precision(scores: np.ndarray, relevant: np.ndarray) -> float:
     """Return the mean, over relevant rows, of the precision down to each of them; NaN where none is relevant."""
     positions = np.flatnonzero(np.asarray(relevant, dtype=bool)[rank_rows(scores)])
     return float(np.mean(np.arange(1, len(positions) + 1) / (positions + 1))) if len(positions) else float("nan")
-
-
-def ndcg(scores: np.ndarray, gains: np.ndarray, size: int | None = None) -> float:
-    """Return the normalised discounted cumulative gain ``sum_k g_k / log2(k + 1)`` over the best one; NaN where no gain is positive."""
-    gains = np.asarray(gains, dtype=np.float64)
-    discount = 1.0 / np.log2(np.arange(2, len(gains) + 2))
-    if size is not None:
-        discount[size:] = 0.0
-    best = float(np.sort(gains)[::-1] @ discount)
-    return float(gains[rank_rows(scores)] @ discount) / best if best > 0 else float("nan")

@@ -35,29 +35,21 @@ def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, 
 def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
     """Return the counts of tags in any form, and the tags where they have names.
 
-    Parameters
-    ----------
-    tags
-        A matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row; or
-        any other value per row, which is its one tag.
-
-    Raises
-    ------
-    ValueError
-        A count that is negative or not finite (its row is named), or something else altogether.
+    Forms: a matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row; or
+    any other value per row, which is its one tag. Raises ValueError: a count that is negative or not finite (its row is named), or
+    something else altogether.
     """
     if sp.issparse(tags):
-        return _check_counts(sp.csr_array(tags)), None
+        return check_counts("tags", tags), None
     if isinstance(tags, str) or not hasattr(tags, "__len__"):
         raise ValueError(f"tags: {type(tags).__name__} given; it must be a matrix of counts, or one string or list of tags per row")
     rows = list(tags.to_numpy() if hasattr(tags, "to_numpy") else tags)
-    if rows and all(_is_count_row(row) for row in rows) and len({len(row) for row in rows}) == 1:
-        return _check_counts(sp.csr_array(np.asarray(rows, dtype=np.float64))), None
+    if rows and all(map(_is_count_row, rows)) and len(set(map(len, rows))) == 1:
+        return check_counts("tags", np.asarray(rows, dtype=np.float64)), None
     return count_tags(_split_tags(row) for row in rows)
 
 
 def _is_count_row(row: object) -> bool:
-    """Return whether a row is one of a matrix of counts."""
     if isinstance(row, (str, bytes)) or not isinstance(row, (Sequence, np.ndarray)) or not len(row):
         return False
     return np.asarray(row).dtype.kind in "biuf"
@@ -72,13 +64,14 @@ def _split_tags(row: object) -> list[str]:
     return [] if row is None or row != row else [str(row)]
 
 
-def _check_counts(counts: sp.csr_array) -> sp.csr_array:
-    counts = sp.csr_array(counts, dtype=np.float64, copy=True)
+def check_counts(name: str, values: object) -> sp.csr_array:
+    """Return a copy of a matrix of counts, canonical; ValueError that names the row of one that is negative or not finite."""
+    counts = sp.csr_array(values, dtype=np.float64, copy=True)
     wrong = ~np.isfinite(counts.data) | (counts.data < 0)
     if wrong.any():
         entry = int(np.argmax(wrong))
         row = int(np.searchsorted(counts.indptr, entry, side="right")) - 1
-        raise ValueError(f"tags: row {row} holds the count {counts.data[entry]:g}; counts must be finite and not negative")
+        raise ValueError(f"{name}: row {row} holds the count {counts.data[entry]:g}; counts must be finite and not negative")
     counts.sum_duplicates()
     counts.eliminate_zeros()
     return counts
@@ -96,15 +89,7 @@ def name_rows(rows: np.ndarray) -> str:
 
 
 def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
-    """Return tf-idf vectors of unit length, ``(n, V)``; rows whose tags weigh nothing are zero.
-
-    Parameters
-    ----------
-    counts
-        ``(n, V)``, not negative.
-    min_images
-        Tags of fewer rows weigh nothing; those of all rows never do.
-    """
+    """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer rows than ``min_images``, and those of all rows, weigh nothing."""
     n, width = counts.shape or (0, 0)
     images = np.bincount(counts.indices, minlength=width)
     weigh = (images >= max(1, min_images)) & (images < n)

@@ -32,6 +32,7 @@ from ..arrays import FloatArray
 from ..grams.blocks import gram_block
 from ..grams.spec import KernelSpec
 from ..jit import one_thread
+from .tags import check_counts
 
 MAX_DENSE_ORDER = 768
 """Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps."""
@@ -41,49 +42,28 @@ LANCZOS_TOL = 1e-6
 """Residual of the least eigenvalue, relative to the largest in size, at which the steps end; the shift contains the residual."""
 
 
-# -- views -------------------------------------------------------------------------------------------------------------------------
-
-
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
-    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``; s is the mean distance of two users unless a width is given.
+    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``.
 
-    Parameters
-    ----------
-    means
-        ``(n, n_words)`` mean bag of visual words of every user.
-    width
-        s > 0.
-
-    Raises
-    ------
-    ValueError
-        Entries that are not finite, a width that is not positive, or users who are all alike and no width.
+    The width s is the mean distance of two users unless one is given. Raises ValueError: entries that are not finite, a width that is not
+    positive, or users who are all alike and no width.
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise ValueError(f"means: shape {rows.shape}; must be (n_users, n_words), finite")
-    width = _mean_distance(rows) if width is None else width
+    if width is None:
+        # Loaded on demand, as every worker would pay for it.
+        from scipy.spatial.distance import pdist
+
+        width = float(pdist(rows).mean()) if len(rows) > 1 else 0.0
     if not (np.isfinite(width) and width > 0):
         raise ValueError(f"width={width!r}: must be above 0; without one it is the mean distance, which is 0 where all users are alike")
     return gram_block([KernelSpec("rbf", (("gamma", float(width) ** -2.0),))], rows, None, dtype=np.float64)[0]
 
 
-def _mean_distance(rows: FloatArray) -> float:
-    # Loaded on demand, as every worker would pay for it.
-    from scipy.spatial.distance import pdist
-
-    return float(pdist(rows).mean()) if len(rows) > 1 else 0.0
-
-
 def text_kernel(tags: object) -> FloatArray:
-    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)`` where r_j of n users carry tag j.
-
-    Parameters
-    ----------
-    tags
-        ``(n, n_tags)`` counts, dense or sparse, not negative.
-    """
-    counts = _read_counts("tags", tags)
+    """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)``, tf counts ``(n, n_tags)``, r_j users carry tag j."""
+    counts: Any = check_counts("tags", tags)
     n, n_tags = counts.shape
     carried = np.bincount(counts.indices, minlength=n_tags)
     counts.data *= np.log(n / np.maximum(carried, 1))[counts.indices]
@@ -96,12 +76,9 @@ def text_kernel(tags: object) -> FloatArray:
 def comment_kernel(comments: object) -> FloatArray:
     """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own.
 
-    Parameters
-    ----------
-    comments
-        ``(n, n)`` counts, dense or sparse: row the writer, column the owner of the photo.
+    The counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
     """
-    counts = _read_counts("comments", comments)
+    counts: Any = check_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
         raise ValueError(f"comments: shape {counts.shape}; must be (n_users, n_users)")
     directed = counts.toarray()
@@ -113,12 +90,9 @@ def comment_kernel(comments: object) -> FloatArray:
 def incidence_kernel(membership: object) -> FloatArray:
     """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites.
 
-    Parameters
-    ----------
-    membership
-        ``(n, n_items)`` dense or sparse; every entry above 0 counts as 1.
+    Of ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
     """
-    binary = _read_counts("membership", membership)
+    binary = check_counts("membership", membership)
     binary.data[:] = 1.0
     return _inner_products(binary)
 
@@ -127,33 +101,13 @@ def _inner_products(rows: sp.csr_array) -> FloatArray:
     return np.ascontiguousarray((rows @ rows.T).toarray(), dtype=np.float64)
 
 
-def _read_counts(name: str, values: object) -> Any:
-    counts = sp.csr_array(values, dtype=np.float64, copy=True)
-    counts.sum_duplicates()
-    counts.eliminate_zeros()
-    if counts.data.size and not (np.isfinite(counts.data).all() and counts.data.min() >= 0):
-        raise ValueError(f"{name}: must be finite numbers, not negative; found {counts.data[~(counts.data >= 0)][:1]}")
-    return counts
-
-
-# -- normalisation -----------------------------------------------------------------------------------------------------------------
-
-
 def row_factors(maxima: FloatArray) -> FloatArray:
     """Return ``1 / maxima``, and 0 for rows without a positive entry, which stay zero."""
     return np.divide(1.0, maxima, out=np.zeros_like(maxima), where=maxima > 0.0)
 
 
 def scaled_block(block: NDArray[Any], left: FloatArray, right: FloatArray) -> FloatArray:
-    """Return ``(d_u + d_v) / 2 K_uv`` of some rows and columns, float64.
-
-    Parameters
-    ----------
-    block
-        ``(..., h, w)`` raw entries.
-    left, right
-        ``(..., h)`` and ``(..., w)`` factors d of the rows and the columns.
-    """
+    """Return ``(d_u + d_v) / 2 K_uv``, float64, of raw entries ``(..., h, w)`` with factors d of rows and columns."""
     return np.multiply(block, 0.5 * (left[..., :, None] + right[..., None, :]), dtype=np.float64)
 
 
@@ -161,38 +115,22 @@ def normalise_row_maximum(gram: ArrayLike) -> FloatArray:
     """Return a matrix with rows divided by their maxima, made symmetric and positive semi-definite; ``(n, n)``, a copy."""
     raw = np.asarray(gram, dtype=np.float64)
     factors = row_factors(raw.max(axis=1))
-    return _shift_to_semidefinite(scaled_block(raw, factors, factors))
+    return shift_to_semidefinite(scaled_block(raw, factors, factors))
 
 
-def normalise_cosine(gram: ArrayLike) -> FloatArray:
-    """Return ``K_uv / sqrt(K_uu K_vv)``, shifted where the result is indefinite; ``(n, n)``, a copy. Rows without length become zero."""
-    raw = np.asarray(gram, dtype=np.float64)
-    factors = row_factors(np.sqrt(np.maximum(np.diagonal(raw), 0.0)))
-    return _shift_to_semidefinite(raw * factors[:, None] * factors)
-
-
-def _shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
+def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
+    """Return a symmetric matrix less its least eigenvalue on the diagonal where that is negative; in place."""
     lowest = least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix)
     matrix.flat[:: len(matrix) + 1] += max(0.0, -lowest)
     return matrix
 
 
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
-    """Return the least eigenvalue of a symmetric matrix, or a little less.
+    """Return the least eigenvalue of a symmetric matrix of order n, or a little less, from ``product(x)``, the matrix times x ``(n,)``.
 
-    Parameters
-    ----------
-    product
-        ``product(x)`` returns the matrix times x ``(n,)``.
-    n
-        Order.
-    dense
-        Returns the matrix ``(n, n)``; used up to order MAX_DENSE_ORDER. Without it the steps are taken at any order.
-
-    Notes
-    -----
-    Lanczos steps with full re-orthogonalisation from a fixed vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is
-    subtracted from it, so that a shift by the result leaves no eigenvalue negative where the steps saw it.
+    ``dense`` returns the matrix; used up to order MAX_DENSE_ORDER. Else Lanczos steps with full re-orthogonalisation are taken from a fixed
+    vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted from it, so that a shift by the result leaves no
+    eigenvalue negative where the steps saw it.
     """
     with one_thread():
         if dense is not None and n <= MAX_DENSE_ORDER:

@@ -20,21 +20,12 @@ from ..jit import one_thread
 
 @dataclass(frozen=True)
 class Warp:
-    """What is subtracted from an input kernel.
-
-    Attributes
-    ----------
-    correction
-        ``(I + L K_x)^-1 L``, ``(n, n)``, symmetric.
-    """
+    """What is subtracted from an input kernel: ``(I + L K_x)^-1 L``, ``(n, n)``, symmetric, between its rows of the n points."""
 
     correction: np.ndarray
 
     def block(self, kernel: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Return the warped kernel between a rows and b columns.
-
-        ``kernel``: ``(a, b)`` input kernel; ``left``, ``right``: ``(a, n)`` and ``(b, n)`` input kernel with the n points.
-        """
+        """Return the warped kernel of an input kernel ``(a, b)``, from its blocks ``(a, n)`` and ``(b, n)`` with the n points."""
         with one_thread():
             return kernel - left @ self.correction @ right.T
 
@@ -52,25 +43,20 @@ def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
 
 
 def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") -> Warp:
-    """Return the warp by a learnt kernel ``K = F F'``.
+    """Return the warp by a learnt kernel ``K = F F'``, F ``(n, r)``, of the input kernel ``gram`` K_x on the points, positive semidefinite.
 
-    Parameters
-    ----------
-    gram
-        K_x, ``(n, n)`` positive semidefinite: the input kernel on the points.
-    factor
-        F, ``(n, r)``.
-    mode
-        ``"corrected"``: L is the Laplacian of :func:`graph_laplacian`; ``"seed"``: L = -K, as printed.
-
-    Raises
-    ------
-    ValueError
-        ``"seed"``, and the largest eigenvalue of ``K_x^(1/2) K K_x^(1/2)`` is not below 1: no warped kernel is positive semidefinite then.
+    ``"corrected"``: L is the Laplacian of :func:`graph_laplacian`. ``"seed"``: L = -K, as printed; ValueError if the largest eigenvalue of
+    ``K_x^(1/2) K K_x^(1/2)`` is not below 1: no warped kernel is positive semidefinite then.
     """
     with one_thread():
         if mode == "seed":
-            _refuse_too_large(gram, factor)
+            # The nonzero eigenvalues are those of F' K_x F.
+            top = float(np.linalg.eigvalsh(factor.T @ gram @ factor)[-1]) if factor.shape[1] else 0.0
+            if top >= 1.0:
+                raise ValueError(
+                    f"warp='seed': the learnt kernel is too large for the input kernel, the largest eigenvalue of K_x^(1/2) K K_x^(1/2) is "
+                    f"{top:.4g} and must be below 1; give a smaller B or a larger gamma, or warp='corrected'"
+                )
             bend = -(factor @ factor.T)
         else:
             bend = graph_laplacian(factor @ factor.T)
@@ -78,13 +64,3 @@ def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") ->
         system[np.diag_indices_from(system)] += 1.0
         correction = scipy.linalg.solve(system, bend, overwrite_a=True)
     return Warp(0.5 * (correction + correction.T))
-
-
-def _refuse_too_large(gram: np.ndarray, factor: np.ndarray) -> None:
-    # The nonzero eigenvalues are those of F' K_x F.
-    top = float(np.linalg.eigvalsh(factor.T @ gram @ factor)[-1]) if factor.shape[1] else 0.0
-    if top >= 1.0:
-        raise ValueError(
-            f"warp='seed': the learnt kernel is too large for the input kernel, the largest eigenvalue of K_x^(1/2) K K_x^(1/2) is "
-            f"{top:.4g} and must be below 1; give a smaller B or a larger gamma, or warp='corrected'"
-        )

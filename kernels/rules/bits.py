@@ -59,12 +59,10 @@ def pack_rows(flags: Bytes) -> Bytes:
 
 def pack_conjunctions(items: list[list[int]], columns: Words, n: int) -> Words:
     """Return the packed columns of conjunctions of columns; an empty list gives the column of all n rows."""
+    if not items:
+        return np.zeros((0, columns.shape[1]), np.uint64)
     every = pack_bits(np.ones((1, n), np.uint8))[0]
-    return (
-        np.stack([np.bitwise_and.reduce(columns[item], axis=0) if item else every for item in items])
-        if items
-        else np.zeros((0, columns.shape[1]), np.uint64)
-    )
+    return np.stack([np.bitwise_and.reduce(columns[item], axis=0) if item else every for item in items])
 
 
 def count_ones(words: Words) -> IntArray:

@@ -20,33 +20,20 @@ Flags = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class CutMachine:
-    """A machine on rules whose cuts may be moved.
+    """A machine on rules whose cuts may be moved."""
 
-    Attributes
-    ----------
-    items : sequence of lists
-        Propositions of every rule.
-    weights : ndarray of shape (R, T)
-    bias : ndarray of shape (T,)
-    rows, y, cost : sequences of ndarray
-        Of every task.
-    """
-
-    items: Sequence[Sequence[int]]
-    weights: FloatArray
-    bias: FloatArray
-    rows: Sequence[IntArray]
+    items: Sequence[Sequence[int]]  # propositions of every rule
+    weights: FloatArray  # (R, T)
+    bias: FloatArray  # (T,)
+    rows: Sequence[IntArray]  # of every task, as y and cost
     y: Sequence[FloatArray]
     cost: Sequence[FloatArray]
 
     def loss(self, decisions: FloatArray) -> float:
         """Return the hinge loss of decisions before the bias, (n, T)."""
-        return float(
-            sum(
-                (cost * np.maximum(1.0 - y * (decisions[rows, t] - self.bias[t]), 0.0)).sum()
-                for t, (rows, y, cost) in enumerate(zip(self.rows, self.y, self.cost, strict=True))
-            )
-        )
+        tasks = enumerate(zip(self.rows, self.y, self.cost, strict=True))
+        losses = ((cost * np.maximum(1.0 - y * (decisions[rows, t] - self.bias[t]), 0.0)).sum() for t, (rows, y, cost) in tasks)
+        return float(sum(losses))
 
     def decisions(self, flags: Flags) -> FloatArray:
         """Return sum_r w_r phi_r before the bias, (n, T)."""
@@ -93,15 +80,9 @@ def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: i
 def refine_cuts(
     machine: CutMachine, flags: Flags, kinds: IntArray, cuts: FloatArray, columns: Sequence[FloatArray]
 ) -> tuple[FloatArray, Flags]:
-    """Move every cut in turn, those of the heaviest rules first; returns cuts and the truth of the propositions.
+    """Move every cut in turn, those of the heaviest rules first; returns cuts ``(p,)`` and the truth of the propositions, uint8 ``(p, n)``.
 
-    Parameters
-    ----------
-    machine : CutMachine
-    flags : uint8 ndarray of shape (p, n)
-    kinds, cuts : ndarray of shape (p,)
-    columns : sequence of p ndarrays (n,)
-        The column of every proposition.
+    ``columns`` holds the column ``(n,)`` of every proposition.
     """
     flags, cuts = flags.copy(), cuts.copy()
     sizes = np.abs(machine.weights).sum(axis=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,31 +21,16 @@ NODES_PER_BATCH = 512
 
 @dataclass(frozen=True)
 class RuleLattice:
-    """Propositions as packed columns, and the rows, labels and costs of every task.
+    """Propositions as packed columns, and rows, labels and costs of every task; tasks may share rows (one class against the rest each)."""
 
-    Attributes
-    ----------
-    columns : uint64 ndarray of shape (p, words)
-        Propositions over the n rows.
-    n : int
-    rows, y, cost : tuples of ndarray
-        Of every task: its rows, their labels -1 and +1, their positive costs. Tasks may share rows (one class against the rest each).
-    similarity : ndarray of shape (T, T)
-        B, positive semidefinite.
-    a : float
-        d = a^length.
-    skip : bool
-        Leave out conjunctions with two propositions of which one implies or contradicts the other on the rows.
-    """
-
-    columns: Words
+    columns: Words  # (p, words) over the n rows
     n: int
     rows: tuple[IntArray, ...]
-    y: tuple[FloatArray, ...]
-    cost: tuple[FloatArray, ...]
-    similarity: FloatArray
-    a: float
-    skip: bool = True
+    y: tuple[FloatArray, ...]  # -1 and +1
+    cost: tuple[FloatArray, ...]  # positive
+    similarity: FloatArray  # B, (T, T), positive semidefinite
+    a: float  # d = a^length
+    skip: bool = True  # leave out conjunctions with two propositions of which one implies or contradicts the other on the rows
 
     @property
     def p(self) -> int:
@@ -76,8 +61,6 @@ class RuleLattice:
     def width(self) -> int:
         """Words of a node's name, one bit for each proposition."""
         return max(-(-self.p // 64), 1)
-
-    # -- nodes -------------------------------------------------------------------------------------------------------------
 
     def named(self, items: Sequence[Sequence[int]]) -> Words:
         """Return the names of conjunctions, (m, width)."""
@@ -127,11 +110,8 @@ class RuleLattice:
         """Return the sums of a weight (n,) over the rows of every proposition."""
         # As bytes, and as the numbers that a product makes of them.
         step = max(MAX_UNPACKED_BYTES // (9 * max(self.n, 1)), 1)
-        return np.concatenate(
-            [unpack_bits(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)] or [np.zeros(0)]
-        )
-
-    # -- restricted problem ------------------------------------------------------------------------------------------------
+        parts = [unpack_bits(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)]
+        return np.concatenate(parts or [np.zeros(0)])
 
     def flags(self, nodes: NodeSet) -> NDArray[np.uint8]:
         """Return the columns of a hull, (W, n) zeros and ones."""
@@ -143,12 +123,6 @@ class RuleLattice:
         tasks = [MergedRows.of(packed[rows], y, cost) for rows, y, cost in zip(self.rows, self.y, self.cost, strict=True)]
         return RuleProblem(nodes.hull, tasks, self.root, rho)
 
-    def moved(self, columns: Words) -> RuleLattice:
-        """Return the lattice with other propositions in the same places."""
-        return replace(self, columns=columns)
-
-    # -- outside -----------------------------------------------------------------------------------------------------------
-
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
         """Return the rows in the order a search counts them."""
         costs = np.concatenate(self.cost)
@@ -157,16 +131,9 @@ class RuleLattice:
         return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, unit)
 
     def outside(
-        self,
-        nodes: NodeSet,
-        alpha: Sequence[FloatArray],
-        threshold: float,
-        *,
-        frontier: bool,
-        depth: int = MAX_LENGTH,
-        visits: int = 1 << 40,
-        rows: SignedRows | None = None,
-    ) -> ViolatorSearch:
+        self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
+        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, rows: SignedRows | None = None,
+    ) -> ViolatorSearch:  # fmt: skip
         """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows

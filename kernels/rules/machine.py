@@ -57,23 +57,13 @@ MAX_UNKNOWNS = 3000
 
 @dataclass(frozen=True)
 class MergedRows:
-    """Rows of one task on the hull; rows that agree in all conjunctions and in the label are one row of their common cost.
+    """Rows of one task on the hull; rows that agree in all conjunctions and in the label are one row of their common cost."""
 
-    Attributes
-    ----------
-    rows : uint8 ndarray of shape (m, ceil(W / 8))
-    y, cost : ndarray of shape (m,)
-    member : ndarray of shape (n,)
-        Merged row of every row.
-    share : ndarray of shape (n,)
-        A row's share of the merged cost.
-    """
-
-    rows: Bytes
+    rows: Bytes  # (m, ceil(W / 8))
     y: FloatArray
     cost: FloatArray
-    member: IntArray
-    share: FloatArray
+    member: IntArray  # (n,) merged row of every row
+    share: FloatArray  # (n,) a row's share of the merged cost
 
     @classmethod
     def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray) -> MergedRows:
@@ -99,20 +89,11 @@ class MergedRows:
 
 @dataclass(frozen=True)
 class RuleProblem:
-    """The restricted problem: hull, rows of every task, similarity of the tasks.
-
-    Attributes
-    ----------
-    hull : Hull
-    tasks : sequence of TaskRows
-    root : ndarray of shape (T, r)
-        L with B = L L'.
-    rho : float
-    """
+    """The restricted problem: hull, rows of every task, similarity of the tasks."""
 
     hull: Hull
     tasks: Sequence[MergedRows]
-    root: FloatArray
+    root: FloatArray  # (T, r), L with B = L L'
     rho: float
 
     @cached_property
@@ -123,39 +104,19 @@ class RuleProblem:
 
 @dataclass(frozen=True)
 class RulePoint:
-    """A solution on a hull with its certificate there.
+    """A solution on a hull with its certificate there."""
 
-    Attributes
-    ----------
-    G : ndarray of shape (W, r)
-        Weights; those of the conjunctions are ``G @ root.T``.
-    bias : ndarray of shape (T,)
-    alpha : tuple of ndarray
-        Dual point, the rows of every task.
-    eta : ndarray of shape (W,)
-        Shares of the hull's nodes.
-    objective, dual : float
-        Primal value at (G, bias); best dual value on the hull.
-    bound : float
-        U at alpha.
-    linear, step_bound : float
-        1'alpha, and how far alpha can be stretched.
-    iterations, steps : int
-        Re-weightings and Newton steps.
-    converged : bool
-    """
-
-    G: FloatArray
-    bias: FloatArray
-    alpha: tuple[FloatArray, ...]
-    eta: FloatArray
-    objective: float
-    dual: float
-    bound: float
-    linear: float
-    step_bound: float
-    iterations: int = 0
-    steps: int = 0
+    G: FloatArray  # (W, r); the weights of the conjunctions are G @ root.T
+    bias: FloatArray  # (T,)
+    alpha: tuple[FloatArray, ...]  # dual point, the rows of every task
+    eta: FloatArray  # (W,) shares of the hull's nodes
+    objective: float  # primal value at (G, bias)
+    dual: float  # best dual value on the hull
+    bound: float  # U at alpha
+    linear: float  # 1'alpha
+    step_bound: float  # how far alpha can be stretched
+    iterations: int = 0  # re-weightings
+    steps: int = 0  # Newton steps
     converged: bool = False
 
     @property
@@ -169,22 +130,11 @@ class RulePoint:
 
 
 def solve_rules(
-    problem: RuleProblem,
-    *,
-    warm: tuple[FloatArray, FloatArray] | None = None,
-    tol: float = 1e-3,
-    max_iter: int = 200,
+    problem: RuleProblem, *, warm: tuple[FloatArray, FloatArray] | None = None, tol: float = 1e-3, max_iter: int = 200
 ) -> RulePoint:
-    """Minimise on the hull until the duality gap is at most tol times the objective.
+    """Minimise on the hull until the duality gap is at most tol times the objective; the best point after ``max_iter`` re-weightings.
 
-    Parameters
-    ----------
-    problem : RuleProblem
-    warm : tuple of ndarray (W, r) and (T,), optional
-        First weights (zero rows for new nodes) and biases.
-    tol : float
-    max_iter : int
-        Re-weightings at most; the best point and its gap are returned then too.
+    ``warm``: first weights ``(W, r)``, zero rows for new nodes, and biases ``(T,)``.
     """
     with one_thread():
         search = RuleSearch(problem, warm)
@@ -195,14 +145,7 @@ def solve_rules(
 
 
 class RuleSearch:
-    """A search for weights and machine: its point, its best bounds, and the width of the hinge's parabola.
-
-    Parameters
-    ----------
-    problem : RuleProblem
-    warm : tuple of ndarray, optional
-        As in :func:`solve_rules`.
-    """
+    """A search for weights and machine: its point, its best bounds, and the width of the hinge's parabola."""
 
     best: RulePoint
 
@@ -250,16 +193,9 @@ class RuleSearch:
         values = []
         for t, task in enumerate(self.problem.tasks):
             scale = float(self.problem.root[t, t])
+            start = self._G[:, t] * scale, float(self._bias[t])
             f, self._bias[t], F, steps = take_newton_steps(
-                task.rows,
-                *task.planes,
-                task.y,
-                task.cost,
-                delta * scale**2,
-                self._G[:, t] * scale,
-                float(self._bias[t]),
-                self._h,
-                NEWTON_STEPS,
+                task.rows, *task.planes, task.y, task.cost, delta * scale**2, *start, self._h, NEWTON_STEPS
             )
             self._G[:, t] = f / scale
             self._steps += steps
@@ -279,11 +215,13 @@ class RuleSearch:
         self.forms = np.sum((sums @ problem.root) ** 2, axis=1)
         loss = sum(smooth_value(F, task.y, task.cost, 0.0, b) for F, task, b in parts)
         objective = 0.5 * gauge(hull, norms, problem.rho) ** 2 + loss
-        linear, step_bound = float(sum(a.sum() for a in alpha)), _step_bound(alpha, [task.cost for task in tasks])
-        bound = self._bound(eta, DualPoint(linear, 0.0, step_bound), objective, tol)
-        bounded = BoundedDual(alpha, bound.eta, bound.value, linear, step_bound)
+        stretch = min(float(np.min(task.cost[a > 0] / a[a > 0], initial=np.inf)) for a, task in zip(alpha, tasks, strict=True))
+        dual = DualPoint(float(sum(a.sum() for a in alpha)), 0.0, max(stretch, 1.0) if np.isfinite(stretch) else 1.0)
+        bound = self._bound(eta, dual, objective, tol)
         self._iterations += 1
-        self._keep(bounded, objective, tol)
+        every_alpha = tuple(task.spread(a) for task, a in zip(tasks, alpha, strict=True))
+        certificate = bound.eta, objective, dual.value(bound.value), bound.value, dual.linear, dual.step_bound
+        self._keep(RulePoint(self._G.copy(), self._bias.copy(), every_alpha, *certificate), tol)
         zone = sum(float(task.cost[find_zone(F, task.y, task.cost, h, b)].sum()) for F, task, b in parts)
         target = SHARE_OF_GAP * tol * objective / zone if zone > 0 else h
         self._h = max(min(target, h), SMOOTHING_FACTOR * h)
@@ -300,49 +238,16 @@ class RuleSearch:
             return first
         return dual_bound(hull, self.forms, rho, first.eta, MAX_PASSES, BOUND_TOLERANCE_SHARE * tol)
 
-    def _keep(self, bounded: BoundedDual, objective: float, tol: float) -> None:
-        old, dual = self._best_point, bounded.value
-        self._falls = old is None or objective < old.objective
-        point = RulePoint(
-            self._G.copy(),
-            self._bias.copy(),
-            tuple(task.spread(a) for task, a in zip(self.problem.tasks, bounded.alpha, strict=True)),
-            bounded.eta,
-            objective,
-            dual,
-            bounded.bound,
-            bounded.linear,
-            bounded.step_bound,
-        )
-        if old is not None and dual < old.dual:
-            point = replace(
-                point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound, linear=old.linear, step_bound=old.step_bound
-            )
-        if old is not None and objective > old.objective:
+    def _keep(self, point: RulePoint, tol: float) -> None:
+        old = self._best_point
+        self._falls = old is None or point.objective < old.objective
+        if old is not None and point.dual < old.dual:
+            point = replace(point, alpha=old.alpha, eta=old.eta, dual=old.dual, bound=old.bound)
+            point = replace(point, linear=old.linear, step_bound=old.step_bound)
+        if old is not None and point.objective > old.objective:
             point = replace(point, G=old.G, bias=old.bias, objective=old.objective)
         converged = point.objective - point.dual <= tol * point.objective
         self.best = self._best_point = replace(point, iterations=self._iterations, steps=self._steps, converged=converged)
-
-
-@dataclass(frozen=True)
-class BoundedDual:
-    """A dual point, the bound of its dual gauge and what its value needs."""
-
-    alpha: list[FloatArray]
-    eta: FloatArray
-    bound: float
-    linear: float
-    step_bound: float
-
-    @property
-    def value(self) -> float:
-        """Its dual value on the hull."""
-        return DualPoint(self.linear, 0.0, self.step_bound).value(self.bound)
-
-
-def _step_bound(alpha: Sequence[FloatArray], cost: Sequence[FloatArray]) -> float:
-    bounds = [float(np.min(c[a > 0] / a[a > 0], initial=np.inf)) for a, c in zip(alpha, cost, strict=True)]
-    return max(min(bounds), 1.0) if np.isfinite(min(bounds)) else 1.0
 
 
 def take_coupled_steps(

@@ -157,17 +157,9 @@ def zone_curvature(rows: Bytes, multiples: IntArray, unit: float, zone: IntArray
 
 @compiled
 def take_newton_steps(
-    rows: Bytes,
-    multiples: IntArray,
-    unit: float,
-    y: FloatArray,
-    cost: FloatArray,
-    delta: FloatArray,
-    f: FloatArray,
-    b: float,
-    h: float,
+    rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float, h: float,
     steps: int,
-) -> tuple[FloatArray, float, FloatArray, int]:
+) -> tuple[FloatArray, float, FloatArray, int]:  # fmt: skip
     """Take up to `steps` Newton steps from f; returns f, b, F = Phi f, and the steps taken. Columns of negligible delta are dropped."""
     keep = np.flatnonzero(delta > NEGLIGIBLE_SHARE * delta.max())
     D = np.sqrt(delta[keep])

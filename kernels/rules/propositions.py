@@ -8,7 +8,7 @@ Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4; positions
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
@@ -22,25 +22,13 @@ SIGNS = ("<=", ">", "=", "!=", "is missing")
 
 @dataclass(frozen=True)
 class Propositions:
-    """Propositions with the categories that training knew.
-
-    Attributes
-    ----------
-    column : ndarray of shape (p,)
-        Feature of each.
-    kind : ndarray of shape (p,)
-        ``AT_MOST``, ``ABOVE``, ``EQUAL``, ``DIFFERENT`` or ``MISSING``.
-    cut : ndarray of shape (p,)
-        Threshold or category; 0 for ``MISSING``.
-    known_column, known_value : ndarray of shape (c,)
-        Categorical columns and their training categories, by column, then value.
-    """
+    """Propositions with the categories that training knew."""
 
     record_name: ClassVar[str] = "Propositions"
-    column: IntArray
-    kind: IntArray
-    cut: FloatArray
-    known_column: IntArray
+    column: IntArray  # (p,) feature of each
+    kind: IntArray  # (p,) AT_MOST, ABOVE, EQUAL, DIFFERENT or MISSING
+    cut: FloatArray  # (p,) threshold or category; 0 for MISSING
+    known_column: IntArray  # (c,) categorical columns and their training categories, by column, then value
     known_value: FloatArray
 
     @classmethod
@@ -61,13 +49,7 @@ class Propositions:
 
     def joined(self, other: Propositions) -> Propositions:
         """Return these and others, of other columns."""
-        return Propositions(
-            np.concatenate([self.column, other.column]),
-            np.concatenate([self.kind, other.kind]),
-            np.concatenate([self.cut, other.cut]),
-            np.concatenate([self.known_column, other.known_column]),
-            np.concatenate([self.known_value, other.known_value]),
-        )
+        return Propositions(*(np.concatenate([getattr(self, part.name), getattr(other, part.name)]) for part in fields(self)))
 
     def categories(self, column: int) -> FloatArray:
         """Return the training categories of a column; none for a numeric one."""
@@ -97,17 +79,10 @@ def holds(kind: int, cut: float, values: FloatArray, comparable: NDArray[np.bool
 
 
 def column_propositions(column: int, values: FloatArray, n_thresholds: int, categorical: bool) -> Propositions:
-    """Return the propositions of one column from its training values, NaN for missing ones.
+    """Return the propositions of one column from its training values ``(n,)``, NaN for missing ones.
 
-    Parameters
-    ----------
-    column : int
-        Feature, for the result.
-    values : ndarray of shape (n,)
-    n_thresholds : int
-        Cuts of a numeric column with more distinct values, at its quantiles 1 / (n_thresholds + 1), ...; fewer values are cut between all.
-    categorical : bool
-        Whether the values are names; columns of two values are taken for that, too.
+    A numeric column with more than ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ..., one with fewer
+    between all. The values of a categorical column are names; columns of two values are taken for that, too.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])
@@ -122,14 +97,9 @@ def column_propositions(column: int, values: FloatArray, n_thresholds: int, cate
         kinds, cuts = [AT_MOST, ABOVE] * len(thresholds), np.repeat(thresholds, 2).tolist()
     if missing.any() and not missing.all():
         kinds, cuts = [*kinds, MISSING], [*cuts, 0.0]
-    known = distinct if names >= 2 else distinct[:0]
-    return Propositions(
-        np.full(len(kinds), column, np.int64),
-        np.array(kinds, np.int64),
-        np.array(cuts, np.float64),
-        np.full(len(known), column, np.int64),
-        known.astype(np.float64),
-    )
+    known = (distinct if names >= 2 else distinct[:0]).astype(np.float64)
+    columns = [np.full(len(each), column, np.int64) for each in (kinds, known)]
+    return Propositions(columns[0], np.array(kinds, np.int64), np.array(cuts, np.float64), columns[1], known)
 
 
 def choose_cuts(distinct: FloatArray, values: FloatArray, count: int) -> FloatArray:

@@ -34,38 +34,23 @@ COMPLETE, CUT_BY_LENGTH, GIVEN_UP = range(3)
 
 @dataclass(frozen=True)
 class SignedRows:
-    """Propositions over the rows with alpha > 0, in the order the search counts them.
+    """Propositions over the rows with alpha > 0, in the order the search counts them."""
 
-    ``columns``: uint64 ``(p, words)``; ``starts``: int64 ``(T, 2, 3)``, words of task t and sign (0: y = 1): bounded rows from ``[0]`` to
-    ``[1]``, free ones to ``[2]``; ``values``: ``(64 * words,)``, alpha of every row, 0 in the padding; ``unit``: alpha of every bounded
-    row; ``similarity``: ``(T, T)``, B.
-    """
-
-    columns: Words
-    starts: IntArray
-    values: FloatArray
-    unit: float
-    similarity: FloatArray
+    columns: Words  # (p, words)
+    starts: IntArray  # (T, 2, 3), words of task t and sign (0: y = 1): bounded rows from [0] to [1], free ones to [2]
+    values: FloatArray  # (64 * words,) alpha of every row, 0 in the padding
+    unit: float  # alpha of every bounded row
+    similarity: FloatArray  # B, (T, T)
 
 
 def order_signed_rows(
-    columns: Words,
-    n: int,
-    rows: Sequence[IntArray],
-    y: Sequence[FloatArray],
-    alpha: Sequence[FloatArray],
-    similarity: FloatArray,
+    columns: Words, n: int, rows: Sequence[IntArray], y: Sequence[FloatArray], alpha: Sequence[FloatArray], similarity: FloatArray,
     unit: float,
-) -> SignedRows:
-    """Put the rows of every task in the order of the search.
-
-    ``columns`` are the propositions over n rows; ``rows``, ``y`` and ``alpha`` rows, labels and multipliers of every task, ``unit`` the
-    bound C that multipliers may have reached.
-    """
+) -> SignedRows:  # fmt: skip
+    """Put the rows of every task, with labels and multipliers, in the order of the search; ``unit`` is C, the bound of multipliers."""
     order: list[IntArray] = []
     amounts: list[FloatArray] = []
-    starts = np.zeros((len(rows), 2, 3), np.int64)
-    at = 0
+    starts, at = np.zeros((len(rows), 2, 3), np.int64), 0
     for t, (ids, sign, value) in enumerate(zip(rows, y, alpha, strict=True)):
         for side, positive in enumerate((True, False)):
             mine = ((sign > 0) == positive) & (value > 0)
@@ -79,9 +64,8 @@ def order_signed_rows(
                 at += length // 64
                 starts[t, side, part + 1] = at
     places = np.concatenate(order) if order else np.zeros(0, np.int64)
-    return SignedRows(
-        _order_columns(columns, n, places), starts, np.concatenate(amounts), unit, np.ascontiguousarray(similarity, np.float64)
-    )
+    ordered, similarity = _order_columns(columns, n, places), np.ascontiguousarray(similarity, np.float64)
+    return SignedRows(ordered, starts, np.concatenate(amounts), unit, similarity)
 
 
 def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
@@ -94,10 +78,7 @@ def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
 
 
 def find_compatible(columns: Words) -> Words:
-    """Return which pairs of propositions neither contradict nor imply each other on the rows.
-
-    Bit w % 64 of word w // 64 of row v, (p, ceil(p / 64)): p^2 / 8 bytes.
-    """
+    """Return which propositions neither contradict nor imply each other on the rows: bit w of row v, 64 to a word, in p^2 / 8 bytes."""
     out = np.zeros((len(columns), max(-(-len(columns) // 64), 1)), np.uint64)
     write_compatible(columns, count_ones(columns), out)
     return out
@@ -118,30 +99,14 @@ def write_compatible(columns: Words, sizes: IntArray, out: Words) -> None:
 
 
 class ViolatorSearch(NamedTuple):
-    """The violators of a search, and how far it went.
+    """The violators of a search, and how far it went."""
 
-    Attributes
-    ----------
-    items : int64 ndarray of shape (m, DEPTHS)
-        Conjunctions out of the hull above the threshold, propositions ascending, -1 behind them.
-    values : ndarray of shape (m,)
-        Their M / d^2.
-    visits : int
-        Conjunctions visited.
-    depth : int
-        Longest conjunctions among which nothing else is above the threshold, if the search came to its end.
-    finished : bool
-        Whether it came to its end.
-    whole : bool
-        Whether nothing was left out for its length.
-    """
-
-    items: IntArray
-    values: FloatArray
-    visits: int
-    depth: int
-    finished: bool
-    whole: bool
+    items: IntArray  # (m, DEPTHS) conjunctions out of the hull above the threshold, propositions ascending, -1 behind them
+    values: FloatArray  # (m,) their M / d^2
+    visits: int  # conjunctions visited
+    depth: int  # longest conjunctions among which nothing else is above the threshold, if the search came to its end
+    finished: bool  # whether it came to its end
+    whole: bool  # whether nothing was left out for its length
 
 
 def node_keys(p: int) -> Words:
@@ -155,17 +120,9 @@ def known_keys(items: Sequence[Sequence[int]], keys: Words) -> Words:
 
 
 def find_violators(
-    rows: SignedRows,
-    hull: Words,
-    keys: Words,
-    pairs: Words,
-    a: float,
-    threshold: float,
-    *,
-    frontier: bool,
-    depth: int = MAX_LENGTH,
-    visits: int = 1 << 40,
-) -> ViolatorSearch:
+    rows: SignedRows, hull: Words, keys: Words, pairs: Words, a: float, threshold: float, *,
+    frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40,
+) -> ViolatorSearch:  # fmt: skip
     """Look for conjunctions out of the hull with M / d^2 above the threshold.
 
     ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, ``pairs`` the bits of :func:`find_compatible`, and d = a^length.
@@ -181,9 +138,6 @@ def find_violators(
     count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
     finished = end != GIVEN_UP
     return ViolatorSearch(items[:count], values[:count], n_visits, depth, finished, end == COMPLETE)
-
-
-# -- depth first -----------------------------------------------------------------------------------------------------------
 
 
 class _Walk(NamedTuple):
@@ -205,27 +159,21 @@ class _Walk(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """The set that a walk has come to, a row for each of its beginnings: level l is the set of the first l propositions.
+    """The set that a walk has come to, a row for each of its beginnings: level l is the set of the first l propositions."""
 
-    ``support``: rows on which the set holds; ``name``: exclusive or of its keys; ``last``: its last proposition; ``candidates``: the first
-    ``count`` are propositions that may be added, ascending; ``is_known``: whether the set with them is in the hull; ``at``: the next one to
-    follow, -1 before they were visited. The last three are work space for sums.
-    """
-
-    support: Words
-    name: Words
-    last: IntArray
-    candidates: IntArray
-    is_known: NDArray[np.bool_]
+    support: Words  # rows on which the set holds
+    name: Words  # exclusive or of its keys
+    last: IntArray  # its last proposition
+    candidates: IntArray  # the first `count` are propositions that may be added, ascending
+    is_known: NDArray[np.bool_]  # whether the set with them is in the hull
     count: IntArray
-    at: IntArray
-    word: Words
+    at: IntArray  # the next one to follow, -1 before they were visited
+    word: Words  # work space for sums, as what follows
     plus: FloatArray
     minus: FloatArray
 
 
 def _empty_path(search: _Walk) -> _Path:
-    """Return the path of the empty set, which every proposition may extend."""
     levels, (p, n_words), tasks = search.depth + 1, search.columns.shape, len(search.starts)
     candidates, count = np.empty((levels, p), np.int64), np.zeros(levels, np.int64)
     candidates[0], count[0] = np.arange(p), p

@@ -15,17 +15,7 @@ from ..arrays import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class PairConstraints:
-    """Unordered pairs with a sign, each once, sorted by ``(row, col)``.
-
-    Attributes
-    ----------
-    n
-        Rows of the data.
-    rows, cols
-        ``(m,)`` int64, ``rows < cols``.
-    signs
-        ``(m,)`` +1.0 for a pair that belongs together, -1.0 for one that does not.
-    """
+    """Unordered pairs of n rows, each once, ordered, ``rows < cols``; the sign is +1.0 if they belong together, else -1.0."""
 
     n: int
     rows: IntArray
@@ -52,21 +42,11 @@ class PairConstraints:
 
 
 def pair_constraints(pairs: object, n: int) -> PairConstraints:
-    """Return constraints from a sparse matrix or from triples.
+    """Return constraints on n rows from a sparse ``(n, n)`` matrix with entries +1 and -1, symmetric or one triangle, or from triples
+    ``(i, j, +1 or -1)``, ``(m, 3)``; a pair that is repeated with one sign is one pair.
 
-    Parameters
-    ----------
-    pairs
-        Sparse ``(n, n)`` matrix with entries +1 and -1: symmetric, or one triangle; or triples ``(i, j, +1 or -1)``, ``(m, 3)``.
-        A pair that is repeated with one sign is one pair.
-    n
-        Rows of the data.
-
-    Raises
-    ------
-    ValueError
-        No pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with
-        both signs.
+    Raises ValueError: no pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or
+    a pair with both signs.
     """
     i, j, signs = _read_entries(pairs, n)
     if not len(i):
@@ -125,13 +105,8 @@ MAX_CLOSURE_PAIRS = 20_000_000
 def close_pairs(constraints: PairConstraints) -> PairConstraints:
     """Return all pairs that some imply.
 
-    Belonging together is an equivalence: rows linked by such pairs form a part, all of whose pairs belong together; where one pair of rows
-    of two parts is apart, all are.
-
-    Raises
-    ------
-    ValueError
-        A pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
+    Belonging together is an equivalence, whose parts are the rows linked by such pairs; where one pair of rows of two parts is apart, all
+    are. Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]
@@ -146,9 +121,8 @@ def close_pairs(constraints: PairConstraints) -> PairConstraints:
     total = int(np.sum(sizes[keys // n] * sizes[keys % n]))
     if total > MAX_CLOSURE_PAIRS:
         raise ValueError(f"closure=True: the constraints imply about {total:,} pairs; at most {MAX_CLOSURE_PAIRS:,} are allowed")
-    groups = [
-        _pairs_between(order[ends[a] : ends[a + 1]], order[ends[b] : ends[b + 1]], a == b) for a, b in zip(keys // n, keys % n, strict=True)
-    ]
+    parts = np.split(order, ends[1:-1])
+    groups = [_pairs_between(parts[a], parts[b], a == b) for a, b in zip(keys // n, keys % n, strict=True)]
     low, high, signs = (np.concatenate(column) for column in zip(*groups, strict=True))
     sorting = np.lexsort((high, low))
     return PairConstraints(n, low[sorting], high[sorting], signs[sorting])
@@ -165,7 +139,6 @@ def _refuse_torn(separate: PairConstraints, part: IntArray) -> None:
 
 
 def _pairs_between(left: IntArray, right: IntArray, is_one_part: bool) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return all pairs within one part, or between two, lower row first, and their sign."""
     places = np.triu_indices(len(left), 1) if is_one_part else np.indices((len(left), len(right))).reshape(2, -1)
     a, b = left[places[0]], right[places[1]]
     return np.minimum(a, b), np.maximum(a, b), np.full(len(a), 1.0 if is_one_part else -1.0)

@@ -57,75 +57,33 @@ MIN_OBJECTIVE_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class SpectralState:
-    """State of the ascent.
-
-    Attributes
-    ----------
-    iteration
-        Evaluations done.
-    alpha
-        Feasible point of the last step.
-    ahead
-        Point of the next evaluation.
-    step
-        Length of the step that leads from ``alpha`` to ``ahead``.
-    gradient
-        ``(size,)`` at ``alpha``; empty: whatever ``ahead`` gives is accepted.
-    recent
-        Last values of what is ascended, at points that were accepted.
-    best_alpha, best_dual
-        Highest dual so far; best_dual is -inf before the first evaluation.
-    primal_alpha, best_primal
-        The point whose K has the lowest primal objective.
-    block
-        Warm start of the eigensolver; no column: none.
-    anchor
-        Of proximal steps, once the cap seems not to be active.
-    primal_anchor
-        The one at ``primal_alpha``.
-    steps
-        Proximal steps done.
-    level
-        Largest penalty that equals the cap so far.
-    since
-        Evaluations since the dual last rose.
-    least_gap, idle
-        Smallest gap so far, and evaluations since it fell noticeably.
-    tight, exact
-        Whether eigenpairs have their final accuracy by tolerance, or by a dense decomposition.
-    rank
-        Positive eigenvalues at the last evaluation.
-    dual, primal
-        Objectives at the last evaluation.
-    stop
-        ``"gap"``, ``"max_iter"``, ``"stalled"`` (numerical accuracy ends the ascent), ``"closed form"`` or ``None``.
-    """
+    """State of the ascent."""
 
     record_name: ClassVar[str] = "SpectralState"
-    iteration: int
-    alpha: np.ndarray
-    ahead: np.ndarray
-    step: float
-    gradient: np.ndarray
-    recent: np.ndarray
+    iteration: int  # evaluations done
+    alpha: np.ndarray  # feasible point of the last step
+    ahead: np.ndarray  # point of the next evaluation
+    step: float  # length of the step from alpha to ahead
+    gradient: np.ndarray  # (size,) at alpha; empty: whatever ahead gives is accepted
+    recent: np.ndarray  # last values of what is ascended, at points that were accepted
     best_alpha: np.ndarray
-    best_dual: float
-    primal_alpha: np.ndarray
+    best_dual: float  # highest dual so far; -inf before the first evaluation
+    primal_alpha: np.ndarray  # the point whose K has the lowest primal objective
     best_primal: float
-    block: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
-    anchor: Anchor | None = None
-    primal_anchor: Anchor | None = None
-    steps: int = 0
-    level: float = 0.0
-    since: int = 0
+    block: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))  # warm start of the eigensolver; no column: none
+    anchor: Anchor | None = None  # of proximal steps, once the cap seems not to be active
+    primal_anchor: Anchor | None = None  # the one at primal_alpha
+    steps: int = 0  # proximal steps done
+    level: float = 0.0  # largest penalty that equals the cap so far
+    since: int = 0  # evaluations since the dual last rose
     least_gap: float = np.inf
-    idle: int = 0
-    tight: bool = False
-    exact: bool = False
-    rank: int = 0
-    dual: float = -np.inf
+    idle: int = 0  # evaluations since the least gap fell noticeably
+    tight: bool = False  # whether eigenpairs have their final accuracy by tolerance
+    exact: bool = False  # or by a dense decomposition
+    rank: int = 0  # positive eigenvalues at the last evaluation
+    dual: float = -np.inf  # objectives at the last evaluation
     primal: float = np.inf
-    stop: str | None = None
+    stop: str | None = None  # "gap", "max_iter", "stalled" (numerical accuracy ends the ascent) or "closed form"
 
     @property
     def gap(self) -> float:
@@ -178,22 +136,15 @@ def advance_ascent(
 ) -> SpectralState:
     """Return the state after one more evaluation; final when the relative gap is at most ``tol``, certified by tight eigenpairs.
 
-    Parameters
-    ----------
-    problem, state
-        Problem and where the ascent stands.
-    tol
-        Relative gap at which it ends.
-    max_iter
-        Evaluations at most.
-    evaluator
-        Of a whole ascent, so that nothing is decomposed twice.
+    At most ``max_iter`` evaluations are done in all; the ``evaluator`` is that of a whole ascent, so that nothing is decomposed twice.
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
         state = _tighten(state)
     start = state.block if state.block.size else None
     evaluator = Evaluator() if evaluator is None else evaluator
-    evaluation = evaluator(problem, state.ahead, tol=_eigen_accuracy(problem, state, tol), start=start, anchor=state.anchor)
+    final = final_accuracy(tol)
+    accuracy = final if state.tight else float(np.clip(0.1 * relative_gap(problem, state), final, COARSE_ACCURACY))
+    evaluation = evaluator(problem, state.ahead, tol=accuracy, start=start, anchor=state.anchor)
     state = _record_evaluation(state, evaluation, problem)
     if problem.loss == "linear":
         return replace(state, stop="closed form")
@@ -205,11 +156,6 @@ def advance_ascent(
     return _choose_next_point(problem, state, evaluation)
 
 
-def _eigen_accuracy(problem: SpectralProblem, state: SpectralState, tol: float) -> float:
-    final = final_accuracy(tol)
-    return final if state.tight else float(np.clip(0.1 * relative_gap(problem, state), final, COARSE_ACCURACY))
-
-
 def _tighten(state: SpectralState) -> SpectralState:
     """Return the state that goes on from the best point with tight eigenpairs; a coarse dual value is no bound and is forgotten."""
     if state.tight:
@@ -219,20 +165,12 @@ def _tighten(state: SpectralState) -> SpectralState:
 
 
 def _record_evaluation(state: SpectralState, evaluation: Evaluation, problem: SpectralProblem) -> SpectralState:
-    """Return the state with the objectives of an evaluation."""
     block = evaluation.part.block
     keep = block is not None and problem.loss != "linear"
-    state = replace(
-        state,
-        iteration=state.iteration + 1,
-        since=state.since + 1,
-        block=block if keep else np.zeros((0, 0), np.float32),
-        level=max(state.level, equal_penalty(problem, evaluation.part)),
-        rank=len(evaluation.spectrum),
-        exact=evaluation.part.method == "dense",
-        dual=evaluation.dual,
-        primal=evaluation.primal,
-    )
+    level, rank = max(state.level, equal_penalty(problem, evaluation.part)), len(evaluation.spectrum)
+    state = replace(state, iteration=state.iteration + 1, since=state.since + 1, level=level, rank=rank)
+    state = replace(state, block=block if keep else np.zeros((0, 0), np.float32), exact=evaluation.part.method == "dense")
+    state = replace(state, dual=evaluation.dual, primal=evaluation.primal)
     if evaluation.dual > state.best_dual:
         state = replace(state, best_dual=evaluation.dual, best_alpha=state.ahead, since=0)
     if evaluation.primal < state.best_primal:
@@ -243,13 +181,20 @@ def _record_evaluation(state: SpectralState, evaluation: Evaluation, problem: Sp
 
 
 def _choose_next_point(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> SpectralState:
-    """Return the state with the point of the next evaluation."""
     anchor = _choose_anchor(problem, state, evaluation)
     if anchor is not state.anchor:
         # What is ascended is another function now; its value and gradient at the same point take one more decomposition.
         return replace(state, anchor=anchor, steps=state.steps + 1, gradient=_EMPTY, recent=_EMPTY, since=0)
-    if len(state.gradient) and not _is_accepted(problem, state, evaluation):
-        return _shorten_step(problem, state, evaluation)
+    if len(state.gradient):
+        slope = problem.terms.multiplicity * float(state.gradient @ (state.ahead - state.alpha))
+        # The step may not fall below the last few values, up to the accuracy of the eigenpairs.
+        noise = 0.0 if state.exact else 0.1 * max(state.gap, 0.0)
+        rounding = 1e-13 * (abs(evaluation.dual) + abs(evaluation.primal))
+        if not evaluation.ascended >= state.recent.min() + ARMIJO * slope - noise - rounding:
+            # To the top of the parabola through both values and the slope.
+            lost = slope - (evaluation.ascended - state.recent[-1])
+            step = state.step * float(np.clip(0.5 * slope / lost, 0.1, 0.5))
+            return replace(state, step=step, ahead=problem.project(state.alpha + step * state.gradient))
     step = _step_length(state, evaluation)
     recent = np.append(state.recent, evaluation.ascended)[-RECENT_VALUES:]
     state = replace(state, alpha=state.ahead, gradient=evaluation.gradient, recent=recent, step=step)
@@ -270,25 +215,6 @@ def _choose_anchor(problem: SpectralProblem, state: SpectralState, evaluation: E
         return state.anchor
     weight = state.anchor.weight * (WEIGHT_FACTOR if state.steps <= np.log(MIN_WEIGHT) / np.log(WEIGHT_FACTOR) else 1.0)
     return Anchor(weight, evaluation.part.vectors, evaluation.spectrum)
-
-
-def _step_slope(problem: SpectralProblem, state: SpectralState) -> float:
-    return problem.terms.multiplicity * float(state.gradient @ (state.ahead - state.alpha))
-
-
-def _is_accepted(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> bool:
-    """Return whether the step does not fall below the last few values, up to the accuracy of the eigenpairs."""
-    noise = 0.0 if state.exact else 0.1 * max(state.gap, 0.0)
-    rounding = 1e-13 * (abs(evaluation.dual) + abs(evaluation.primal))
-    return evaluation.ascended >= state.recent.min() + ARMIJO * _step_slope(problem, state) - noise - rounding
-
-
-def _shorten_step(problem: SpectralProblem, state: SpectralState, evaluation: Evaluation) -> SpectralState:
-    """Return the state with a shorter step: to the top of the parabola through both values and the slope."""
-    slope = _step_slope(problem, state)
-    lost = slope - (evaluation.ascended - state.recent[-1])
-    step = state.step * float(np.clip(0.5 * slope / lost, 0.1, 0.5))
-    return replace(state, step=step, ahead=problem.project(state.alpha + step * state.gradient))
 
 
 def _step_length(state: SpectralState, evaluation: Evaluation) -> float:
@@ -326,13 +252,6 @@ def final_accuracy(tol: float) -> float:
 
 def progress_figures(problem: SpectralProblem, state: SpectralState) -> Mapping[str, Any]:
     """Return the figures of a step: the least primal and the largest dual objective so far, their distance, and the rank of K."""
-    known = np.isfinite(state.best_dual)
-    gap = state.gap if known else float("nan")
-    return {
-        "objective": state.best_primal,
-        "dual": state.best_dual if known else float("nan"),
-        "primal": state.primal,
-        "gap": gap,
-        "relative_gap": relative_gap(problem, state) if known else float("nan"),
-        "rank": state.rank,
-    }
+    bounds = (state.best_dual, state.gap, relative_gap(problem, state)) if np.isfinite(state.best_dual) else (float("nan"),) * 3
+    figures = {"objective": state.best_primal, "dual": bounds[0], "primal": state.primal, "gap": bounds[1], "relative_gap": bounds[2]}
+    return {**figures, "rank": state.rank}

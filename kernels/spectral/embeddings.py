@@ -38,36 +38,17 @@ MAX_INNER_STEPS = 300
 """Decompositions of one convex problem of a sequence at most."""
 
 
-# -- data ----------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Neighbourhood:
-    """A neighbour graph with its squared distances.
-
-    Attributes
-    ----------
-    n
-        Rows.
-    rows, cols
-        ``(m,)`` edges, ``rows < cols``.
-    goal
-        ``(m,)`` squared distances over ``unit``.
-    unit
-        Their mean; 1 where all are zero.
-    energy
-        Squared Frobenius norm of the centred Gram matrix, in these units.
-    directions
-        ``(n, d)`` leading eigenvectors of that matrix, fewer where its rank is less.
-    """
+    """A neighbour graph of n rows with its squared distances."""
 
     n: int
-    rows: np.ndarray
+    rows: np.ndarray  # (m,) edges, rows < cols
     cols: np.ndarray
-    goal: np.ndarray
-    unit: float
-    energy: float
-    directions: np.ndarray
+    goal: np.ndarray  # (m,) squared distances over unit
+    unit: float  # their mean; 1 where all are zero
+    energy: float  # squared Frobenius norm of the centred Gram matrix, in these units
+    directions: np.ndarray  # (n, d) leading eigenvectors of that matrix, fewer where its rank is less
 
     @property
     def terms(self) -> DistanceTerms:
@@ -89,17 +70,7 @@ class Neighbourhood:
 
 
 def build_neighbourhood(X: Any, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, count: int) -> Neighbourhood:
-    """Return a neighbour graph as embeddings take it.
-
-    Parameters
-    ----------
-    X
-        ``(n, n_features)`` float64, dense or CSR.
-    rows, cols, squares
-        Edges and their squared distances.
-    count
-        Number of leading directions.
-    """
+    """Return edges with their squared distances as embeddings take them, and ``count`` leading directions of X, dense or CSR float64."""
     unit = float(squares.mean())
     unit = unit if unit > 0 else 1.0
     norm2, directions = leading_directions(X, count)
@@ -145,9 +116,6 @@ def value_factor(y: np.ndarray) -> np.ndarray:
     return (centred / (spread if spread > 0 else 1.0))[:, None]
 
 
-# -- targets -------------------------------------------------------------------------------------------------------------------
-
-
 def label_target(factor: np.ndarray) -> SymmetricOperator:
     """Return ``H Y Y' H``."""
     n = len(factor)
@@ -171,70 +139,37 @@ def graph_target(graph: Neighbourhood) -> SymmetricOperator:
     return SymmetricOperator(graph.adjacency, factor, np.array([-0.5, 0.5]))
 
 
-# -- state ---------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class KernelSolution:
-    """A kernel matrix from an ascent, with bounds of the optimum of its convex problem.
+    """A kernel matrix ``U diag(lam) U'`` from an ascent, with bounds of the optimum of its convex problem."""
 
-    ``vectors``, ``spectrum``: ``(n, r)`` and ``(r,)``: ``K = U diag(lam) U'``; ``forms``: ``(m,)`` u of K; ``alpha``: best dual point;
-    ``upper``, ``lower``: objective of K, and lower bound; ``evaluations``: eigendecompositions it took.
-    """
-
-    vectors: np.ndarray
-    spectrum: np.ndarray
-    forms: np.ndarray
-    alpha: np.ndarray
-    upper: float
+    vectors: np.ndarray  # U, (n, r)
+    spectrum: np.ndarray  # lam, (r,)
+    forms: np.ndarray  # (m,) u of K
+    alpha: np.ndarray  # best dual point
+    upper: float  # objective of K
     lower: float
-    evaluations: int
+    evaluations: int  # eigendecompositions it took
 
 
 @dataclass(frozen=True)
 class EmbeddingState:
-    """State of an embedding.
-
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    ascent
-        An ascent that goes on over steps.
-    alpha
-        Dual point that the next step begins at.
-    vectors, spectrum
-        ``(n, r)`` and ``(r,)`` of the best K so far.
-    upper, lower
-        Objective of that K, and a lower bound: of the optimum, or of the last convex problem's.
-    evaluations
-        Eigendecompositions done.
-    inner_tol
-        Relative gap that the next convex problem is solved to.
-    directions
-        ``(n, d)`` leading eigenvectors that the next convex problem rewards.
-    triples
-        ``(m, 3)`` working set.
-    worst
-        Largest violation over all triples under the best K.
-    stop
-        ``"tol"``, ``"gap"``, ``"max_iter"``, ``"stalled"`` or ``None``.
-    """
+    """State of an embedding."""
 
     record_name: ClassVar[str] = "EmbeddingState"
-    iteration: int
-    ascent: NewtonState
-    alpha: np.ndarray
-    vectors: np.ndarray
+    iteration: int  # steps done
+    ascent: NewtonState  # goes on over steps
+    alpha: np.ndarray  # dual point that the next step begins at
+    vectors: np.ndarray  # (n, r) of the best K so far
     spectrum: np.ndarray
-    upper: float = np.inf
-    lower: float = -np.inf
-    evaluations: int = 0
-    inner_tol: float = FIRST_INNER_TOL
-    directions: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
-    worst: float = 0.0
-    stop: str | None = None
+    upper: float = np.inf  # objective of that K
+    lower: float = -np.inf  # bound of the optimum, or of that of the last convex problem
+    evaluations: int = 0  # eigendecompositions done
+    inner_tol: float = FIRST_INNER_TOL  # relative gap that the next convex problem is solved to
+    directions: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (n, d) eigenvectors that the next convex problem rewards
+    triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))  # working set
+    worst: float = 0.0  # largest violation over all triples under the best K
+    stop: str | None = None  # "tol", "gap", "max_iter" or "stalled"
 
     @property
     def gap(self) -> float:
@@ -281,12 +216,8 @@ def solve_kernel(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> Ker
     """Return the K of a convex problem, by projected gradients from ``alpha``."""
     state = solve_dual(problem, alpha, tol=tol, max_iter=MAX_INNER_STEPS)
     best = kernel_at(problem, state, tol=tol)
-    return KernelSolution(
-        best.part.vectors, best.spectrum, best.forms, state.best_alpha, state.best_primal, state.best_dual, state.iteration
-    )
-
-
-# -- coloured maximum variance unfolding -----------------------------------------------------------------------------------------
+    bounds = state.best_primal, state.best_dual, state.iteration
+    return KernelSolution(best.part.vectors, best.spectrum, best.forms, state.best_alpha, *bounds)
 
 
 def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B: float) -> SpectralProblem:
@@ -306,9 +237,6 @@ def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float,
         state = replace(state, ascent=ascent)
     state = replace(state, lower=kernel.lower, alpha=kernel.alpha, evaluations=kernel.evaluations, stop=stop)
     return _with_kernel(state, kernel, kernel.upper)
-
-
-# -- minimum volume embedding ----------------------------------------------------------------------------------------------------
 
 
 def volume_objective(kernel: KernelSolution, graph: Neighbourhood, count: int, C: float) -> float:
@@ -342,18 +270,12 @@ def volume_step(
     return replace(state, stop="max_iter") if state.iteration >= max_iter else state
 
 
-# -- structure preserving embedding ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class StructureProblem:
-    """The problem of a structure preserving embedding.
-
-    ``graph``: the neighbour graph; ``target``: ``H W H``; ``C``: cost of the largest violation, a squared distance; ``B``: cap of tr KK.
-    """
+    """The problem of a structure preserving embedding: C is the cost of the largest violation, a squared distance, B the cap of tr KK."""
 
     graph: Neighbourhood
-    target: SymmetricOperator
+    target: SymmetricOperator  # H W H
     C: float
     B: float
 

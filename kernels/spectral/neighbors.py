@@ -35,15 +35,7 @@ WORDS_PER_ENTRY = 4
 
 
 class Nearest(NamedTuple):
-    """The nearest candidates of some rows, each list ordered by ``(squared distance, id)``.
-
-    Attributes
-    ----------
-    ids
-        int64 ``(n, k)``; -1 where there are fewer candidates.
-    squares
-        float64 ``(n, k)`` squared distances; infinite there.
-    """
+    """The nearest candidates of n rows, ``(n, k)``, ordered by ``(squared distance, id)``; where there are fewer: -1, at infinity."""
 
     ids: IntArray
     squares: FloatArray
@@ -55,19 +47,9 @@ class Nearest(NamedTuple):
 
 
 def nearest_rows(X: Any, k: int) -> Nearest:
-    """Return the ``k`` nearest other rows of every row.
+    """Return the ``k`` nearest other rows of every row of numbers ``(n, d)``, dense or sparse; of fewer than k other rows all.
 
-    Parameters
-    ----------
-    X
-        ``(n, d)`` numbers, dense or sparse, finite.
-    k
-        At least 1; of fewer than k other rows all.
-
-    Raises
-    ------
-    ValueError
-        Rows that are no numbers or not finite, or a bad ``k``.
+    Raises ValueError: rows that are no numbers or not finite, or a bad ``k``.
     """
     rows = as_rows(X)
     if rows.ndim != 2:
@@ -76,22 +58,12 @@ def nearest_rows(X: Any, k: int) -> Nearest:
 
 
 def nearest_between(left: Any, right: Any, k: int, *, left_start: int = 0, right_start: int = 0) -> Nearest:
-    """Return the ``k`` nearest rows of ``right`` for every row of ``left``, but for the row with its own id.
-
-    Parameters
-    ----------
-    left, right
-        ``(n, d)`` and ``(m, d)`` rows of one data set.
-    k
-        How many.
-    left_start, right_start
-        Ids of the first rows.
-    """
+    """Return the ``k`` nearest rows of ``right`` for every row of ``left``, but for the row with its own id; ids begin at the starts."""
     if k < 1:
         raise ValueError(f"k={k}: must be at least 1")
     lists = _NeighbourLists.empty(left.shape[0], k)
     same = left is right
-    x, z = _measure_rows(left), None
+    x = _measure_rows(left)
     z = x if same else _measure_rows(right)
     if x.binary and z.binary and _is_worth_packing(left) and _is_worth_packing(right):
         a = _pack_rows(left)
@@ -113,19 +85,8 @@ def merge_nearest(parts: Sequence[Nearest], k: int) -> Nearest:
 
 
 def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
-    """Return the affinity of a graph of nearest neighbours: ``S_ij = 1`` where i and j are linked, symmetric, zero diagonal.
-
-    Parameters
-    ----------
-    ids
-        ``(n, k)`` neighbours of every row, -1 for none.
-    kind
-        ``"mutual"``: linked where each is a neighbour of the other; ``"union"``: where one is a neighbour of the other.
-
-    Raises
-    ------
-    ValueError
-        Another kind.
+    """Return the affinity of a graph of nearest neighbours ``(n, k)``, -1 for none: ``S_ij = 1`` where i and j are linked, symmetric, zero
+    diagonal. ``"mutual"`` links where each is a neighbour of the other, ``"union"`` where one is; ValueError for another kind.
     """
     if kind not in ("mutual", "union"):
         raise ValueError(f"graph={kind!r}: must be 'mutual' or 'union'")
@@ -143,9 +104,6 @@ def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
 def count_components(graph: sp.csr_array) -> int:
     """Return the number of connected components of a graph."""
     return int(sp.csgraph.connected_components(graph, directed=False, return_labels=False))
-
-
-# -- lists under way ---------------------------------------------------------------------------------------------------------------
 
 
 class _NeighbourLists(NamedTuple):
@@ -169,9 +127,6 @@ class _NeighbourLists(NamedTuple):
 
 def _spans(n: int, size: int) -> Iterator[tuple[int, int]]:
     yield from pairwise([*range(0, n, size), n]) if n else ()
-
-
-# -- zeros and ones ----------------------------------------------------------------------------------------------------------------
 
 
 def _is_worth_packing(rows: Any) -> bool:
@@ -210,9 +165,6 @@ def _scan_bits(left: Array, right: Array, left_start: int, right_start: int, key
                 if size == keys.shape[1]:
                     bar = np.int64(-keys[i, 0])
         sizes[i] = size
-
-
-# -- numbers -----------------------------------------------------------------------------------------------------------------------
 
 
 class _MeasuredRows(NamedTuple):
@@ -255,13 +207,13 @@ def _search_numbers(x: _MeasuredRows, z: _MeasuredRows, left_start: int, right_s
                 _scan_sparse(_csr_parts(left), _csr_parts(right), *tile, *heaps)
 
 
+def _csr_parts(rows: sp.csr_array) -> tuple[Array, Array, Array]:
+    return flat(rows.data), flat(rows.indices), flat(rows.indptr)
+
+
 def _read_tile(rows: Any, lo: int, hi: int, dense: bool) -> Any:
     part = rows[lo:hi].astype(np.float64)
     return np.ascontiguousarray(part.toarray() if sp.issparse(part) else part) if dense else part
-
-
-def _csr_parts(rows: sp.csr_array) -> tuple[Array, Array, Array]:
-    return flat(rows.data), flat(rows.indices), flat(rows.indptr)
 
 
 @compiled
@@ -297,18 +249,9 @@ def _sparse_square(x: tuple[Array, Array, Array], i: int, z: tuple[Array, Array,
 
 @compiled
 def _scan(
-    left: Array,
-    right: Array,
-    products: Array,
-    x_norms: Array,
-    z_norms: Array,
-    slack: float,
-    left_start: int,
-    right_start: int,
-    keys: Array,
-    ids: Array,
-    sizes: Array,
-) -> None:
+    left: Array, right: Array, products: Array, x_norms: Array, z_norms: Array, slack: float, left_start: int, right_start: int,
+    keys: Array, ids: Array, sizes: Array,
+) -> None:  # fmt: skip
     """Offer those rows of a tile that the screening does not exclude."""
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
@@ -326,19 +269,9 @@ def _scan(
 
 @compiled
 def _scan_sparse(
-    left: tuple[Array, Array, Array],
-    right: tuple[Array, Array, Array],
-    products: Array,
-    x_norms: Array,
-    z_norms: Array,
-    slack: float,
-    left_start: int,
-    right_start: int,
-    keys: Array,
-    ids: Array,
-    sizes: Array,
-) -> None:
-    """As _scan, for CSR rows."""
+    left: tuple[Array, Array, Array], right: tuple[Array, Array, Array], products: Array, x_norms: Array, z_norms: Array, slack: float,
+    left_start: int, right_start: int, keys: Array, ids: Array, sizes: Array,
+) -> None:  # fmt: skip
     spare = np.zeros(keys.shape[1])
     for i in range(x_norms.size):
         size, itself, mine, row = sizes[i], left_start + i - right_start, x_norms[i], products[i]

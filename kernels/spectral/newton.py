@@ -1,9 +1,8 @@
 r"""Semismooth Newton steps on the dual of a squared loss on squared distances under a kernel matrix with capped Frobenius norm.
 
-The dual of :mod:`gramplane.kernels.spectral.dual_ascent` with p = 2 and the square loss has the gradient :math:`d - u(A_+ / g) - \alpha /
-C`,
-:math:`g = \max(G, \|A_+\|_F / \sqrt B)`, G the small penalty besides the cap. :math:`A \mapsto A_+` is strongly semismooth. With
-:math:`A = U \mathrm{diag}(s) U'`, P its positive and N its other eigenvalues, its derivative in direction E is
+The dual of :mod:`gramplane.kernels.spectral.dual_ascent` with p = 2 and the square loss has the gradient
+:math:`d - u(A_+ / g) - \alpha / C`, :math:`g = \max(G, \|A_+\|_F / \sqrt B)`, G the small penalty besides the cap. :math:`A \mapsto A_+` is
+strongly semismooth. With :math:`A = U \mathrm{diag}(s) U'`, P its positive and N its other eigenvalues, its derivative in direction E is
 
 .. math::
 
@@ -50,17 +49,13 @@ MIN_POSITIVE = float(np.finfo(float).tiny)
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges and target of a problem, in the form that all steps share.
-
-    ``rows``, ``cols``: ``(m,)`` ends of each edge; ``scatter``: ``(n, m)``: +1 and -1 at the ends of each edge; ``target``: M as an array,
-    ``(n, n)``; ``cap``: B.
-    """
+    """Edges and target of a problem, in the form that all steps share."""
 
     rows: np.ndarray
     cols: np.ndarray
-    scatter: sp.csr_array
-    target: np.ndarray
-    cap: float
+    scatter: sp.csr_array  # (n, m): +1 and -1 at the ends of each edge
+    target: np.ndarray  # M, (n, n)
+    cap: float  # B
 
     def differences(self, columns: np.ndarray) -> np.ndarray:
         """Return differences of rows along edges, ``(m, k)``."""
@@ -77,10 +72,7 @@ class Edges:
 
 
 def prepare_edges(problem: SpectralProblem) -> Edges:
-    """Return edges and target of a problem, in the form that all steps share.
-
-    Raises ValueError unless it has a squared loss on distances, p = 2 and a cap.
-    """
+    """Return edges and target of a problem; ValueError unless it has a squared loss on distances, p = 2 and a cap."""
     terms = problem.terms
     if not (isinstance(terms, DistanceTerms) and terms.sign == 1.0 and problem.loss == "square" and problem.p == 2 and problem.B):
         raise ValueError(f"loss={problem.loss!r}, p={problem.p:g}: Newton steps are for squared losses of distances with p=2 and a cap B")
@@ -110,11 +102,6 @@ class Proximal:
         """K_t, ``(n, n)``."""
         return (self.vectors * self.spectrum) @ self.vectors.T
 
-    @property
-    def square(self) -> float:
-        """Squared norm of K_t."""
-        return float(self.spectrum @ self.spectrum)
-
     def product(self, vectors: np.ndarray, spectrum: np.ndarray) -> float:
         """Return ``<K_t, K>``."""
         return float(spectrum @ ((vectors.T @ self.vectors) ** 2 @ self.spectrum)) if self.is_moved else 0.0
@@ -122,26 +109,20 @@ class Proximal:
 
 @dataclass(frozen=True)
 class Decomposed:
-    """All eigenpairs of A at a dual point, and what follows from them.
-
-    ``alpha``: dual point; ``values``, ``vectors``: ``(n,)`` descending, and ``(n, n)``, of A or of A + G K_t; the first ``rank`` values are
-    positive; ``spectrum``: ``(rank,)`` eigenvalues of K; ``forms``: ``(m,)`` squared distances of the edges under K; ``dual``, ``primal``:
-    both objectives of the problem; ``ascended``, ``gradient``: the dual of the proximal step, and its gradient; ``capped``: whether K lies
-    on the cap; ``blur``: how much of ``primal - dual`` is due to the proximal step.
-    """
+    """All eigenpairs of A at a dual point, and what follows from them."""
 
     alpha: np.ndarray
-    values: np.ndarray
+    values: np.ndarray  # (n,) descending, of A or of A + G K_t
     vectors: np.ndarray
-    rank: int
-    spectrum: np.ndarray
-    forms: np.ndarray
+    rank: int  # number of positive values
+    spectrum: np.ndarray  # (rank,) eigenvalues of K
+    forms: np.ndarray  # (m,) squared distances of the edges under K
     dual: float
     primal: float
-    ascended: float
-    gradient: np.ndarray
-    capped: bool
-    blur: float
+    ascended: float  # the dual of the proximal step
+    gradient: np.ndarray  # of what is ascended
+    capped: bool  # whether K lies on the cap
+    blur: float  # how much of primal - dual is due to the proximal step
 
 
 def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: Proximal) -> Decomposed:
@@ -158,7 +139,7 @@ def decompose(problem: SpectralProblem, edges: Edges, alpha: np.ndarray, prox: P
     # <A, K>, and the ascended function without the goal: <A, K> - G/2 ||K - K_t||^2.
     shared = prox.product(vectors[:, :rank], spectrum)
     aligned = float(s @ spectrum) - prox.weight * shared
-    smooth = aligned - 0.5 * prox.weight * (float(spectrum @ spectrum) + prox.square - 2.0 * shared)
+    smooth = aligned - 0.5 * prox.weight * (float(spectrum @ spectrum) + float(prox.spectrum @ prox.spectrum) - 2.0 * shared)
     plain = np.linalg.eigvalsh(matrix) if prox.is_moved else values
     regulariser = root * float(np.linalg.norm(np.maximum(plain, 0.0)))
     gained = float(problem.goal @ alpha) - 0.5 * float(alpha @ alpha) / problem.C
@@ -229,23 +210,18 @@ def newton_direction(hessian: Hessian, gradient: np.ndarray, share: float) -> np
 
 @dataclass(frozen=True)
 class NewtonState:
-    """State of the ascent.
-
-    ``iteration``: decompositions done; ``alpha``: the point; ``prox``: the proximal step that is under way; ``best_alpha``,
-    ``best_dual``: highest dual so far; ``primal_alpha``, ``primal_prox``, ``best_primal``: point and proximal step of the K of least primal
-    objective; ``stop``: ``"gap"``, ``"max_iter"``, ``"stalled"`` (numerical accuracy ends the ascent) or ``None``.
-    """
+    """State of the ascent."""
 
     record_name: ClassVar[str] = "NewtonState"
-    iteration: int
+    iteration: int  # decompositions done
     alpha: np.ndarray
-    prox: Proximal
+    prox: Proximal  # the proximal step under way
     best_alpha: np.ndarray
-    best_dual: float
+    best_dual: float  # highest dual so far
     primal_alpha: np.ndarray
-    primal_prox: Proximal
+    primal_prox: Proximal  # of the K of least primal objective
     best_primal: float
-    stop: str | None = None
+    stop: str | None = None  # "gap", "max_iter" or "stalled" (numerical accuracy ends the ascent)
 
     @property
     def gap(self) -> float:
@@ -269,10 +245,8 @@ def newton_steps(
 ) -> tuple[NewtonState, Decomposed]:
     """Return the state after Newton steps on the dual, and its best K; final when the relative gap is at most ``tol``.
 
-    A function of the state alone.
-
     The problem has a squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in all, and ``steps`` Newton
-    steps in this call (``None``: to the end).
+    steps in this call (``None``: to the end). A function of the state alone.
     """
     edges = prepare_edges(problem)
     with one_thread():
@@ -299,7 +273,6 @@ def _begin_ascent(problem: SpectralProblem, edges: Edges, state: NewtonState, to
 
 
 def _record_bounds(state: NewtonState, at: Decomposed, tol: float) -> NewtonState:
-    """Return the state with the bounds of a decomposition."""
     if at.dual > state.best_dual:
         state = replace(state, best_dual=at.dual, best_alpha=at.alpha)
     if at.primal < state.best_primal:

@@ -45,17 +45,7 @@ class Terms(Protocol):
 
 @dataclass(frozen=True)
 class EntryTerms:
-    """Signed entries :math:`u_e = t_e K_{ij}` of unordered pairs.
-
-    Attributes
-    ----------
-    n
-        Rows.
-    rows, cols
-        ``(m,)`` pairs, ``rows < cols``.
-    signs
-        ``(m,)`` +1 for a pair that belongs together, -1 for one that does not.
-    """
+    """Signed entries :math:`u_e = t_e K_{ij}` of pairs of n rows, ``rows < cols``; t is +1 for pairs that belong together, else -1."""
 
     n: int
     rows: np.ndarray
@@ -83,17 +73,7 @@ class EntryTerms:
 
 @dataclass(frozen=True)
 class DistanceTerms:
-    """Signed squared distances :math:`u_e = t (K_{ii} + K_{jj} - 2 K_{ij})` of unordered pairs.
-
-    Attributes
-    ----------
-    n
-        Rows.
-    rows, cols
-        ``(m,)`` pairs, ``rows < cols``.
-    sign
-        +1 or -1, of all pairs.
-    """
+    """Signed squared distances :math:`u_e = t (K_{ii} + K_{jj} - 2 K_{ij})` of pairs of n rows, ``rows < cols``; t is ``sign``."""
 
     n: int
     rows: np.ndarray
@@ -154,20 +134,9 @@ def pair_distances(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, co
 
 @dataclass(frozen=True)
 class PairLoss:
-    """A loss of ``u`` against its target ``d``, with weight C.
-
-    Attributes
-    ----------
-    value
-        ``value(u, d, C)``: sum over pairs.
-    conjugate
-        ``conjugate(alpha, C)``: what the dual subtracts from :math:`d'\\alpha`.
-    slope
-        Its derivative, ``alpha / C`` or 0.
-    project
-        Nearest feasible ``alpha``.
-    smooth
-        Whether the dual has the term :math:`\\alpha^2 / 2C`.
+    r"""A loss of ``u`` against its target ``d``, with weight C: ``value(u, d, C)`` is the sum over pairs, ``conjugate(alpha, C)`` what the
+    dual subtracts from :math:`d'\alpha`, ``slope`` its derivative; ``project`` returns the nearest feasible ``alpha``. ``smooth``: whether
+    the dual has the term :math:`\alpha^2 / 2C`.
     """
 
     value: Callable[[np.ndarray, np.ndarray, float], float]
@@ -177,38 +146,17 @@ class PairLoss:
     smooth: bool
 
 
-def _square_conjugate(alpha: np.ndarray, C: float) -> float:
-    return float(alpha @ alpha) / (2.0 * C)
-
-
+_SQUARE = (lambda alpha, C: float(alpha @ alpha) / (2.0 * C), lambda alpha, C: alpha / C)
+NO_CONJUGATE = (lambda alpha, C: 0.0, lambda alpha, C: np.zeros_like(alpha))
+"""A conjugate that is 0 on its domain, and its slope."""
 PAIR_LOSSES: dict[str, PairLoss] = {
-    "linear": PairLoss(
-        lambda u, d, C: C * float(np.sum(d - u)),
-        lambda alpha, C: 0.0,
-        lambda alpha, C: np.zeros_like(alpha),
-        lambda alpha, C: np.full_like(alpha, C),
-        False,
-    ),
+    "linear": PairLoss(lambda u, d, C: C * float(np.sum(d - u)), *NO_CONJUGATE, lambda alpha, C: np.full_like(alpha, C), False),
     "squared_hinge": PairLoss(
-        lambda u, d, C: 0.5 * C * float(np.sum(np.maximum(d - u, 0.0) ** 2)),
-        _square_conjugate,
-        lambda alpha, C: alpha / C,
-        lambda alpha, C: np.maximum(alpha, 0.0),
-        True,
+        lambda u, d, C: 0.5 * C * float(np.sum(np.maximum(d - u, 0.0) ** 2)), *_SQUARE, lambda alpha, C: np.maximum(alpha, 0.0), True
     ),
-    "square": PairLoss(
-        lambda u, d, C: 0.5 * C * float(np.sum((d - u) ** 2)),
-        _square_conjugate,
-        lambda alpha, C: alpha / C,
-        lambda alpha, C: alpha,
-        True,
-    ),
+    "square": PairLoss(lambda u, d, C: 0.5 * C * float(np.sum((d - u) ** 2)), *_SQUARE, lambda alpha, C: alpha, True),
     "hinge": PairLoss(
-        lambda u, d, C: C * float(np.sum(np.maximum(d - u, 0.0))),
-        lambda alpha, C: 0.0,
-        lambda alpha, C: np.zeros_like(alpha),
-        lambda alpha, C: np.clip(alpha, 0.0, C),
-        False,
+        lambda u, d, C: C * float(np.sum(np.maximum(d - u, 0.0))), *NO_CONJUGATE, lambda alpha, C: np.clip(alpha, 0.0, C), False
     ),
 }
 """Losses by name; with the linear one alpha is C, and nothing is left to iterate. Its value is 0 at the target."""

@@ -19,33 +19,10 @@ from .pair_losses import PAIR_LOSSES, PairLoss, Terms
 class SpectralProblem:
     """A loss on pairs of rows and a linear objective of the kernel matrix.
 
-    Attributes
-    ----------
-    target
-        M, ``(n, n)``.
-    terms
-        What the loss depends on.
-    goal
-        ``(size,)`` d, the targets of u; zeros with the linear loss.
-    loss
-        Name in ``PAIR_LOSSES``.
-    C
-        Weight of the loss.
-    p
-        Power of the regulariser, at least 1; above 1 but for the linear loss with a cap.
-    B, G
-        Cap of tr K^p, or weight of the penalty; one of both.
-    basis
-        ``(n, r)`` orthonormal columns in which K lies, or ``None``.
-    seed
-        Of the eigensolver's first block.
-    memory
-        Bytes the eigensolver may hold at once; any by default.
-
-    Raises
-    ------
-    ValueError
-        A parameter out of range, or of the wrong length.
+    ``target`` is M, ``(n, n)``; ``goal`` ``(size,)`` d, the targets of u, zeros with the linear loss; C the weight of the loss. The power p
+    of the regulariser is at least 1, above 1 but for the linear loss with a cap; B is the cap of tr K^p, G the weight of the penalty: one
+    of both. K lies in the ``(n, r)`` orthonormal columns of ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the
+    bytes it may hold at once. Raises ValueError: a parameter out of range, or of the wrong length.
     """
 
     target: SymmetricOperator
@@ -96,36 +73,19 @@ class SpectralProblem:
 class Evaluation:
     """K, both objectives and the gradient at a point of the dual.
 
-    Attributes
-    ----------
-    part
-        Positive part of A.
-    spectrum
-        ``(r,)`` eigenvalues of K, whose eigenvectors are ``part.vectors``.
-    forms
-        ``(size,)`` u of K.
-    dual, primal
-        Both objectives. The primal one is that of this K whatever the accuracy of the eigenpairs (their values are Rayleigh
-        quotients); the dual one is a bound: what the eigenpairs may have missed of ``R(A_+)`` by their residuals is taken off.
-    gradient
-        ``(size,)`` of the function that is ascended, over the multiplicity.
-    curvature
-        First guess of the gradient's Lipschitz constant; for p = 2 it is the local one.
-    ascended
-        Value of the function that is ascended: the dual, or the dual of a proximal step.
-    blur
-        How much of ``primal - dual`` is due to the proximal step.
+    The primal objective is that of this K whatever the accuracy of the eigenpairs (their values are Rayleigh quotients); the dual one is a
+    bound: what the eigenpairs may have missed of ``R(A_+)`` by their residuals is taken off.
     """
 
-    part: PositivePart
-    spectrum: np.ndarray
-    forms: np.ndarray
+    part: PositivePart  # of A
+    spectrum: np.ndarray  # (r,) eigenvalues of K, whose eigenvectors are part.vectors
+    forms: np.ndarray  # (size,) u of K
     dual: float
     primal: float
-    gradient: np.ndarray
-    curvature: float
-    ascended: float
-    blur: float
+    gradient: np.ndarray  # (size,) of the function that is ascended, over the multiplicity
+    curvature: float  # first guess of the gradient's Lipschitz constant; for p = 2 it is the local one
+    ascended: float  # value of the function that is ascended: the dual, or the dual of a proximal step
+    blur: float  # how much of primal - dual is due to the proximal step
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from ..jit import compiled
 from ..weights.norm_sets import project_elastic
-from .pair_losses import PairLoss
+from .pair_losses import NO_CONJUGATE, PairLoss
 from .problem import SpectralProblem
 
 NORM_STEPS = 20
@@ -23,10 +23,7 @@ NORM_STEPS = 20
 
 @dataclass(frozen=True)
 class TripleTerms:
-    """Differences of squared distances, ``u_t = d_ij - d_ik``.
-
-    There are ``n`` rows; ``triples`` are ``(m, 3)`` different rows i, j, k.
-    """
+    """Differences of squared distances, ``u_t = d_ij - d_ik``, of n rows; ``triples`` are ``(m, 3)`` different rows i, j, k."""
 
     n: int
     triples: np.ndarray
@@ -45,9 +42,12 @@ class TripleTerms:
 
     @cached_property
     def _norm2(self) -> float:
+        i, j, k = self.triples.T
         x, norm = 1.5 + np.cos(1.7 * np.arange(self.size) + 0.3), 1.0
         for _ in range(NORM_STEPS if self.size else 0):
-            x = self._adjoint(self.matrix(x / np.linalg.norm(x)))
+            matrix = self.matrix(x / np.linalg.norm(x))
+            diagonal, dense = matrix.diagonal(), matrix.toarray()
+            x = (diagonal[j] - 2.0 * dense[i, j]) - (diagonal[k] - 2.0 * dense[i, k])
             norm = float(np.linalg.norm(x))
             if norm == 0.0:
                 return 1.0
@@ -64,12 +64,6 @@ class TripleTerms:
     def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return u of ``K = vectors diag(values) vectors'``."""
         return triple_forms(vectors, values, self.triples)
-
-    def _adjoint(self, matrix: sp.csr_array) -> np.ndarray:
-        """Return the trace of every term with a symmetric matrix."""
-        i, j, k = self.triples.T
-        diagonal, dense = matrix.diagonal(), matrix.toarray()
-        return (diagonal[j] - 2.0 * dense[i, j]) - (diagonal[k] - 2.0 * dense[i, k])
 
 
 @compiled
@@ -88,10 +82,8 @@ def triple_forms(vectors: np.ndarray, values: np.ndarray, triples: np.ndarray) -
 
 @compiled
 def worst_triples(factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most violated triple of every row, ``(n, 3)``, and its violation ``d_ik - d_ij``, ``(n,)``.
-
-    ``factor``: ``(n, r)``: squared distances of its rows are d. ``starts``, ``neighbours``: neighbours of each row in CSR form, sorted. A
-    row without neighbours, or without others, has violation ``-inf``.
+    """Return the most violated triple of every row, ``(n, 3)``, and its violation ``d_ik - d_ij``, ``(n,)``; ``-inf`` where a row has no
+    neighbours or no others. d are squared distances of rows of ``factor`` ``(n, r)``; the sorted neighbours are in CSR form.
     """
     n, r = factor.shape
     triples, violation = np.zeros((n, 3), np.int64), np.full(n, -np.inf)
@@ -122,13 +114,7 @@ def project_shared(alpha: np.ndarray, C: float) -> np.ndarray:
     return C * project_elastic(np.asarray(alpha, dtype=np.float64) / C, 1.0) if len(alpha) else alpha
 
 
-SHARED_SLACK = PairLoss(
-    value=lambda u, d, C: C * max(0.0, float(np.max(d - u, initial=0.0))),
-    conjugate=lambda alpha, C: 0.0,
-    slope=lambda alpha, C: np.zeros_like(alpha),
-    project=project_shared,
-    smooth=False,
-)
+SHARED_SLACK = PairLoss(lambda u, d, C: C * max(0.0, float(np.max(d - u, initial=0.0))), *NO_CONJUGATE, project_shared, False)
 """The largest violation, times C."""
 
 

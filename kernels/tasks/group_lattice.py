@@ -27,21 +27,10 @@ WORD_BITS = 64
 
 @dataclass(frozen=True)
 class TaskLattice:
-    """The groups of ``n_tasks`` tasks, ordered by inclusion.
+    """The groups of ``n_tasks`` tasks T, ordered by inclusion; ``a`` > 0 is the penalty of one step away from the sources.
 
-    Attributes
-    ----------
-    n_tasks
-        Number of tasks T, at least 1.
-    a
-        Penalty of one step away from the sources, > 0.
-    inverted
-        Whether the group of all tasks is the source, and steps leave tasks out.
-
-    Notes
-    -----
-    A key is the marks of a group as bits of 64-bit words, ``(n_words,)``: what sets of nodes
-    (:class:`gramplane.kernels.graphs.hulls.NodeSet`) hold.
+    In the inverse the group of all tasks is the source, and steps leave tasks out. A key is the marks of a group as bits of 64-bit words,
+    ``(n_words,)``: what sets of nodes (:class:`gramplane.kernels.graphs.hulls.NodeSet`) hold.
     """
 
     n_tasks: int
@@ -104,14 +93,11 @@ class TaskLattice:
         return TaskLattice(self.n_tasks).keys(np.eye(self.n_tasks, dtype=bool))
 
     def descendant_bounds(self, groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
-        """Return ``sum over descendants w of s of beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``, in closed form.
+        """Return, of groups s, the sum over descendants w of ``beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``.
 
-        ``groups``: ``(n_groups, T)`` groups s; ``forms``: ``(T, T)`` sum over the kernels of ``A_j``; ``mu``: weight of the group mean.
-
-        Notes
-        -----
-        The left side of the sufficient condition of optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over
-        2^(T - |s|) groups: every task that is not in s is in a descendant with odds b = (1 + a)^-2, independently.
+        ``forms`` ``(T, T)`` is the sum over the kernels of ``A_j``, ``mu`` the weight of the group mean. The left side of the sufficient
+        condition of optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over 2^(T - |s|) groups: every task
+        that is not in s is in a descendant with odds b = (1 + a)^-2, independently.
         """
         odds = (1.0 + self.a) ** -2.0
         marks, tasks = self.marks(groups), self.n_tasks
@@ -122,27 +108,12 @@ class TaskLattice:
 
 
 def _as_items(words: Words) -> NDArray[np.void]:
-    """Return rows as single items."""
     words = np.ascontiguousarray(words)
     return words.view([("", words.dtype)] * words.shape[1]).reshape(-1)
 
 
 def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
-    """Return ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``, never negative.
-
-    Parameters
-    ----------
-    groups
-        ``(n_groups, T)``.
-    forms
-        ``(k, T, T)`` symmetric, ``A_j``.
-    mu
-        Weight of the group mean, > 0.
-
-    Returns
-    -------
-    ndarray of shape (n_groups, k)
-    """
+    """Return ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``, never below 0, ``(n_groups, k)``, of A ``(k, T, T)``."""
     inside = groups.astype(np.float64)
     k, tasks = forms.shape[:2]
     half = (inside @ forms.transpose(1, 0, 2).reshape(tasks, k * tasks)).reshape(len(groups), k, tasks)
@@ -154,19 +125,7 @@ def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
 def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
     """Return ``S_j[s, t] = sum over groups w with s and t of W_wj (1/mu + [s = t])``: the weight of kernel j between two tasks.
 
-    Parameters
-    ----------
-    groups
-        ``(n_groups, T)``.
-    weights
-        ``(n_groups, k)`` weights ``W_wj`` >= 0.
-    mu
-        Weight of the group mean, > 0.
-
-    Returns
-    -------
-    ndarray of shape (k, T, T)
-        Symmetric to the bit, positive semi-definite.
+    ``weights`` ``(n_groups, k)`` are ``W_wj`` >= 0. The result ``(k, T, T)`` is symmetric to the bit and positive semi-definite.
     """
     inside = groups.astype(np.float64)
     k, tasks = weights.shape[1], inside.shape[1]

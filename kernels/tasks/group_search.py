@@ -22,51 +22,23 @@ MAX_VISITS = 20_000_000
 
 @dataclass(frozen=True)
 class GroupSearch:
-    """The groups of a search, and what bounds the others.
+    """The groups of a search, and what bounds the others."""
 
-    ``groups``: ``(n_found, T)`` groups whose value is above the threshold, the greatest first; at most ``max_groups``; ``values``:
-    their ``M_w / d_w^2``; ``bound``: upper bound of the value of every group that is not among them: at most the threshold when the search
-    was complete; ``visits``: groups visited; ``complete``: whether neither the cap on visits nor the cap on the depth cut off anything
-    above the threshold.
-    """
-
-    groups: Groups
-    values: FloatArray
-    bound: float
-    visits: int
-    complete: bool
+    groups: Groups  # (n_found, T) whose value is above the threshold, the greatest first; at most max_groups
+    values: FloatArray  # their M_w / d_w^2
+    bound: float  # of the value of every group that is not among them: at most the threshold when the search was complete
+    visits: int  # groups visited
+    complete: bool  # whether neither the cap on visits nor that on the depth cut off anything above the threshold
 
 
 def search_groups(
-    lattice: TaskLattice,
-    forms: FloatArray,
-    mu: float,
-    p: float,
-    threshold: float,
-    max_groups: int,
-    max_depth: int | None = None,
-    max_visits: int = MAX_VISITS,
-) -> GroupSearch:
-    """Return the groups of greatest ``M_w / d_w^2`` above a threshold.
+    lattice: TaskLattice, forms: FloatArray, mu: float, p: float, threshold: float, max_groups: int,
+    max_depth: int | None = None, max_visits: int = MAX_VISITS,
+) -> GroupSearch:  # fmt: skip
+    """Return the groups of greatest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``.
 
-    Parameters
-    ----------
-    lattice
-        Groups and their penalties.
-    forms
-        ``(k, T, T)`` symmetric, ``A_j[s, t] = beta_s' K_j beta_t``.
-    mu
-        Weight of the group mean.
-    p
-        Norm over the kernels, in (1, 2].
-    threshold
-        Smaller values are of no interest, >= 0.
-    max_groups
-        Greatest number of groups to return; the search is cut off at the least of them once it has so many.
-    max_depth
-        Greatest number of tasks of a group (in the inverse: of tasks left out), all by default.
-    max_visits
-        Greatest number of groups visited.
+    ``mu`` is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once it has ``max_groups`` groups the search is cut
+    off at the least of them; groups have at most ``max_depth`` tasks (in the inverse: leave out so many).
     """
     inner = p / (2.0 * (p - 1.0))
     tasks = lattice.n_tasks
@@ -97,19 +69,9 @@ def _inner_norms(forms: FloatArray, inner: float) -> FloatArray:
 
 @compiled
 def _branch_and_bound(
-    forms: FloatArray,
-    roots: FloatArray,
-    shared: float,
-    inner: float,
-    a: float,
-    inverted: bool,
-    deepest: int,
-    n_marks: int,
-    threshold: float,
-    max_visits: int,
-    values: FloatArray,
-    marks: NDArray[np.uint8],
-) -> tuple[int, int, float, bool]:
+    forms: FloatArray, roots: FloatArray, shared: float, inner: float, a: float, inverted: bool, deepest: int, n_marks: int,
+    threshold: float, max_visits: int, values: FloatArray, marks: NDArray[np.uint8],
+) -> tuple[int, int, float, bool]:  # fmt: skip
     """Depth first over sets of marks in ascending order; row l of the stacks is the set of l marks: its forms, its tasks' columns."""
     k, tasks = forms.shape[0], forms.shape[1]
     sign = -1.0 if inverted else 1.0
@@ -188,7 +150,6 @@ def _bound_extensions(root: float, root_sums: FloatArray, scale: FloatArray, fir
 
 @compiled
 def _row_norm(levels: FloatArray, row: int, inner: float) -> float:
-    """Return the norm of a row."""
     top, total = 0.0, 0.0
     for j in range(levels.shape[1]):
         top = max(top, levels[row, j])

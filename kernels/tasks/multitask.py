@@ -96,14 +96,7 @@ def even_weights(k: int, q: float) -> FloatArray:
 def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatArray:
     """Return gamma best for parts of the machine that stay as they are, ``sum_j gamma_j^qhat = 1``; q > 1 (closed form A.1.1).
 
-    Parameters
-    ----------
-    weights
-        ``(k,)`` gamma before.
-    strengths
-        ``(k,)`` c of the coefficients of these weights.
-    q
-        Exponent over kernels.
+    ``weights`` is gamma before, ``strengths`` c of the coefficients of these weights, both ``(k,)``.
     """
     if q == 2:
         return np.ones_like(weights)
@@ -152,42 +145,34 @@ class Certificate(NamedTuple):
 
 
 def certify_machine(
-    problem: DualProblem,
-    edges: IntArray,
-    beta: FloatArray,
-    decision: FloatArray,
-    forms: FloatArray,
-    weights: FloatArray,
-    p: float,
-    q: float,
-) -> Certificate:
-    """Return primal and dual value with the best bias of every task.
+    problem: DualProblem, edges: IntArray, beta: FloatArray, decision: FloatArray, forms: FloatArray, weights: FloatArray,
+    p: float, q: float,
+) -> Certificate:  # fmt: skip
+    """Return primal and dual value with the best bias of every task; the rows of the problem are ordered by task, which begin at ``edges``.
 
-    Parameters
-    ----------
-    problem
-        Losses of all rows, task by task.
-    edges
-        ``(T + 1,)`` where tasks begin.
-    beta, decision
-        ``(n,)`` coefficients, and the values ``sum_j weights_jt K_t^j beta_t`` without bias.
-    forms, weights
-        ``(k, T)`` M, and the kernel weights of every task.
-    p, q
-        Exponents over tasks and kernels.
+    ``decision`` are the values ``sum_j weights_jt K_t^j beta_t`` without bias, ``forms`` ``(k, T)`` M, ``weights`` those of every task.
     """
     biases = task_biases(problem, edges, decision)
-    slope = problem.c - decision - np.repeat(biases, np.diff(edges))
-    answer, ridge = best_response(slope, problem), problem.ridges()
-    loss = float(np.sum((slope - 0.5 * ridge * answer) * answer - problem.l1_weight * np.abs(answer)))
+    loss = total_loss(problem, problem.c - decision - np.repeat(biases, np.diff(edges)))
     primal = 0.5 * squared_norm(forms, weights, p, q) + loss
     return Certificate(primal, dual_value(problem, beta, forms, p, q), biases)
 
 
+def total_loss(problem: DualProblem, slope: FloatArray) -> float:
+    """Return the sum of the losses at ``slope = c - f - b``, each by the dual variable that answers it best."""
+    answer = best_response(slope, problem)
+    return float(np.sum((slope - 0.5 * problem.ridges() * answer) * answer - problem.l1_weight * np.abs(answer)))
+
+
 def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, p: float, q: float) -> float:
-    """Return the greatest dual value of multiples of beta: any is feasible as long as it stays in the box."""
+    """Return the greatest dual value of multiples of beta."""
+    return best_multiple(problem, beta, dual_norm(kernel_strengths(forms, p), q))
+
+
+def best_multiple(problem: DualProblem, beta: FloatArray, norm: float) -> float:
+    """Return the greatest dual value of multiples of beta, of a given dual norm: any is feasible as long as it stays in the box."""
     linear = problem.linear(beta)
-    curve = dual_norm(kernel_strengths(forms, p), q) + float((problem.ridges() * beta) @ beta)
+    curve = norm + float((problem.ridges() * beta) @ beta)
     scale = min(greatest_scale(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
     return scale * linear - 0.5 * scale**2 * curve
 
@@ -201,14 +186,9 @@ class MixedDual(NamedTuple):
 
 
 def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> MixedDual:
-    """Return the point of greatest dual value between two coefficient vectors; the dual value is concave along the way.
+    """Return the point of greatest dual value between two feasible coefficient vectors; the dual value is concave along the way.
 
-    Parameters
-    ----------
-    one, other
-        ``(n,)`` feasible.
-    forms
-        ``(k, T)`` forms of ``one``, of ``other`` and of their sum.
+    ``forms`` are those ``(k, T)`` of ``one``, of ``other`` and of their sum.
     """
     first, second, both = forms
     cross = 0.5 * (both - first - second)
@@ -219,8 +199,7 @@ def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: 
         mixture = np.maximum(mixture, 0.0)
         return MixedDual(beta, mixture, dual_value(problem, beta, mixture, p, q))
 
-    low, high = 0.0, 1.0
-    ends = [at(0.0), at(1.0)]
+    low, high, ends = 0.0, 1.0, [at(0.0), at(1.0)]
     for _ in range(MAX_SECTIONS):
         third = (high - low) / 3.0
         left, right = at(low + third), at(high - third)

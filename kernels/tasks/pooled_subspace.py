@@ -54,13 +54,7 @@ class Half:
 
 
 class Squares:
-    """A square per task of numbers over its pairs of rows, one after the other: what mirror descent remembers.
-
-    Parameters
-    ----------
-    codes
-        ``(n,)`` tasks of the rows.
-    """
+    """A square per task of numbers over its pairs of rows, one after the other: what mirror descent remembers."""
 
     def __init__(self, codes: IntArray) -> None:
         self.rows = [np.flatnonzero(codes == t) for t in range(int(codes.max()) + 1)]
@@ -94,19 +88,7 @@ class MirrorPoint:
 
 
 def mirror_point(factors: Sequence[FloatArray], squares: Squares, sums: FloatArray, constants: FloatArray, q: float) -> MirrorPoint:
-    """Return the point a mirror step leads to.
-
-    Parameters
-    ----------
-    factors
-        F of every kernel.
-    squares, sums
-        The tasks' rows, and what steps have added up, flat.
-    constants
-        ``(k,)`` of the point before.
-    q
-        Exponent over kernels.
-    """
+    """Return the point a mirror step leads to, from factors F, the ``sums`` of all steps so far, and the ``(k,)`` constants before."""
     ball = TraceBall(np.inf if q == 2 else q / (2.0 - q))
     pairs = [np.linalg.eigh(0.5 * squares.around(F, sums)) for F in factors]
     logs = [values + constant for (values, _), constant in zip(pairs, constants, strict=True)]
@@ -129,16 +111,9 @@ def mirror_length(parts: Sequence[FloatArray], ranks: int, move: int) -> float:
 
 
 def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
-    """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one; without W of the identity.
+    """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one, for W ``(r, T)``; of the identity where W is zero or empty.
 
-    Parameters
-    ----------
-    W
-        ``(r, T)``, or empty.
-    rank
-        r.
-    smoothing
-        eps in units of the greatest singular value: ``eps = smoothing^2 sigma_max^2``.
+    ``smoothing`` is eps in units of the greatest singular value: ``eps = smoothing^2 sigma_max^2``.
     """
     if not W.any():
         return Half(np.zeros((rank, 0)), 1.0 / rank)

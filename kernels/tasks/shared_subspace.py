@@ -30,9 +30,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..arrays import FloatArray
-from ..svm.dual import DualProblem, best_response
+from ..svm.dual import DualProblem
 from ..svm.grouped import group_biases
-from .multitask import dual_norm, greatest_scale, power_norm
+from .multitask import best_multiple, dual_norm, power_norm, total_loss
 
 NEGLIGIBLE_SHARE = 1e-14
 """Least eigenvalue of a step in units of the greatest."""
@@ -55,12 +55,7 @@ def coupling_size(coupling: FloatArray, q: float) -> float:
 def coupling_roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
     """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, lambda_max that of ``D_j A_j D_j``.
 
-    Parameters
-    ----------
-    coupling, forms
-        ``(k, T, T)`` D and A.
-    smoothing
-        Keeps directions that a machine does not use.
+    The smoothing keeps directions that a machine does not use.
     """
 
     def lengths(values: FloatArray) -> FloatArray:
@@ -79,15 +74,7 @@ def nuclear_norms(coupling: FloatArray, forms: FloatArray) -> FloatArray:
 
 
 def best_coupling(root: FloatArray, q: float) -> FloatArray:
-    """Return D ``(k, T, T)``, ``sum_j trace(D_j)^(q/(2-q)) = 1``, best for ``root_j = (W_j'W_j)^(1/2)``.
-
-    Parameters
-    ----------
-    root
-        ``(k, T, T)``; all zero gives the coupling of no tasks.
-    q
-        Exponent over kernels.
-    """
+    """Return D, ``sum_j trace(D_j)^(q/(2-q)) = 1``, best for ``root_j = (W_j'W_j)^(1/2)``, ``(k, T, T)``; that of no tasks for zeros."""
     norms = np.trace(root, axis1=1, axis2=2)
     total = float(power_norm(norms, q))
     if not total > 0:
@@ -110,36 +97,25 @@ def next_lengths(pace: FloatArray, slack: FloatArray, before: FloatArray) -> Flo
 
 
 def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: float, smoothing: float) -> FloatArray:
-    """Return D after a step past the best one for fixed parts.
+    """Return D after a step of lengths ``pace`` ``(k,)``, at least 1, past the best one for fixed parts.
 
     Where D and A commute the best eigenvalue for fixed parts is ``d a^(1/2)``. The step goes to ``d a``, twice as far in logarithms, and
     on from there by the factor ``exp((pace - 1) a / lambda_max)``, a step of mirror descent: directions that the machine hardly feels
     need long steps until their forms agree.
-
-    Parameters
-    ----------
-    coupling, forms
-        ``(k, T, T)`` D and A.
-    pace
-        ``(k,)`` lengths, at least 1.
-    q
-        Exponent over kernels.
-    smoothing
-        As in :func:`coupling_roots`.
     """
+
+    def smooth_logarithms(values: FloatArray) -> FloatArray:
+        top = np.maximum(values[:, -1:], np.finfo(float).tiny)
+        smooth = np.sqrt(np.maximum(values / top, 0.0) ** 2 + smoothing**2)
+        return np.log(np.maximum(smooth, NEGLIGIBLE_SHARE))
+
     half = _matrix_function(coupling, lambda values: np.sqrt(np.maximum(values, 0.0)))
-    whole = _matrix_function(half @ forms @ half, lambda values: _smooth_logarithms(values, smoothing))
+    whole = _matrix_function(half @ forms @ half, smooth_logarithms)
     greatest = np.linalg.eigvalsh(forms)[:, -1]
     factor = np.divide(pace - 1.0, greatest, out=np.zeros_like(greatest), where=greatest > 0)
     shape = _matrix_function(whole + factor[:, None, None] * forms, lambda values: np.maximum(np.exp(values - values[:, -1:]), smoothing))
     norms = np.trace(coupling_roots(coupling, forms, smoothing), axis1=1, axis2=2)
     return best_coupling(shape * (norms / np.trace(shape, axis1=1, axis2=2))[:, None, None], q)
-
-
-def _smooth_logarithms(values: FloatArray, smoothing: float) -> FloatArray:
-    top = np.maximum(values[:, -1:], np.finfo(float).tiny)
-    smooth = np.sqrt(np.maximum(values / top, 0.0) ** 2 + smoothing**2)
-    return np.log(np.maximum(smooth, NEGLIGIBLE_SHARE))
 
 
 def _matrix_function(matrices: FloatArray, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -161,18 +137,12 @@ def machine_value(problem: DualProblem, decision: FloatArray, norm: float) -> tu
     """Return ``1/2 norm^2`` plus the losses at ``decision`` with the best biases, and these ``(T,)``."""
     assert problem.groups is not None
     biases = group_biases(problem, decision)
-    slope = problem.c - decision - biases[problem.groups]
-    answer = best_response(slope, problem)
-    loss = (slope - 0.5 * problem.ridges() * answer) * answer - problem.l1_weight * np.abs(answer)
-    return 0.5 * norm**2 + float(loss.sum()), biases
+    return 0.5 * norm**2 + total_loss(problem, problem.c - decision - biases[problem.groups]), biases
 
 
 def dual_value(problem: DualProblem, beta: FloatArray, forms: FloatArray, q: float) -> float:
-    """Return the greatest dual value of a multiple of beta; any multiple is feasible that stays in the box."""
-    linear = problem.linear(beta)
-    curve = coupling_norm(forms, q) + float((problem.ridges() * beta) @ beta)
-    scale = min(greatest_scale(problem, beta), max(linear, 0.0) / curve) if curve > 0 else 0.0
-    return scale * linear - 0.5 * scale**2 * curve
+    """Return the greatest dual value of a multiple of beta."""
+    return best_multiple(problem, beta, coupling_norm(forms, q))
 
 
 def coupling_norm(forms: FloatArray, q: float) -> float:
@@ -183,19 +153,7 @@ def coupling_norm(forms: FloatArray, q: float) -> float:
 def subspace_bounds(
     problem: DualProblem, beta: FloatArray, decision: FloatArray, forms: FloatArray, coupling: FloatArray, q: float
 ) -> SubspaceBounds:
-    """Return primal and dual value of the machine at a coupling.
-
-    Parameters
-    ----------
-    problem
-        Losses of all rows; its groups are the tasks.
-    beta, decision
-        ``(n,)`` coefficients, and the values of the machine without biases.
-    forms, coupling
-        ``(k, T, T)`` A and D.
-    q
-        Exponent over kernels.
-    """
+    """Return primal and dual value of the machine at a coupling, from its values ``(n,)`` without biases; its groups are the tasks."""
     norm = float(power_norm(nuclear_norms(coupling, forms), q))
     primal, biases = machine_value(problem, decision, norm)
     return SubspaceBounds(primal, dual_value(problem, beta, forms, q), biases)

@@ -76,29 +76,15 @@ class Passes(Protocol):
 
 @dataclass(frozen=True)
 class InteriorPoint:
-    """A point of the path.
-
-    Attributes
-    ----------
-    parts
-        Coefficients by :class:`Parts`.
-    below, above
-        Multipliers of the ends of the parts.
-    levels
-        ``(k,)`` g.
-    halves
-        ``(k, T, T)`` X, halves of the couplings.
-    biases
-        ``(T,)``.
-    """
+    """A point of the path."""
 
     record_name: ClassVar[str] = "InteriorPoint"
-    parts: np.ndarray
-    below: np.ndarray
+    parts: np.ndarray  # coefficients by :class:`Parts`
+    below: np.ndarray  # multipliers of the ends of the parts
     above: np.ndarray
-    levels: np.ndarray
-    halves: np.ndarray
-    biases: np.ndarray
+    levels: np.ndarray  # g, (k,)
+    halves: np.ndarray  # X, (k, T, T), halves of the couplings
+    biases: np.ndarray  # (T,)
 
 
 class PointView(NamedTuple):
@@ -123,10 +109,7 @@ class _Move(NamedTuple):
 
 
 class Parts:
-    """Coefficients as variables between two ends with a linear value: with a kink a part for either sign.
-
-    Rows with an empty box have no part.
-    """
+    """Coefficients as variables between two ends with a linear value: with a kink a part for either sign, for an empty box none."""
 
     def __init__(self, problem: DualProblem) -> None:
         self.used = movable(problem)
@@ -203,19 +186,7 @@ def balanced_centre(problem: DualProblem) -> FloatArray:
 
 
 class InteriorPath:
-    """Newton steps along the path.
-
-    Parameters
-    ----------
-    problem
-        Losses of all rows; its groups are the tasks.
-    n_tasks
-        T.
-    q
-        Exponent over kernels.
-    passes
-        Products, forms and matrices of the kernels.
-    """
+    """Newton steps along the path; the groups of the problem are the tasks."""
 
     def __init__(self, problem: DualProblem, n_tasks: int, q: float, passes: Passes) -> None:
         assert problem.groups is not None
@@ -247,8 +218,9 @@ class InteriorPath:
     def advance(self, point: InteriorPoint, view: PointView) -> InteriorPoint | None:
         """Return the next point, or ``None`` where round-off leaves no step."""
         slack = self._slack(point.levels, view.forms)
-        system, mu = _NewtonSystem(self, point, view, slack), self._mu(point, slack)
-        step, move = 0.0, None
+        ends = point.below @ self.parts.over(point.parts) + point.above @ self.parts.under(point.parts)
+        mu = float(np.einsum("kst,kst->", point.halves, slack) + ends) / (len(slack) * self.T + self.parts.ends)
+        system, step, move = _NewtonSystem(self, point, view, slack), 0.0, None
         for aim in CENTRING_AIMS:
             tried = system.move(aim * mu)
             length = self._length(point, slack, tried) if all(np.isfinite(part).all() for part in tried) else 0.0
@@ -264,20 +236,13 @@ class InteriorPath:
     def _slack(self, levels: FloatArray, forms: FloatArray) -> FloatArray:
         return levels[:, None, None] * np.eye(self.T) - forms
 
-    def _mu(self, point: InteriorPoint, slack: FloatArray) -> float:
-        ends = point.below @ self.parts.over(point.parts) + point.above @ self.parts.under(point.parts)
-        return float(np.einsum("kst,kst->", point.halves, slack) + ends) / (len(slack) * self.T + self.parts.ends)
-
     def _length(self, point: InteriorPoint, slack: FloatArray, move: _Move) -> float:
         """Return the length of a step that stays inside: in the box at once, in the cones by trials, their edge being curved."""
         low, high = self.parts.has_low, self.parts.has_high
-        pairs = [
-            (self.parts.over(point.parts)[low], move.parts[low]),
-            (self.parts.under(point.parts)[high], -move.parts[high]),
-            (point.below[low], move.below[low]),
-            (point.above[high], move.above[high]),
-        ]
-        step = min(1.0, MAX_EDGE_SHARE * min(_step_bound(values, moves) for values, moves in pairs))
+        values = self.parts.over(point.parts)[low], self.parts.under(point.parts)[high], point.below[low], point.above[high]
+        moves = move.parts[low], -move.parts[high], move.below[low], move.above[high]
+        ways = [value[way < 0] / -way[way < 0] for value, way in zip(values, moves, strict=True)]
+        step = min(1.0, MAX_EDGE_SHARE * min(float(np.min(way, initial=np.inf)) for way in ways))
         bend = self.passes.forms(move.beta)
         share = 1.0 - MAX_EDGE_SHARE
         while step >= MIN_STEP:
@@ -286,11 +251,6 @@ class InteriorPath:
                 return step
             step *= STEP_FACTOR
         return 0.0
-
-
-def _step_bound(values: FloatArray, moves: FloatArray) -> float:
-    falls = moves < 0
-    return float(np.min(values[falls] / -moves[falls])) if falls.any() else np.inf
 
 
 def _is_above(matrices: FloatArray, lower: FloatArray) -> bool:
@@ -320,26 +280,22 @@ class _NewtonSystem:
 
     def _factor(self) -> None:
         path, used, member = self.path, self.parts.used, self.path.member[:, self.path.live]
-        self.pull = self._pull()
-        self.shared = self.pull.sum(axis=1, keepdims=True) if path.q == 1 else self.pull
+        both = _symmetrise(self.point.halves @ self.inverse)
+        # How the coefficients move the traces of the couplings, (n, k).
+        pull = 2.0 * np.einsum("knt,knt->nk", self.view.products, both[:, path.codes])
+        self.shared = pull.sum(axis=1, keepdims=True) if path.q == 1 else pull
         # A multiple of the equations makes the matrix definite where few rows are free; it changes no solution.
         whole = self._bent() + np.diag(self.stiff) + self.scale * (path.member @ path.member.T)
         self.factor = _factorise(whole[np.ix_(used, used)])
         self.answers = self._solved(np.column_stack([member, self.shared]))
 
     def _bent(self) -> FloatArray:
-        """Return ``K(D) + R`` with what the couplings give way."""
         codes, out = self.path.codes, self.kernel.copy()
         for V, X, inverse in zip(self.view.products, self.point.halves, self.inverse, strict=True):
             P, Q = V @ X, V @ inverse
             crossed = P[:, codes].T * Q[:, codes]
             out += X[codes][:, codes] * (Q @ V.T) + inverse[codes][:, codes] * (P @ V.T) + crossed + crossed.T
         return out
-
-    def _pull(self) -> FloatArray:
-        """Return how the coefficients move the traces of the couplings, ``(n, k)``."""
-        both = _symmetrise(self.point.halves @ self.inverse)
-        return 2.0 * np.einsum("knt,knt->nk", self.view.products, both[:, self.path.codes])
 
     def _solved(self, sides: FloatArray) -> FloatArray:
         out = np.zeros_like(sides)
@@ -350,8 +306,12 @@ class _NewtonSystem:
         """Return the step that aims at ``mu``."""
         path, point, view = self.path, self.point, self.view
         base = mu * self.inverse - point.halves
-        slope = self._slope(mu)
-        side = self._by_row(slope) - 2.0 * np.einsum("knt,knt->n", base[:, path.codes], view.products)
+        value = view.decision + path.ridge * view.beta + path.member @ point.biases
+        pushed = np.where(self.parts.has_low, mu / self.over, 0.0) - np.where(self.parts.has_high, mu / self.under, 0.0)
+        slope = self.parts.cost - self.parts.signs * value[self.parts.rows] + pushed
+        signed, rows, n = self.parts.signs * slope, self.parts.rows, path.problem.n
+        by_row = np.bincount(rows, signed * self.soft, n) * self.stiff + np.bincount(rows, signed * self.free, n)
+        side = by_row - 2.0 * np.einsum("knt,knt->n", base[:, path.codes], view.products)
         plain = self._solved(side - self.scale * path.member @ (path.member.T @ view.beta))
         biases, levels = self._border(plain, base)
         tasks = int(path.live.sum())
@@ -365,16 +325,6 @@ class _NewtonSystem:
         below = np.where(self.parts.has_low, (mu - point.below * move) / self.over - point.below, 0.0)
         above = np.where(self.parts.has_high, (mu + point.above * move) / self.under - point.above, 0.0)
         return _Move(move, below, above, levels, halves, biases, beta, slack)
-
-    def _slope(self, mu: float) -> FloatArray:
-        path = self.path
-        value = self.view.decision + path.ridge * self.view.beta + path.member @ self.point.biases
-        pushed = np.where(self.parts.has_low, mu / self.over, 0.0) - np.where(self.parts.has_high, mu / self.under, 0.0)
-        return self.parts.cost - self.parts.signs * value[self.parts.rows] + pushed
-
-    def _by_row(self, slope: FloatArray) -> FloatArray:
-        signed, rows, n = self.parts.signs * slope, self.parts.rows, self.path.problem.n
-        return np.asarray(np.bincount(rows, signed * self.soft, n) * self.stiff + np.bincount(rows, signed * self.free, n), np.float64)
 
     def _balanced(self, beta: FloatArray) -> FloatArray:
         """Return the step with the sums that round-off took away, spread over the coefficients that move most easily."""

@@ -7,7 +7,7 @@ The whole problem is ``min 1/2 Omega(f)^2 + loss`` over all nodes of a graph tha
 * A dual point beta bounds the optimum from below by ``max_t t linear - t^2 (square + U) / 2``, U any bound of the squared dual gauge
   of sqrt(M(beta)) (:class:`.DualPoint`). Over W that is the restricted problem's own U_W; over the whole graph it is
   ``max(U_W, worst)`` once ``worst`` bounds M_w / d_w^2 of *every* node outside W, or the thesis' sums over descendants of the nodes
-  next to W (:func:`.outside_bound`, :func:`.descendant_form`).
+  next to W (Theorem 5.3.2).
 * Raising the bound from U_W to u lowers the dual value by at most ``t^2 (u - U_W) / 2``. So nodes whose value stays below
 
   ``threshold = U_W + OUTSIDE_GAP_SHARE (tol |P| - gap_W) / t^2``,   OUTSIDE_GAP_SHARE < 2,

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from gramplane.kernels.graphs.norms import DualPoint, NodeSet, dual_bound, dual_shares, gauge, joint_weights, outside_bound, start_weights
+from gramplane.kernels.graphs.norms import DualPoint, NodeSet, dual_bound, dual_shares, gauge, joint_weights, start_weights
 from gramplane.pipeline.loops.active_set import EVERYWHERE, ActiveRule, ActiveState, Restricted, Violations, active_step
 from gramplane.storage.records import from_arrays, to_arrays
-from tests.support.oracles.hierarchy import subsets
+from tests.support.oracles.hierarchy import outside_bound, subsets
 
 NO_CONTEXT = None
 

@@ -7,14 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
-from ...records.holdings import refuse_beyond
+from ...records.holdings import Held, Holding, refuse_beyond
 from .config import RuleConfig
-from .memory import REMEDY, driver_held
 from .proposition_pass import dense_column, packed_propositions
+
+REMEDY = "choose fewer columns, n_thresholds or max_rules"
+"""What helps where propositions are too many."""
+BITS = Held(
+    "propositions as bits, while equal ones are dropped, and in the order of a search", "6 p w", "p propositions; w = n/8, in whole words"
+)
+PAIRS = Held("pairs of propositions as bits", "p^2/8")
+NAMES = Held("names of the hull, one bit or byte for each proposition", "9/8 p W", "W = `max_rules`")
+ON_ROWS = Held("the hull's conjunctions on the rows, and copies of them", "3 n W")
+NEWTON = Held("Newton matrices of the hull", "24 W^2")
+VECTORS = Held("labels, costs and multipliers of the machines", "64 n T")
+VALUES = Held("columns of the rules, as fetched and side by side", "16 n c", "c = min(d, W)")
+UNPACKED_SOME = Held("propositions unpacked, some at a time", "9 p n", f"{2 * MAX_UNPACKED_BYTES >> 20} MiB at most")
+HELD = (BITS, PAIRS, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
 
 
 @dataclass(frozen=True)
@@ -35,20 +49,25 @@ class RuleData:
     rows: np.ndarray
 
 
+def most_propositions(config: RuleConfig, d: int, n: int) -> int:
+    """Return the most propositions that d numeric columns of n rows may give: two a cut, and one for missing values."""
+    return d * (2 * min(config.n_thresholds, max(n - 1, 1)) + 1)
+
+
+def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int) -> tuple[Holding, ...]:
+    """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
+    word, hull = 8 * -(-n // 64), config.max_rules
+    matrices = (BITS.of(p=p, w=word), PAIRS.taking(p * 8 * -(-p // 64)), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
+    vectors = (NEWTON.of(W=hull), VECTORS.of(n=n, T=machines), VALUES.of(n=n, c=min(d, hull)))
+    return (*matrices, *vectors, UNPACKED_SOME.taking(min(9 * p * n, 2 * MAX_UNPACKED_BYTES)))
+
+
 def read_rule_data(
-    ctx: RunContext,
-    config: RuleConfig,
-    tasks: Sequence[RuleTask],
-    similarity: np.ndarray,
-    categorical: Sequence[int],
-    n_samples: int,
+    ctx: RunContext, config: RuleConfig, tasks: Sequence[RuleTask], similarity: np.ndarray, categorical: Sequence[int], n_samples: int
 ) -> RuleData:
     """Return propositions and lattice of the rows that tasks use; one pass over the columns.
 
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        There are more propositions than the driver may hold.
+    Raises MemoryBoundExceeded: there are more propositions than the driver may hold.
     """
     used = np.zeros(n_samples, bool)
     for task in tasks:
@@ -59,22 +78,21 @@ def read_rule_data(
     holdings = driver_held(config, packed.propositions.size, n, ctx.data.n_cols, len(tasks))
     refuse_beyond(holdings, ctx.driver_memory, "rule-ensemble", REMEDY)
     position = np.cumsum(used) - 1
-    lattice = RuleLattice(
-        packed.columns,
-        n,
-        tuple(position[task.rows] for task in tasks),
-        tuple(task.y for task in tasks),
-        tuple(task.cost for task in tasks),
-        similarity,
-        config.a,
-        config.skip_implied,
-    )
+    rows, y, cost = zip(*((position[task.rows], task.y, task.cost) for task in tasks), strict=True)
+    lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 
 
 def raw_columns(ctx: RunContext, columns: np.ndarray) -> Columns:
     """Return some columns of the data as they are stored, ``(n_samples, len(columns))``; no pass where there are none."""
     return fetch_columns(ctx, columns) if len(columns) else np.zeros((ctx.data.n_rows, 0))
+
+
+def renumber(items: Sequence[Sequence[int]]) -> tuple[np.ndarray, list[list[int]]]:
+    """Return the propositions that occur in conjunctions, ascending, and the conjunctions by positions among these."""
+    used = np.array(sorted({j for item in items for j in item}), np.int64)
+    number = {int(j): k for k, j in enumerate(used)}
+    return used, [[number[j] for j in item] for item in items]
 
 
 def rule_flags(propositions: Propositions, items: Sequence[Sequence[int]], columns: np.ndarray, raw: Columns, n: int) -> np.ndarray:

@@ -10,8 +10,10 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MemoryBlocks
@@ -19,13 +21,18 @@ from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, i
 from ...estimators.kernels import KernelEstimator
 from ...estimators.supervised import predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
+from ...passes.columns import Columns
+from ...records.data_set import DataSet
 from .data import raw_columns
 from .method import Rule, RuleInputs
 from .model import RuleModel, active_records, rule_certificate, rule_records, rule_table
-from .predict import decide_rules, of_tasks, rule_matrix, rule_values, unseen_message, unseen_values
+from .predict import RulePredictor, of_tasks, rule_matrix, rule_values, unseen_message, unseen_values
 from .state import RuleState
 from .text_columns import encode_text, has_text
 
+ARRAY_CHECKS: dict[str, Any] = {
+    "accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False, "ensure_all_finite": "allow-nan"
+}  # fmt: skip
 STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.max_rules}", "stalled": "a standstill"}
 """What ended a fit before the rules next to the active set were quiet, in words."""
 
@@ -88,11 +95,10 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         "task_kernel": ("array of shape (n_tasks, n_tasks) or None", Sequence[Sequence[float]] | np.ndarray | None),
     }
 
-    model_: Any
-    task_kernel: Any
+    model_: RuleModel  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
@@ -107,9 +113,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         given["categorical"] = None if columns is None else [j.item() if isinstance(j, np.generic) else j for j in columns]
         return super()._plain(given)
 
-    # -- fitting -------------------------------------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: object, y: ArrayLike | None = None, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit on arrays, data frames, sparse matrices, Dask arrays, or a block store; missing values are NaN.
 
         Parameters
@@ -146,18 +150,16 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         gap = self.certificate_["restricted_gap"]
         return f"{reason} ended the fit before rules next to the active set were quiet; the gap on the active set is {gap:.2g}"
 
-    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+    def _data(self, X: object, y: ArrayLike | None = None) -> tuple[DataSet, Any]:
         if is_store(X):
             return super()._data(X, y)
         X = in_memory(X)
         if has_text(X):
             X, self._categories = encode_text(X, None)
         if y is None:
-            return MemoryBlocks(validated(self, X, **_array_checks())), None
-        X, y = validated(self, X, y=y, multi_output=False, **_array_checks())
+            return MemoryBlocks(validated(self, X, **ARRAY_CHECKS)), None
+        X, y = validated(self, X, y=y, multi_output=False, **ARRAY_CHECKS)
         return MemoryBlocks(X), y
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     def _set_model(self, model: RuleModel) -> None:
         self.model_ = model
@@ -171,40 +173,40 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
         self._categories = {int(column): names for column, names in json.loads(model.categories_json).items()}
 
-    def _columns(self, X: Any) -> tuple[Any, int]:
+    def _columns(self, X: object) -> tuple[Columns, int]:
         """Return the raw columns of the rules of arrays, and the number of rows."""
         X = in_memory(X)
         if has_text(X) or self._categories:
             X, _ = encode_text(X, self._categories)
-        X = validated(self, X, reset=False, **_array_checks())
-        raw = X[:, self.model_.columns]
-        return (sp.csc_array(raw) if sp.issparse(raw) else raw), X.shape[0]
+        rows = validated(self, X, reset=False, **ARRAY_CHECKS)
+        raw = rows[:, self.model_.columns]
+        return (sp.csc_array(raw) if sp.issparse(raw) else raw), rows.shape[0]
 
-    def _values(self, X: Any, task: Any = None) -> np.ndarray:
+    def _values(self, X: object, task: ArrayLike | None = None) -> np.ndarray:
         check_is_fitted(self, "model_")
         if is_store(X):
             with fit_context(opened(X), self._place, fan_out([_warn_event], 0), 0) as ctx:
-                return decide_rules(self.model_, ctx, task)
+                return RulePredictor().decision_values(self.model_, ctx, task)
         raw, n = self._columns(X)
         unseen = unseen_values(self.model_, raw)
         if unseen:
             warn_user(unseen_message(unseen))
         return of_tasks(self.model_, rule_values(self.model_, raw, n), task)
 
-    def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
+    def decision_function(self, X: object, task: ArrayLike | None = None) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes and for tasks, else ``(n_samples, n_classes)``."""
         values = self._values(X, task)
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+    def predict(self, X: object, task: ArrayLike | None = None) -> np.ndarray:
         """Return the predicted class labels, ``(n_samples,)``."""
         return predicted_labels(self.decision_function(X, task), self.classes_)
 
-    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: ArrayLike, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of right labels over all rows."""
         return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: object) -> np.ndarray:
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""
         check_is_fitted(self, "model_")
         if is_store(X):
@@ -214,7 +216,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
             flags = rule_matrix(self.model_, *self._columns(X))
         return flags[:, self.model_.by_weight].astype(np.float64)
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Return the texts of the rules."""
         check_is_fitted(self, "model_")
         return np.array([rule["text"] for rule in self.rules_], dtype=object)
@@ -247,10 +249,6 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         if path is not None:
             Path(path).write_text(text + "\n", encoding="utf-8")
         return text
-
-
-def _array_checks() -> dict[str, Any]:
-    return {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False, "ensure_all_finite": "allow-nan"}
 
 
 def _warn_event(event: Mapping[str, Any]) -> None:

@@ -38,24 +38,10 @@ MAX_SWEEPS = 6
 
 
 class RuleLoop:
-    """The loop of a rule ensemble.
+    """The loop of a rule ensemble: one machine for two classes, one per class for more, or one per task.
 
-    Attributes
-    ----------
-    config
-        Parameters.
-    tasks
-        Machines: one for two classes, one per class for more, or one per task.
-    similarity
-        ``(T, T)`` similarity of the tasks.
-    categorical
-        Columns whose values are names.
-    n_samples
-        Rows of the data.
-    fits
-        The classifier whose accuracy is followed, if any.
-    task_codes
-        ``(n_samples,)`` machine that decides a row, or ``None`` where all machines do.
+    ``fits``: the classifier whose accuracy is followed, if any; ``task_codes``: ``(n_samples,)`` machine that decides a row, or ``None``
+    where all machines do.
     """
 
     state_type = RuleState
@@ -92,8 +78,12 @@ class RuleLoop:
     def step(self, state: RuleState, ctx: RunContext) -> Step[RuleState]:
         """Return the state after one round of the active set, or one move of the cuts."""
         new, figures = self._grow(state, ctx) if state.active.stop is None else self._refine(state, ctx)
-        figures |= {"newton_steps": new.master.steps, "n_selected": self._count_rules(new)}
-        return Step(new, {**figures, **self._accuracy(new, ctx)})
+        if new.kept is not None:
+            n_selected = len(new.kept.above(self.config.prune)[0])
+        else:
+            sizes = np.sqrt(np.sum(new.master.weights**2, axis=1))
+            n_selected = int(np.sum(sizes > self.config.prune * sizes.max(initial=0.0)))
+        return Step(new, {**figures, "newton_steps": new.master.steps, "n_selected": n_selected, **self._accuracy(new, ctx)})
 
     def _grow(self, state: RuleState, ctx: RunContext) -> tuple[RuleState, dict[str, Any]]:
         config, data = self.config, self.data(ctx)
@@ -115,12 +105,6 @@ class RuleLoop:
         figures = {**unchanged_figures(active), "n_nodes": rules.nodes.size, "refit_objective": rules.objective}
         state = RuleState(state.iteration + 1, active, state.master, rules, active.stop if is_last else None)
         return state, {"phase": "refine", **figures}
-
-    def _count_rules(self, state: RuleState) -> int:
-        if state.kept is not None:
-            return len(state.kept.above(self.config.prune)[0])
-        sizes = np.sqrt(np.sum(state.master.weights**2, axis=1))
-        return int(np.sum(sizes > self.config.prune * sizes.max(initial=0.0)))
 
     def _accuracy(self, state: RuleState, ctx: RunContext) -> dict[str, Any]:
         if not self.fits:

@@ -20,9 +20,8 @@ from ...records.context import RunContext
 from ...records.data_set import DataSet
 from ...records.holdings import holdings_plan, refuse_beyond
 from .config import RuleConfig
-from .data import RuleTask
+from .data import HELD, REMEDY, RuleTask, driver_held, most_propositions
 from .loop import RuleLoop
-from .memory import HELD, REMEDY, driver_held, most_propositions
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
 from .predict import RulePredictor
@@ -31,21 +30,11 @@ from .state import RuleState
 
 @dataclass(frozen=True)
 class RuleInputs:
-    """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns.
-
-    Attributes
-    ----------
-    rows
-        Data, classes, weights.
-    names
-        Names of the columns.
-    categories
-        ``{column: [name of category 0, 1, ...]}`` of columns of text.
-    """
+    """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns."""
 
     rows: Inputs
     names: Sequence[str] | None = None
-    categories: Mapping[int, Sequence[str]] = field(default_factory=dict)
+    categories: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names of category 0, 1, ... by column of text
 
     @property
     def data(self) -> DataSet:
@@ -70,10 +59,7 @@ class Rule(Method):
     def read_inputs(cls, config: RuleConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[RuleConfig, RuleInputs]:
         """Return parameters, and classes, weights and tasks of a store; ``extra`` may hold ``test_share``.
 
-        Raises
-        ------
-        DataError
-            The target is real-valued, or a task is empty.
+        Raises DataError: the target is real-valued, or a task is empty.
         """
         rows, tasks = store_inputs(ctx, cls.name), store_tasks(ctx.data)
         if rows.classes is None:
@@ -86,14 +72,9 @@ class Rule(Method):
     def build_loop(cls, config: RuleConfig, inputs: RuleInputs, ctx: RunContext) -> RuleLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            A similarity that does not suit the tasks, or a categorical column that is not there.
-        DataError
-            A class without a row of positive weight.
-        gramplane.cluster.MemoryBoundExceeded
-            Even a single proposition, with hulls of ``max_rules`` conjunctions, is more than the driver may hold.
+        Raises ValueError: a similarity that does not suit the tasks, or a categorical column that is not there; DataError: a class without
+        a row of positive weight; MemoryBoundExceeded: even a single proposition, with hulls of ``max_rules`` conjunctions, is more than the
+        driver may hold.
         """
         rows, cost = inputs.rows, row_costs(config, inputs.rows)
         n, n_cols = len(rows.target), inputs.data.n_cols
@@ -101,7 +82,9 @@ class Rule(Method):
         if isinstance(rows, TaskInputs):
             machines, fit, codes = _task_machines(rows, cost), task_fit(rows), rows.codes
         else:
-            machines = _class_machines(rows, cost)
+            refuse_idle_classes(rows.labels, rows.target, cost)
+            used = np.flatnonzero(cost > 0)
+            machines = [RuleTask(used, labels_of(rows, machine)[used], cost[used]) for machine in range(rows.n_machines)]
             fit, codes = AccuracyTracker(0, len(machines), rows.target, rows.held_out), None
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
@@ -131,20 +114,14 @@ class Rule(Method):
     def summary(self, state: RuleState, model: RuleModel) -> dict[str, Any]:
         """Return the certificate, and how many rules of which length were selected."""
         certificate = rule_certificate(model)
-        has_gap = not np.isnan(certificate["gap"])
-        return {
-            "objective": model.figures["objective"],
-            "gap": certificate["gap"] if has_gap else None,
-            "relative_gap": certificate["relative_gap"] if has_gap else None,
-            "restricted_gap": certificate["restricted_gap"],
-            "certified_over": _certified_over(certificate),
-            "rounds": state.active.rounds,
-            "n_selected": model.n_rules,
-            "mean_length": float(model.lengths.mean()) if model.n_rules else 0.0,
-            "n_nodes": state.active.nodes.size,
-            "stop": state.active.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        depth, has_gap = certificate["depth"], not np.isnan(certificate["gap"])
+        bounded = f"rules of at most {depth} conditions" if depth else "none: rules next to the working set were looked at only"
+        gaps = {name: certificate[name] if has_gap else None for name in ("gap", "relative_gap")}
+        scope = {"restricted_gap": certificate["restricted_gap"], "certified_over": "all rules" if certificate["complete"] else bounded}
+        mean_length = float(model.lengths.mean()) if model.n_rules else 0.0
+        rules = {"rounds": state.active.rounds, "n_selected": model.n_rules, "mean_length": mean_length}
+        last = {"n_nodes": state.active.nodes.size, "stop": state.active.stop, "classes": json.loads(model.classes_json)}
+        return {"objective": model.figures["objective"], **gaps, **scope, **rules, **last}
 
     def tables(self, state: RuleState, model: RuleModel) -> dict[str, list[dict[str, Any]]]:
         """Return the rules, largest weight first."""
@@ -160,19 +137,10 @@ def _task_machines(inputs: TaskInputs, cost: np.ndarray) -> list[RuleTask]:
     return machines
 
 
-def _class_machines(inputs: Inputs, cost: np.ndarray) -> list[RuleTask]:
-    rows = np.flatnonzero(cost > 0)
-    refuse_idle_classes(inputs.labels, inputs.target, cost)
-    return [RuleTask(rows, labels_of(inputs, machine)[rows], cost[rows]) for machine in range(inputs.n_machines)]
+def task_similarity(kernel: Sequence[Sequence[float]] | None, n_tasks: int, has_tasks: bool) -> np.ndarray:
+    """Return the similarity of the tasks; the identity for none.
 
-
-def task_similarity(kernel: Any, n_tasks: int, has_tasks: bool) -> np.ndarray:
-    """Return the checked similarity of the tasks; the identity for none.
-
-    Raises
-    ------
-    ValueError
-        Not a kernel of the tasks with a positive diagonal, or one for a fit without tasks.
+    Raises ValueError: not a kernel of the tasks with a positive diagonal, or one for a fit without tasks.
     """
     if kernel is not None and not has_tasks:
         raise ValueError("task_kernel needs tasks: classes are fitted one against the rest, without shared weight")
@@ -185,27 +153,13 @@ def task_similarity(kernel: Any, n_tasks: int, has_tasks: bool) -> np.ndarray:
 
 
 def categorical_columns(entries: Sequence[int | str] | None, n_cols: int, names: Sequence[str] | None) -> list[int]:
-    """Return the numbers of columns that are named by number or name.
-
-    Raises
-    ------
-    ValueError
-        A column that is not there.
-    """
+    """Return the numbers of columns that are named by number or name; ValueError for a column that is not there."""
     number = {} if names is None else {str(name): j for j, name in enumerate(names)}
     columns = set()
     for entry in entries or ():
         column = number.get(entry, -1) if isinstance(entry, str) else int(entry)
         if not 0 <= column < n_cols:
-            raise ValueError(
-                f"categorical names column {entry!r}; the data has columns 0 to {n_cols - 1}{' and no such name' * bool(number)}"
-            )
+            also = " and no such name" if number else ""
+            raise ValueError(f"categorical names column {entry!r}; the data has columns 0 to {n_cols - 1}{also}")
         columns.add(column)
     return sorted(columns)
-
-
-def _certified_over(certificate: Mapping[str, Any]) -> str:
-    if certificate["complete"]:
-        return "all rules"
-    depth = certificate["depth"]
-    return f"rules of at most {depth} conditions" if depth else "none: rules next to the working set were looked at only"

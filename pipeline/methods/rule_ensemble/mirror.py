@@ -39,8 +39,7 @@ def solve_mirror(problem: RuleProblem, *, tol: float = 1e-3, max_iter: int = 200
 
 def _solve_machine(search: RuleSearch, eta: np.ndarray, tol: float) -> bool:
     """Solve the machine at given shares; returns whether the whole gap is closed."""
-    problem = search.problem
-    power = dual_exponent(problem.rho)
+    problem, power = search.problem, dual_exponent(search.problem.rho)
     scale = np.exp(log_zeta(problem.hull, eta, problem.rho) / power)
     for inner in range(MAX_INNER_STEPS):
         delta = scale * _shares(search.norms, scale, problem.rho, inner)
@@ -59,8 +58,7 @@ def _shares(norms: np.ndarray, scale: np.ndarray, rho: float, inner: int) -> np.
     """Return theta: the minimiser of sum_w Q_w^2 / (scale_w theta_w) over the ball of exponent rhohat = rho / (2 - rho)."""
     if rho >= 2.0:
         return np.ones(len(norms))
-    power = rho / (2.0 - rho)
-    largest = float(norms.max(initial=0.0))
+    power, largest = rho / (2.0 - rho), float(norms.max(initial=0.0))
     if largest == 0.0:
         return np.full(len(norms), len(norms) ** (-1.0 / power))
     smooth = norms**2 + (0.1 * 0.5**inner * largest) ** 2

@@ -14,52 +14,26 @@ from ....kernels.rules.propositions import MISSING, SIGNS, Propositions, proposi
 
 @dataclass(frozen=True)
 class RuleModel:
-    """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``.
-
-    Attributes
-    ----------
-    params_json, classes_json, tasks_json
-        Parameters; class labels in order; task names in order, ``null`` without tasks.
-    names_json, categories_json
-        Feature names or ``null``; ``{column: [name of category 0, 1, ...]}`` of columns given as text.
-    n_features
-        Width of the training data.
-    propositions
-        Those that occur in a rule, or in the active set.
-    rule_starts, rule_items
-        Propositions of rule r: ``rule_items[rule_starts[r]:rule_starts[r + 1]]``.
-    weights
-        ``(n_rules, n_machines)``; one machine for two classes, one per class for more, one per task.
-    intercepts
-        ``(n_machines,)``.
-    support
-        ``(n_rules,)`` training rows that satisfy the rule.
-    active_starts, active_items
-        The active set on its propositions, in the same form; ``active_weights`` ``(n_active, n_machines)``.
-    active_propositions
-        The propositions of the active set, cuts as they were before they were moved.
-    figures
-        Objective, certificate and the like, by name.
-    """
+    """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
     params_json: str
-    classes_json: str
-    tasks_json: str
-    names_json: str
-    categories_json: str
+    classes_json: str  # labels in order
+    tasks_json: str  # task names in order, null without tasks
+    names_json: str  # of the features, or null
+    categories_json: str  # {column: [name of category 0, 1, ...]} of columns given as text
     n_features: int
-    propositions: Propositions
+    propositions: Propositions  # those that occur in a rule
     rule_starts: np.ndarray
-    rule_items: np.ndarray
-    weights: np.ndarray
-    intercepts: np.ndarray
-    support: np.ndarray
-    active_propositions: Propositions
+    rule_items: np.ndarray  # the propositions of rule r are rule_items[rule_starts[r]:rule_starts[r + 1]]
+    weights: np.ndarray  # (n_rules, n_machines)
+    intercepts: np.ndarray  # (n_machines,)
+    support: np.ndarray  # (n_rules,) training rows that satisfy the rule
+    active_propositions: Propositions  # of the active set, cuts as they were before they were moved
     active_starts: np.ndarray
     active_items: np.ndarray
-    active_weights: np.ndarray
-    figures: dict[str, float] = field(default_factory=dict)
+    active_weights: np.ndarray  # (n_active, n_machines)
+    figures: dict[str, float] = field(default_factory=dict)  # objective, certificate and the like
 
     @property
     def n_rules(self) -> int:
@@ -135,21 +109,17 @@ def rule_records(model: RuleModel) -> list[dict[str, Any]]:
 
 def rule_table(model: RuleModel) -> list[dict[str, Any]]:
     """Return one flat row per rule, largest weight first: rule, vote, weight, support, length, and the weight of every machine."""
-    return [
-        {
-            "rule": record["text"],
-            **{name: record[name] for name in ("vote", "weight", "support", "length")},
-            **{f"weight[{name}]": value for name, value in record.get("weights", {}).items()},
-        }
-        for record in rule_records(model)
-    ]
+    rows = []
+    for record in rule_records(model):
+        row = {"rule": record["text"], **{name: record[name] for name in ("vote", "weight", "support", "length")}}
+        rows.append(row | {f"weight[{name}]": value for name, value in record.get("weights", {}).items()})
+    return rows
 
 
 def active_records(model: RuleModel) -> list[dict[str, Any]]:
     """Return the active set: text, weight (largest over the machines) and length, in the order in which nodes joined."""
     rows = []
-    for k, weights in enumerate(model.active_weights):
-        items = model.active_items[model.active_starts[k] : model.active_starts[k + 1]]
+    for weights, items in zip(model.active_weights, np.split(model.active_items, model.active_starts[1:-1]), strict=True):
         text = " and ".join(part["text"] for part in conditions(model, model.active_propositions, items))
         rows.append({"text": text or "always", "weight": float(weights[np.argmax(np.abs(weights))]), "length": len(items)})
     return rows
@@ -163,35 +133,28 @@ def rule_certificate(model: RuleModel) -> dict[str, Any]:
     in the lattice. ``descendant_gap`` is what the thesis' sums over descendants certify, for few rows and propositions, else NaN.
     """
     figures, depth = model.figures, model.figures["depth"]
-    return {
-        "gap": figures["gap"],
-        "relative_gap": figures["gap"] / max(abs(figures["objective"]), 1e-300),
-        "restricted_gap": figures["restricted_gap"],
-        "depth": int(depth) if np.isfinite(depth) else None,
-        "complete": bool(np.isinf(depth)),
-        "all_pairs": not json.loads(model.params_json)["skip_implied"],
-        "bound": figures["bound"],
-        "worst_outside": figures["worst_outside"],
-        "descendant_gap": figures["descendant_gap"],
-    }
+    relative = figures["gap"] / max(abs(figures["objective"]), 1e-300)
+    gaps = {"gap": figures["gap"], "relative_gap": relative, "restricted_gap": figures["restricted_gap"]}
+    reach = {"depth": int(depth) if np.isfinite(depth) else None, "complete": bool(np.isinf(depth))}
+    others = {name: figures[name] for name in ("bound", "worst_outside", "descendant_gap")}
+    return {**gaps, **reach, "all_pairs": not json.loads(model.params_json)["skip_implied"], **others}
 
 
 def _record(model: RuleModel, r: int, outputs: list[str]) -> dict[str, Any]:
     parts, row = conditions(model, model.propositions, model.items(r)), model.weights[r]
     machine = int(np.argmax(np.abs(row)))
+    is_for = bool(row[machine] > 0)
+    if model.tasks is not None or len(model.classes) == 2:
+        vote = model.classes[int(is_for)]
+    else:
+        vote = model.classes[machine] if is_for else f"not {model.classes[machine]}"
     record = {
         "text": " and ".join(part["text"] for part in parts),
         "support": int(model.support[r]),
-        "vote": _vote(model, machine, float(row[machine])),
+        "vote": vote,
         "weight": float(abs(row[machine])),
         "length": len(parts),
         "columns": [part["column"] for part in parts],
         "conditions": parts,
     }
     return {**record, "weights": dict(zip(outputs, row.tolist(), strict=True))} if len(row) > 1 else record
-
-
-def _vote(model: RuleModel, machine: int, weight: float) -> Any:
-    if model.tasks is not None or len(model.classes) == 2:
-        return model.classes[int(weight > 0)]
-    return model.classes[machine] if weight > 0 else f"not {model.classes[machine]}"

@@ -15,7 +15,7 @@ from ...inputs.tasks import TaskInputs
 from ...loops.active_set import EVERYWHERE, FINISHED
 from ...records.context import RunContext
 from .config import RuleConfig
-from .data import RuleData, raw_columns, rule_flags
+from .data import RuleData, raw_columns, renumber, rule_flags
 from .lattice_problem import split_alpha
 from .model import RuleModel
 from .state import RuleState, SelectedRules
@@ -39,9 +39,7 @@ def build_rule_model(
     columns = np.unique(propositions.column[sorted({j for item in items for j in item})])
     flags = rule_flags(propositions, items, columns, raw_columns(ctx, columns), ctx.data.n_rows)
     hull = state.hull_rules(data)
-    hull_items = hull.items()
-    used = np.array(sorted({j for item in hull_items for j in item}), np.int64)
-    number = {int(j): k for k, j in enumerate(used)}
+    active, active_items = renumber(hull.items())
     return RuleModel(
         params_json=config.model_dump_json(),
         classes_json=json.dumps(list(inputs.labels)),
@@ -54,8 +52,8 @@ def build_rule_model(
         weights=weights,
         intercepts=-state.kept.bias,
         support=flags[data.rows].sum(axis=0).astype(np.int64),
-        active_propositions=data.propositions.take(used),
-        **_packed_lists("active", [[number[j] for j in item] for item in hull_items]),
+        active_propositions=data.propositions.take(active),
+        **_packed_lists("active", active_items),
         active_weights=hull.weights,
         figures={**_figures(state, state.kept), "descendant_gap": descendant_gap(data.lattice, state)},
     )
@@ -68,19 +66,18 @@ def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, np.nda
 
 def _merge_rules(rules: SelectedRules, prune: float) -> tuple[Propositions, list[list[int]], np.ndarray]:
     """Return propositions, items and weights of the rules: of two cuts on one side of a column the narrower, equal rules as one."""
-    positions, weights = rules.above(prune)
-    items, props = rules.items(), rules.propositions
-    used = np.array(sorted({j for r in positions for j in items[r]}), np.int64)
-    number = {int(j): k for k, j in enumerate(used)}
+    items, (positions, weights) = rules.items(), rules.above(prune)
+    used, chosen = renumber([items[r] for r in positions])
+    props = rules.propositions.take(used)
     totals: dict[tuple[tuple[int, int, float], ...], np.ndarray] = {}
     lists: dict[tuple[tuple[int, int, float], ...], list[int]] = {}
-    for r, row in zip(positions, weights, strict=True):
-        narrow = _narrowest_cuts(props, items[r])
+    for item, row in zip(chosen, weights, strict=True):
+        narrow = _narrowest_cuts(props, item)
         name = tuple(sorted((int(props.column[j]), int(props.kind[j]), float(props.cut[j])) for j in narrow))
         totals[name] = totals.get(name, np.zeros(len(row))) + row
-        lists.setdefault(name, sorted(number[j] for j in narrow))
+        lists.setdefault(name, sorted(narrow))
     rows = np.stack(list(totals.values())) if totals else np.zeros((0, rules.weights.shape[1]))
-    return props.take(used), list(lists.values()), rows
+    return props, list(lists.values()), rows
 
 
 def _narrowest_cuts(props: Propositions, item: Sequence[int]) -> list[int]:
@@ -97,20 +94,12 @@ def _narrowest_cuts(props: Propositions, item: Sequence[int]) -> list[int]:
 def _figures(state: RuleState, rules: SelectedRules) -> dict[str, float]:
     active = state.active
     depth = float("nan") if active.depth is None else (float("inf") if active.depth == EVERYWHERE else float(active.depth))
-    return {
-        "objective": float(active.upper),
-        "gap": float(active.certificate) if active.depth is not None else float("nan"),
-        "restricted_gap": float(active.upper - active.lower),
-        "depth": depth,
-        "bound": float(active.bound),
-        "worst_outside": float(active.worst),
-        "n_nodes": float(active.nodes.size),
-        "rounds": float(active.rounds),
-        "newton_steps": float(state.master.steps),
-        "iterations": float(state.iteration),
-        "refit_objective": float(rules.objective),
-        "converged": float(active.stop in FINISHED),
-    }
+    gap = active.certificate if active.depth is not None else float("nan")
+    certificate = {"objective": active.upper, "gap": gap, "restricted_gap": active.upper - active.lower, "depth": depth}
+    outside = {"bound": active.bound, "worst_outside": active.worst, "n_nodes": active.nodes.size, "rounds": active.rounds}
+    steps = {"newton_steps": state.master.steps, "iterations": state.iteration, "refit_objective": rules.objective}
+    figures = certificate | outside | steps | {"converged": active.stop in FINISHED}
+    return {name: float(value) for name, value in figures.items()}
 
 
 def descendant_gap(lattice: RuleLattice, state: RuleState) -> float:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ....storage import BlockStore
 from ...inputs.tasks import known_codes, store_tasks
@@ -25,9 +24,19 @@ class RulePredictor(Predictor):
 
     held = (RULE_COLUMNS, SATISFIED)
 
-    def decision_values(self, model: RuleModel, ctx: RunContext) -> np.ndarray:
-        """Return the votes of the rules that hold; with tasks those of the row's task."""
-        return decide_rules(model, ctx)
+    def decision_values(self, model: RuleModel, ctx: RunContext, task: ArrayLike | None = None) -> np.ndarray:
+        """Return the votes of the rules that hold, ``(n_samples, n_machines)``; with tasks one value, that of the row's task.
+
+        Raises ValueError: the data has another width than the training data, or a task that was not there at fit.
+        """
+        data = ctx.data
+        check_width(model.n_features, False, data)
+        raw = raw_columns(ctx, model.columns)
+        unseen = unseen_values(model, raw)
+        if unseen:
+            ctx.emit({"event": "warning", "message": unseen_message(unseen)})
+        values = rule_values(model, raw, data.n_rows)
+        return of_tasks(model, values, store_tasks(data) if task is None and model.tasks is not None else task)
 
     def holdings(self, model: RuleModel, data: BlockStore) -> list[Holding]:
         """Return the columns, and which rows satisfy which rule."""
@@ -55,25 +64,7 @@ def unseen_values(model: RuleModel, raw: Columns) -> dict[int, int]:
     return {column: count for column, count in counts.items() if count}
 
 
-def decide_rules(model: RuleModel, ctx: RunContext, task: Any = None) -> np.ndarray:
-    """Return ``(n_samples, n_machines)`` decision values of a store; with tasks one value, that of the row's task.
-
-    Raises
-    ------
-    ValueError
-        The data has another width than the training data, or a task that was not there at fit.
-    """
-    data = ctx.data
-    check_width(model.n_features, False, data)
-    raw = raw_columns(ctx, model.columns)
-    unseen = unseen_values(model, raw)
-    if unseen:
-        ctx.emit({"event": "warning", "message": unseen_message(unseen)})
-    values = rule_values(model, raw, data.n_rows)
-    return of_tasks(model, values, store_tasks(data) if task is None and model.tasks is not None else task)
-
-
-def of_tasks(model: RuleModel, values: np.ndarray, task: Any) -> np.ndarray:
+def of_tasks(model: RuleModel, values: np.ndarray, task: ArrayLike | None) -> np.ndarray:
     """Return the values of each row's task, ``(n, 1)``; all values where there are no tasks."""
     if model.tasks is None:
         if task is not None:

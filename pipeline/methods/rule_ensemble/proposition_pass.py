@@ -8,12 +8,11 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from ....cluster import BlockProgram, plan
 from ....kernels.rules.bits import Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
-from ...passes.blocks import Task, column_tasks, listed, load_blocks, task_bytes
+from ...passes.blocks import Columns, Task, column_tasks, listed, load_blocks, task_bytes
 from ...records.context import RunContext, resolve
 
 
@@ -25,9 +24,9 @@ class Packed:
     columns: Words
 
 
-def dense_column(X: Any, j: int) -> np.ndarray:
+def dense_column(X: Columns, j: int) -> np.ndarray:
     """Return one column as float64."""
-    return (X[:, [j]].toarray()[:, 0] if sp.issparse(X) else X[:, j]).astype(np.float64)
+    return (X[:, j] if isinstance(X, np.ndarray) else X[:, [j]].toarray()[:, 0]).astype(np.float64)
 
 
 def pack_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:

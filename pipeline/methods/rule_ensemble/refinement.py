@@ -14,7 +14,7 @@ from ....kernels.rules.newton import bias_root
 from ....kernels.rules.propositions import ABOVE, AT_MOST
 from ...records.context import RunContext
 from .config import RuleConfig
-from .data import RuleData, raw_columns
+from .data import RuleData, raw_columns, renumber
 from .lattice_problem import MAX_REWEIGHTINGS
 from .proposition_pass import dense_column
 from .state import SelectedRules
@@ -42,8 +42,7 @@ def restrict_propositions(
 ) -> tuple[SelectedRules, RuleLattice]:
     """Return the rules on the propositions that occur in them, with the lattice of these; ``values`` are the columns of the rows in use."""
     items, (positions, weights) = rules.items(), rules.above(config.prune)
-    used = np.array(sorted({j for r in positions for j in items[r]}), np.int64)
-    number = {int(j): k for k, j in enumerate(used)}
+    used, new_items = renumber([items[r] for r in positions])
     propositions = rules.propositions.take(used)
     flags = np.zeros((len(used), lattice.n), bool)
     for column, column_values in values.items():
@@ -51,7 +50,6 @@ def restrict_propositions(
         if len(members):
             flags[members] = propositions.flags(members, column, column_values)
     lattice = replace(lattice, columns=pack_bits(flags.astype(np.uint8)))
-    new_items = [[number[j] for j in items[r]] for r in positions]
     nodes = lattice.hull(lattice.named([[], *new_items]))
     hull_weights = np.zeros((nodes.size, rules.weights.shape[1]))
     for name, row in zip(lattice.named(new_items), weights, strict=True):
@@ -68,7 +66,7 @@ def move_cuts(rules: SelectedRules, lattice: RuleLattice, values: dict[int, np.n
     flags = unpack_bits(lattice.columns, lattice.n)
     columns = [values[int(column)] for column in propositions.column]
     cuts, flags = refine_cuts(machine, flags, propositions.kind, propositions.cut, columns)
-    return replace(rules, propositions=replace(propositions, cut=cuts)), lattice.moved(pack_bits(flags))
+    return replace(rules, propositions=replace(propositions, cut=cuts)), replace(lattice, columns=pack_bits(flags))
 
 
 def refit_rules(rules: SelectedRules, lattice: RuleLattice, config: RuleConfig) -> SelectedRules:

@@ -16,52 +16,26 @@ from .data import RuleData
 
 @dataclass(frozen=True)
 class RuleMaster:
-    """The restricted problem's solution.
-
-    Attributes
-    ----------
-    weights
-        ``(W, r)`` G of :class:`.RulePoint`.
-    bias
-        ``(T,)``.
-    alpha
-        Multipliers of all tasks, one task after the other.
-    steps
-        Newton steps so far.
-    """
+    """The restricted problem's solution."""
 
     record_name: ClassVar[str] = "RuleMaster"
-    weights: np.ndarray
-    bias: np.ndarray
-    alpha: np.ndarray
-    steps: int = 0
+    weights: np.ndarray  # (W, r) G of :class:`.RulePoint`
+    bias: np.ndarray  # (T,)
+    alpha: np.ndarray  # multipliers of all tasks, one task after the other
+    steps: int = 0  # Newton steps so far
 
 
 @dataclass(frozen=True)
 class SelectedRules:
-    """Rules after selection.
-
-    Attributes
-    ----------
-    propositions
-        With their moved cuts.
-    nodes
-        Hull of the selected rules on these propositions.
-    weights, bias
-        ``(W, T)`` and ``(T,)`` of the machine.
-    objective
-        Its primal value.
-    sweep
-        Times the cuts were moved.
-    """
+    """Rules after selection."""
 
     record_name: ClassVar[str] = "Kept"
-    propositions: Propositions
-    nodes: NodeSet
-    weights: np.ndarray
-    bias: np.ndarray
-    objective: float
-    sweep: int
+    propositions: Propositions  # with their moved cuts
+    nodes: NodeSet  # hull of the selected rules on these propositions
+    weights: np.ndarray  # (W, T)
+    bias: np.ndarray  # (T,)
+    objective: float  # primal value
+    sweep: int  # times the cuts were moved
 
     def items(self) -> list[list[int]]:
         """Return the propositions of every node of the hull."""
@@ -69,13 +43,8 @@ class SelectedRules:
         return [np.flatnonzero(row).tolist() for row in unpack_bits(self.nodes.keys, width)] if self.nodes.size else []
 
     def above(self, share: float) -> tuple[list[int], np.ndarray]:
-        """Return the rules whose weight is above a share of the largest, by position in the hull, and their weights.
-
-        The empty conjunction is none of them.
-        """
-        sizes = np.abs(self.weights).max(axis=1, initial=0.0)
-        lengths = np.bitwise_count(self.nodes.keys).sum(axis=1)
-        sizes = np.where(lengths > 0, sizes, 0.0)
+        """Return the rules of a weight above a share of the largest, by position in the hull, and their weights; never the empty one."""
+        sizes = np.where(self.nodes.keys.any(axis=1), np.abs(self.weights).max(axis=1, initial=0.0), 0.0)
         positions = np.flatnonzero(sizes > share * sizes.max(initial=0.0))
         return positions.tolist(), self.weights[positions]
 

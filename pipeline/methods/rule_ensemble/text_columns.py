@@ -22,12 +22,8 @@ def has_text(X: Any) -> bool:
 def encode_text(X: Any, known: Mapping[int, Sequence[str]] | None) -> tuple[Any, dict[int, list[str]]]:
     """Return a frame or 2-D array with numbers instead of text, and the names of the categories of each column of text.
 
-    ``known`` are the names of the categories at fit, ``None`` at fit itself; other names become ``UNSEEN``.
-
-    Raises
-    ------
-    TypeError
-        An entry is neither text nor a number nor missing.
+    ``known`` are the names of the categories at fit, ``None`` at fit itself; other names become ``UNSEEN``. Raises TypeError: an entry is
+    neither text nor a number nor missing.
     """
     is_frame = hasattr(X, "columns") and hasattr(X, "iloc")
     columns, categories = [], {}
@@ -35,7 +31,11 @@ def encode_text(X: Any, known: Mapping[int, Sequence[str]] | None) -> tuple[Any,
         values = np.asarray(X.iloc[:, j] if is_frame else X[:, j], dtype=object)
         numbers = None if known is not None and j in known else _numbers(values)
         if numbers is None:
-            numbers, categories[j] = _codes(values, known.get(j) if known is not None else None)
+            texts = [None if _missing(value) else str(value) for value in values]
+            names = {text for text in texts if text is not None}
+            categories[j] = list(known[j]) if known is not None and j in known else sorted(names)
+            code_of = {name: float(code) for code, name in enumerate(categories[j])}
+            numbers = np.array([np.nan if text is None else code_of.get(text, UNSEEN) for text in texts])
         columns.append(numbers)
     table = np.column_stack(columns) if columns else np.zeros((X.shape[0], 0))
     return (type(X)(table, columns=X.columns, index=X.index) if is_frame else table), categories
@@ -47,22 +47,11 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
     for i, value in enumerate(values):
         if isinstance(value, str):
             return None
-        out[i] = np.nan if _missing(value) else _number(value)
+        if not _missing(value) and not isinstance(value, (Real, np.generic)):
+            raise TypeError(f"argument must be a string or a real number, not {type(value).__name__}")
+        out[i] = np.nan if _missing(value) else float(value)
     return out
 
 
-def _number(value: Any) -> float:
-    if not isinstance(value, (Real, np.generic)):
-        raise TypeError(f"argument must be a string or a real number, not {type(value).__name__}")
-    return float(value)
-
-
-def _missing(value: Any) -> bool:
+def _missing(value: object) -> bool:
     return value is None or type(value).__name__ == "NAType" or (isinstance(value, float) and value != value)
-
-
-def _codes(values: np.ndarray, names: Sequence[str] | None) -> tuple[np.ndarray, list[str]]:
-    texts = [None if _missing(value) else str(value) for value in values]
-    known = sorted({text for text in texts if text is not None}) if names is None else list(names)
-    code_of = {name: float(code) for code, name in enumerate(known)}
-    return np.array([np.nan if text is None else code_of.get(text, UNSEEN) for text in texts]), known

@@ -24,8 +24,4 @@ GLOSSARY = {
     "n": "Length of the list.",
 }
 
-CHARTS = SystemCharts(
-    single=(spectra, dual_ascents),
-    tables=TABLES,
-    glossary=GLOSSARY,
-)
+CHARTS = SystemCharts(single=(spectra, dual_ascents), tables=TABLES, glossary=GLOSSARY)

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.random_walk import exact_scores, is_stochastic, normalise_prior, rank_rows, walk_on, walk_scores
@@ -17,8 +19,7 @@ from ...models.spectral import SpectralModel
 from ...records.validation import configured
 from .config import VisualRankConfig
 from .method import Ranker, RankerInputs
-from .predict import is_fitted_store
-from .unseen import UnseenImages
+from .predict import UnseenImages, is_fitted_store
 
 
 class SemanticKernelRanker(SpectralEstimator):
@@ -77,7 +78,7 @@ class SemanticKernelRanker(SpectralEstimator):
     def _place(self) -> str:
         return "sync"
 
-    def fit(self, X: Any, tags: Any = None, prior: Any = None) -> Self:
+    def fit(self, X: object, tags: object = None, prior: ArrayLike | None = None) -> Self:
         """Learn the kernel and score the images.
 
         Parameters
@@ -97,13 +98,12 @@ class SemanticKernelRanker(SpectralEstimator):
         """
         data, _ = self._data(X)
         if tags is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: here it is tags, those of every image"
-            )
+            name = type(self).__name__
+            raise ValueError(f"{name} requires y to be passed, but the target y is None: here it is tags, those of every image")
         self._fit(RankerInputs.read(data, in_memory(tags, "tags"), in_memory(prior, "prior")))
         return self
 
-    def _unfinished(self, state: Any) -> str:
+    def _unfinished(self, state: object) -> str:
         config = self._config()
         return f"max_iter={config.max_iter} ended the fit with a relative gap above tol={config.tol:g}"
 
@@ -112,7 +112,7 @@ class SemanticKernelRanker(SpectralEstimator):
         check_is_fitted(self, "model_")
         return rank_rows(self.scores_)[:k]
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: object) -> np.ndarray:
         """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
 
         Unseen images are similar to the fitted ones by the warped kernel (see :meth:`kernel_block`), and have the mean prior. Their scores
@@ -128,7 +128,7 @@ class SemanticKernelRanker(SpectralEstimator):
             return self.scores_
         return self._unseen.scores(self._features(X))
 
-    def kernel_block(self, rows: Any = None, cols: Any = None) -> np.ndarray:
+    def kernel_block(self, rows: object = None, cols: object = None) -> np.ndarray:
         """Return a block of the kernel.
 
         Parameters
@@ -140,13 +140,11 @@ class SemanticKernelRanker(SpectralEstimator):
         check_is_fitted(self, "model_")
         if _are_row_numbers(rows) and _are_row_numbers(cols):
             return self.model_.kernel_block(self._row_numbers(rows), self._row_numbers(cols))
-        left, right = (
-            self._unseen.rows[self._row_numbers(side)] if _are_row_numbers(side) else self._features(side) for side in (rows, cols)
-        )
+        fitted = self._unseen.rows
+        left, right = (fitted[self._row_numbers(side)] if _are_row_numbers(side) else self._features(side) for side in (rows, cols))
         return self._unseen.kernel(left, right)
 
-    def _row_numbers(self, rows: Any) -> np.ndarray:
-        """Return numbers of fitted images."""
+    def _row_numbers(self, rows: object) -> np.ndarray:
         n = self.model_.n_rows
         every = np.arange(n)
         if rows is None or isinstance(rows, slice):
@@ -158,16 +156,14 @@ class SemanticKernelRanker(SpectralEstimator):
             raise ValueError(f"kernel_block: fitted images are numbered 0 to {n - 1}; features of others are given as a 2-D array")
         return every[numbers]
 
-    def _features(self, X: Any) -> Any:
-        """Return rows to be compared with the fitted ones."""
+    def _features(self, X: object) -> Any:
         if not is_store(X):
             options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
             return self._unseen.scale_rows(validated(self, X, reset=False, **options))
         store = opened_for(self, X)
         if store.n_cols != self.n_features_in_:
-            raise ValueError(
-                f"X has {store.n_cols} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
-            )
+            expected = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
+            raise ValueError(f"X has {store.n_cols} features, but {expected}")
         return self._unseen.scale_rows(store.columns(np.arange(store.n_cols)))
 
     def _set_model(self, model: SpectralModel) -> None:
@@ -211,12 +207,12 @@ class VisualRank(OneThread, BaseEstimator):
     Jing, Baluja: VisualRank, IEEE TPAMI 30, 2008; Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 6.2.
     """
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.input_tags.pairwise, tags.input_tags.sparse = True, True
         return tags
 
-    def fit(self, similarity: Any, prior: Any = None) -> Self:
+    def fit(self, similarity: object, prior: ArrayLike | None = None) -> Self:
         """Score the rows of a similarity or kernel matrix.
 
         Parameters
@@ -232,7 +228,7 @@ class VisualRank(OneThread, BaseEstimator):
             A parameter out of range, a matrix that is not square or not finite, a prior with a negative entry.
         """
         config = configured(VisualRankConfig, self.get_params(deep=False))
-        matrix: Any = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
+        matrix = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
         if matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"similarity: shape {matrix.shape}; it must be square, (n_samples, n_samples)")
         self.prior_ = normalise_prior(in_memory(prior, "prior"), matrix.shape[0])

@@ -17,30 +17,14 @@ from .config import RankerConfig
 
 @dataclass(frozen=True)
 class Images:
-    """The images of one query.
+    """The images of one query."""
 
-    Attributes
-    ----------
-    rows
-        ``(n, d)`` visual features, dense or CSR, scaling applied.
-    vectors
-        ``(n, V)`` tag vectors.
-    pairs
-        ``(m, 2)`` visual neighbours, ``i < j``.
-    distances
-        ``(m,)`` their squared distances over ``mean``.
-    mean
-        Mean squared distance of two images; 1 where all look the same.
-    untagged
-        Images without a tag.
-    """
-
-    rows: Any
-    vectors: sp.csr_array
-    pairs: np.ndarray
-    distances: np.ndarray
-    mean: float
-    untagged: int
+    rows: Any  # (n, d) visual features, dense or CSR, scaling applied
+    vectors: sp.csr_array  # (n, V) of tags
+    pairs: np.ndarray  # (m, 2) visual neighbours, i < j
+    distances: np.ndarray  # (m,) their squared distances over the mean
+    mean: float  # squared distance of two images; 1 where all look the same
+    untagged: int  # images without a tag
 
     @property
     def n(self) -> int:
@@ -51,10 +35,8 @@ class Images:
 def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: Any) -> Images:
     """Return the images of a data set with their tags.
 
-    Raises
-    ------
-    ValueError
-        Fewer than two images, tags that are not one for each image or tell none from another, images without tags unless they may be.
+    Raises ValueError: fewer than two images, tags that are not one for each image or tell none from another, images without tags unless
+    they may be.
     """
     n = data.n_rows
     if n < 2:

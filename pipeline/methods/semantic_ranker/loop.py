@@ -34,16 +34,11 @@ from .images import Images
 def build_problem(config: RankerConfig, images: Images, seed: int = 0) -> SpectralProblem:
     """Return problem (6.2) on some images."""
     n = images.n
-    return SpectralProblem(
-        target=SymmetricOperator(sp.csr_array((n, n)), factor=images.vectors, centre=True),
-        terms=DistanceTerms(n, images.pairs[:, 0], images.pairs[:, 1], -1.0),
-        goal=-images.distances,
-        loss="squared_hinge",
-        C=config.C,
-        B=float(n) if config.B is None else config.B,
-        basis=None if config.base is None else centred_basis(images.rows, config),
-        seed=seed,
-    )
+    target = SymmetricOperator(sp.csr_array((n, n)), factor=images.vectors, centre=True)
+    terms = DistanceTerms(n, images.pairs[:, 0], images.pairs[:, 1], -1.0)
+    basis = None if config.base is None else centred_basis(images.rows, config)
+    cap = float(n) if config.B is None else config.B
+    return SpectralProblem(target, terms, -images.distances, "squared_hinge", config.C, B=cap, basis=basis, seed=seed)
 
 
 def centred_basis(rows: Any, config: RankerConfig) -> np.ndarray:

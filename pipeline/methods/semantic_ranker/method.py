@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ....kernels.ranking.random_walk import (
-    Scores,
     average_precision,
     normalise_prior,
     rank_rows,
@@ -19,7 +19,7 @@ from ....kernels.ranking.random_walk import (
     walk_scores,
 )
 from ....kernels.spectral.dual_ascent import SpectralState
-from ....kernels.spectral.problem import Evaluation, cap_used
+from ....kernels.spectral.problem import cap_used
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...method import Method
@@ -30,11 +30,10 @@ from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import RankerConfig
 from .images import read_images
 from .loop import RankerLoop
-from .predict import RankerPredictor
-from .unseen import stored_images
+from .predict import RankerPredictor, stored_images
 
-MAX_RANKED = 50
-"""Images in the table of the ranking."""
+MAX_RANKED, MAX_TEXT = 50, 80
+"""Images in the table of the ranking, and characters of their tags."""
 
 TOP_SIZES = (3, 5, 10, 20, 50, 100)
 """Lengths of the top lists that are judged where the store says which images are relevant."""
@@ -58,13 +57,10 @@ class RankerInputs:
     prior: np.ndarray
 
     @classmethod
-    def read(cls, data: Any, tags: Any, prior: Any) -> Self:
+    def read(cls, data: BlockStore | MemoryBlocks, tags: Any, prior: ArrayLike | None) -> Self:
         """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
 
-        Raises
-        ------
-        ValueError
-            Images without features, or a prior that is none.
+        Raises ValueError: images without features, or a prior that is none.
         """
         require(data, Ranker.name, "columns")
         if prior is None and data.has_table("weight"):
@@ -94,12 +90,7 @@ class Ranker(Method):
     def build_loop(cls, config: RankerConfig, inputs: RankerInputs, ctx: RunContext) -> RankerLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            Data or tags that do not go together.
-        gramplane.cluster.MemoryBoundExceeded
-            More images than the driver can hold.
+        Raises ValueError: data or tags that do not go together; MemoryBoundExceeded: more images than the driver can hold.
         """
         data = inputs.data
         refuse_beyond(driver_holdings(data.n_rows, data.n_cols), ctx.driver_memory, cls.name, "rank the images of one query at a time")
@@ -111,50 +102,26 @@ class Ranker(Method):
     def plan(self) -> dict[str, Any]:
         """Images, tags and pairs; all of it is done by the driver."""
         images, basis = self.loop.images, self.loop.problem.basis
-        return {
-            **holdings_plan(driver_holdings(images.n, images.rows.shape[1])),
-            "images": images.n,
-            "tags": len(np.unique(images.vectors.indices)),
-            "untagged": images.untagged,
-            "pairs": len(images.pairs),
-            "base": images.n if basis is None else basis.shape[1],
-            "iterations_at_most": self.config.max_iter,
-            "tasks_per_pass": 0,
-            "task_bytes": 0,
-        }
+        tags = {"tags": len(np.unique(images.vectors.indices)), "untagged": images.untagged, "pairs": len(images.pairs)}
+        steps = {"base": images.n if basis is None else basis.shape[1], "iterations_at_most": self.config.max_iter}
+        holdings = holdings_plan(driver_holdings(images.n, images.rows.shape[1]))
+        return {**holdings, "images": images.n, **tags, **steps, "tasks_per_pass": 0, "task_bytes": 0}
 
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel, the scores, and what unseen images are compared with."""
         kernel, images, prior = self.loop.learnt_kernel(state), self.loop.images, self.inputs.prior
-        scores = self._walk(kernel, ctx.driver_memory)
-        figures = {
-            "objective": float(state.best_primal),
-            "gap": float(state.gap),
-            "iterations": float(state.iteration),
-            "converged": float(state.converged),
-            "cap_used": cap_used(self.loop.problem, kernel),
-            "mean_distance": images.mean,
-            "row_scaled": float(ctx.data.scale.kind == "unit-row"),
-            "untagged": float(images.untagged),
-            "walk_steps": float(scores.steps),
-            "walk_error": scores.error,
-            "score_spread": float(np.ptp(scores.values) * len(scores.values)),
-        }
-        arrays = {
-            "scores": scores.values,
-            "prior": prior,
-            "pairs": images.pairs,
-            "alpha": state.best_alpha,
-            **stored_images(images.rows, ctx.data),
-        }
-        digest = ctx.data.digest if isinstance(ctx.data, BlockStore) else ""
-        return SpectralModel(self.config.model_dump_json(), digest, images.n, kernel.part.vectors, kernel.spectrum, figures, arrays)
-
-    def _walk(self, kernel: Evaluation, driver_memory: int) -> Scores:
-        """Return the scores of the walk on a kernel known by its spectrum; its matrix is held if it fits."""
         config, factor = self.config, kernel.part.vectors * np.sqrt(kernel.spectrum)
-        walk = walk_on_factor(factor, config.diagonal, in_memory=8 * len(factor) ** 2 <= MATRIX_SHARE * driver_memory)
-        return walk_scores(walk, self.inputs.prior, config.damping, config.walk_tol)
+        walk = walk_on_factor(factor, config.diagonal, in_memory=8 * len(factor) ** 2 <= MATRIX_SHARE * ctx.driver_memory)
+        scores = walk_scores(walk, prior, config.damping, config.walk_tol)
+        ascent = {"objective": state.best_primal, "gap": state.gap, "iterations": state.iteration, "converged": state.converged}
+        looks = {"mean_distance": images.mean, "row_scaled": ctx.data.scale.kind == "unit-row", "untagged": images.untagged}
+        ranking = {"walk_steps": scores.steps, "walk_error": scores.error, "score_spread": np.ptp(scores.values) * len(scores.values)}
+        figures = ascent | {"cap_used": cap_used(self.loop.problem, kernel)} | looks | ranking
+        figures = {name: float(value) for name, value in figures.items()}
+        arrays = {"scores": scores.values, "prior": prior, "pairs": images.pairs, "alpha": state.best_alpha}
+        arrays |= stored_images(images.rows, ctx.data)
+        digest = ctx.data.digest if isinstance(ctx.data, BlockStore) else ""
+        return SpectralModel(config.model_dump_json(), digest, images.n, kernel.part.vectors, kernel.spectrum, figures, arrays)
 
     def warnings(self, state: SpectralState, model: SpectralModel, ctx: RunContext) -> list[str]:
         """Return a warning where there is no ranking."""
@@ -162,34 +129,28 @@ class Ranker(Method):
 
     def summary(self, state: SpectralState, model: SpectralModel) -> dict[str, Any]:
         """Return the kernel's certificate, the walk, and top-N precision if the store says which images are relevant."""
-        relevant, messages = relevant_rows(self.inputs.data), ranking_warnings(model)
-        return {
-            "objective": model.figures["objective"],
-            "gap": model.figures["gap"],
-            "certified_over": "the kernel, before the random walk",
-            "images": model.n_rows,
-            "pairs": len(self.loop.images.pairs),
-            "active_pairs": int(np.count_nonzero(model.arrays["alpha"])),
-            "untagged": self.loop.images.untagged,
-            "rank": len(model.eigenvalues),
-            "cap_used": model.figures["cap_used"],
-            "walk_steps": int(model.figures["walk_steps"]),
-            "score_spread": model.figures["score_spread"],
-            "top": [int(row) for row in rank_rows(model.arrays["scores"])[:5]],
-            "stop": state.stop,
-            **({} if relevant is None else {"precision": {str(row["n"]): row["precision"] for row in precisions(model, relevant)}}),
-            **({"remark": " ".join(messages)} if messages else {}),
-        }
+        relevant, messages, images, figures = relevant_rows(self.inputs.data), ranking_warnings(model), self.loop.images, model.figures
+        kernel = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": "the kernel, before the random walk"}
+        active = int(np.count_nonzero(model.arrays["alpha"]))
+        counts = {"images": model.n_rows, "pairs": len(images.pairs), "active_pairs": active, "untagged": images.untagged}
+        walk = {"walk_steps": int(figures["walk_steps"]), "score_spread": figures["score_spread"]}
+        top = [int(row) for row in rank_rows(model.arrays["scores"])[:5]]
+        summary = {**kernel, **counts, "rank": len(model.eigenvalues), "cap_used": figures["cap_used"], **walk, "top": top}
+        summary["stop"] = state.stop
+        if relevant is not None:
+            summary["precision"] = {str(row["n"]): row["precision"] for row in precisions(model, relevant)}
+        return {**summary, "remark": " ".join(messages)} if messages else summary
 
     def tables(self, state: SpectralState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
         """Return the first images, the spectrum, and the precision if it is known."""
         scores, prior, tags = model.arrays["scores"], model.arrays["prior"], self.inputs.tags
         relevant = relevant_rows(self.inputs.data)
-        first = [
-            {"rank": rank, "row": int(row), "score": float(scores[row]), "prior": float(prior[row]), "tags": _one_line(tags[row])}
-            | ({} if relevant is None else {"relevant": int(relevant[row])})
-            for rank, row in enumerate(rank_rows(scores)[:MAX_RANKED], 1)
-        ]
+        first = []
+        for rank, row in enumerate(rank_rows(scores)[:MAX_RANKED], 1):
+            text = " ".join(tags[row].split() if isinstance(tags[row], str) else map(str, tags[row]))
+            text = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
+            entry = {"rank": rank, "row": int(row), "score": float(scores[row]), "prior": float(prior[row]), "tags": text}
+            first.append(entry if relevant is None else {**entry, "relevant": int(relevant[row])})
         total = float(model.eigenvalues.sum())
         spectrum = [{"index": k, "eigenvalue": float(lam), "share": float(lam) / total} for k, lam in enumerate(model.eigenvalues, 1)]
         tables = {"ranking": first, "spectrum": spectrum}
@@ -226,16 +187,7 @@ def ranking_warnings(model: SpectralModel) -> list[str]:
 def precisions(model: SpectralModel, relevant: np.ndarray) -> list[dict[str, Any]]:
     """Return rows of top-N precision, with that of the prior."""
     sizes = [size for size in TOP_SIZES if size <= len(relevant)]
-    scores, prior = model.arrays["scores"], model.arrays["prior"]
-    by_scores, by_prior = (top_precision(values, relevant, sizes) for values in (scores, prior))
-    is_uniform = bool(np.ptp(prior) == 0)
-    chance = float(relevant.mean())
-    return [
-        {"n": size, "precision": float(a), "prior": None if is_uniform else float(b), "chance": chance}
-        for size, a, b in zip(sizes, by_scores, by_prior, strict=True)
-    ]
-
-
-def _one_line(tags: Any, width: int = 80) -> str:
-    text = " ".join(tags.split()) if isinstance(tags, str) else " ".join(map(str, tags))
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    by_scores, by_prior = (top_precision(model.arrays[name], relevant, sizes).tolist() for name in ("scores", "prior"))
+    is_uniform, chance = bool(np.ptp(model.arrays["prior"]) == 0), float(relevant.mean())
+    rows = zip(sizes, by_scores, by_prior, strict=True)
+    return [{"n": size, "precision": a, "prior": None if is_uniform else b, "chance": chance} for size, a, b in rows]

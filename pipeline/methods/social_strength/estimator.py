@@ -8,10 +8,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
-from ....storage import GramStore
+from ....storage import BlockStore, GramStore
 from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
@@ -69,9 +70,7 @@ class SocialStrengthRanker(KernelEstimator):
     model_: SocialModel  # pyright: ignore[reportIncompatibleVariableOverride]
     normalize: str
 
-    # -- fit -----------------------------------------------------------------------------------------------------------------------
-
-    def fit(self, kernels: Any, pairs: Any, z: Any, target: Any = None) -> Self:
+    def fit(self, kernels: object, pairs: ArrayLike, z: ArrayLike, target: object = None) -> Self:
         """Weigh the views and learn to rank.
 
         Parameters
@@ -93,18 +92,18 @@ class SocialStrengthRanker(KernelEstimator):
             Pairs or similarities that are none, a user whose row is zero in every view, no view that is aligned with the links.
         """
         data, _ = self._data(kernels)
-        links = read_links(_pair_table(pairs, z), data.n_rows, in_memory(target, "target"))
+        ends, labels = _pair_table(pairs), np.asarray(in_memory(z, "z"))
+        if labels.shape != ends.shape[:1]:
+            raise ValueError(f"z has shape {labels.shape}; there are {len(ends)} pairs")
+        links = read_links(np.column_stack([ends, labels]), data.n_rows, in_memory(target, "target"))
         self._fit(SocialInputs(data, links))
         return self
 
     def _unfinished(self, state: SocialState) -> str:
-        config = self._config()
-        return (
-            f"max_iter={config.max_iter} ended the fit with a relative gap of {state.gap / state.objective:.1e}; tol={config.tol:g} was "
-            "asked for"
-        )
+        config, gap = self._config(), state.gap / state.objective
+        return f"max_iter={config.max_iter} ended the fit with a relative gap of {gap:.1e}; tol={config.tol:g} was asked for"
 
-    def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
+    def _matrices(self, X: object, y: ArrayLike | None) -> tuple[GivenGrams, Any]:
         source = GramStore.open(X) if isinstance(X, str) else in_memory(X, "kernels")
         # Views that are not shifted must be positive semi-definite themselves.
         data = GivenGrams(source, definite=self.normalize == "none")
@@ -119,9 +118,7 @@ class SocialStrengthRanker(KernelEstimator):
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
         self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
-    # -- scores --------------------------------------------------------------------------------------------------------------------
-
-    def decision_function(self, pairs: Any) -> np.ndarray:
+    def decision_function(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
         """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link.
 
         A block store of users takes the place of pairs, where the views are kernels over features: all its users against all of the
@@ -131,17 +128,19 @@ class SocialStrengthRanker(KernelEstimator):
         if is_store(pairs):
             with fit_context(opened_for(self, pairs), None, fan_out(None, 0), 0) as ctx:
                 return self._method.predictor(self.model_).decision_values(self.model_, ctx)
-        return scoring.pair_scores(self.model_, self._pairs(pairs))
+        table = _pair_table(pairs)
+        self._users(table.ravel())
+        return scoring.pair_scores(self.model_, table.astype(np.int64))
 
-    def predict_proba(self, pairs: Any) -> np.ndarray:
+    def predict_proba(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
         """Return the strengths ``1 / (1 + exp(-f))`` of pairs of users ``(m, 2)``, ``(m,)``."""
         return scoring.tie_strengths(self.decision_function(pairs))
 
-    def predict(self, pairs: Any) -> np.ndarray:
+    def predict(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
         """Return 1 for pairs that are rather linked than not, else 0, ``(m,)``."""
         return (self.decision_function(pairs) > 0).astype(np.int64)
 
-    def score_users(self, users: Any, *, direct: bool = False) -> np.ndarray:
+    def score_users(self, users: ArrayLike, *, direct: bool = False) -> np.ndarray:
         """Return f(u, v) of some users u and all users v, ``(len(users), n_users)``.
 
         ``direct`` gives the weighted sum of the views instead, without learning to rank: the baseline to beat.
@@ -150,7 +149,7 @@ class SocialStrengthRanker(KernelEstimator):
         score = scoring.direct_scores(self.model_) if direct else scoring.user_scores(self.model_)
         return score(self._users(users))
 
-    def score_new_users(self, kernels: Any, diagonals: Any = None) -> np.ndarray:
+    def score_new_users(self, kernels: ArrayLike, diagonals: ArrayLike | None = None) -> np.ndarray:
         """Return f(x, v) of users x who were not there and all users v, ``(n_new, n_users)``.
 
         Parameters
@@ -170,8 +169,6 @@ class SocialStrengthRanker(KernelEstimator):
             raise ValueError(f"diagonals have shape {with_self.shape}; they must be {stack.shape[:2]}")
         return scoring.new_user_scores(self.model_, stack, with_self)
 
-    # -- uses ----------------------------------------------------------------------------------------------------------------------
-
     def recommend(self, user: int, k: int = 10, *, exclude: Sequence[int] | np.ndarray = (), direct: bool = False) -> np.ndarray:
         """Return the k users of strongest tie with a user, strongest first, never the user himself, ``(k,)`` or fewer.
 
@@ -190,7 +187,7 @@ class SocialStrengthRanker(KernelEstimator):
         return scoring.top_ranked(values, np.append(np.asarray(exclude, np.int64), user), _positive_int("k", k))
 
     def recommend_groups(
-        self, user: int, membership: Any, k: int = 10, *, score: Literal["decision", "probability"] = "decision", n_popular: int = 1000
+        self, user: int, membership: object, k: int = 10, *, score: Literal["decision", "probability"] = "decision", n_popular: int = 1000
     ) -> np.ndarray:
         """Return the k groups whose members have the strongest ties with a user, ``(k,)`` or fewer; groups joined already are left out.
 
@@ -213,12 +210,12 @@ class SocialStrengthRanker(KernelEstimator):
         members.eliminate_zeros()
         ones: Any = sp.csr_array((np.ones(members.nnz), members.indices, members.indptr), shape=members.shape)
         values = self.score_users([user])[0]
-        totals = scoring.group_scores(scoring.tie_strengths(values) if score == "probability" else values, ones)
+        totals = ones.T @ (scoring.tie_strengths(values) if score == "probability" else values)
         others = np.setdiff1d(np.arange(ones.shape[1]), scoring.largest_groups(ones, _positive_int("n_popular", n_popular)))
         joined = ones.indices[slice(*ones.indptr[user : user + 2])]
         return scoring.top_ranked(totals, np.concatenate([joined, others]), _positive_int("k", k))
 
-    def label_users(self, labels: Any) -> np.ndarray:
+    def label_users(self, labels: ArrayLike) -> np.ndarray:
         """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
 
         Parameters
@@ -234,37 +231,26 @@ class SocialStrengthRanker(KernelEstimator):
         parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.BATCH_USERS)]
         return harmonic_values(strength_graph(np.concatenate(parts)), values)
 
-    # -- checks --------------------------------------------------------------------------------------------------------------------
-
     def _n_users(self) -> int:
         check_is_fitted(self, "model_")
         return self.model_.n_train
 
-    def _users(self, users: Any) -> np.ndarray:
+    def _users(self, users: ArrayLike) -> np.ndarray:
         rows = np.atleast_1d(np.asarray(users))
         n = self._n_users()
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < n)):
             raise ValueError(f"users={users!r}: must be row numbers from 0 to {n - 1}")
         return rows.astype(np.int64)
 
-    def _pairs(self, pairs: Any) -> np.ndarray:
-        table = np.asarray(in_memory(pairs, "pairs"))
-        if table.ndim != 2 or table.shape[1:] != (2,):
-            raise ValueError(f"pairs have shape {table.shape}; they must be (n_pairs, 2)")
-        self._users(table.ravel())
-        return table.astype(np.int64)
+
+def _pair_table(pairs: object) -> np.ndarray:
+    table = np.asarray(in_memory(pairs, "pairs"))
+    if table.ndim != 2 or table.shape[1:] != (2,):
+        raise ValueError(f"pairs have shape {table.shape}; they must be (n_pairs, 2)")
+    return table
 
 
-def _pair_table(pairs: Any, z: Any) -> np.ndarray:
-    ends, labels = np.asarray(in_memory(pairs, "pairs")), np.asarray(in_memory(z, "z"))
-    if ends.ndim != 2 or ends.shape[1:] != (2,):
-        raise ValueError(f"pairs have shape {ends.shape}; they must be (n_pairs, 2)")
-    if labels.shape != ends.shape[:1]:
-        raise ValueError(f"z has shape {labels.shape}; there are {len(ends)} pairs")
-    return np.column_stack([ends, labels])
-
-
-def _positive_int(name: str, value: Any) -> int:
+def _positive_int(name: str, value: object) -> int:
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name}={value!r}: must be a whole number of at least 1")
     return int(value)

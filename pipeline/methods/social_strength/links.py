@@ -4,50 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from ....storage import DataError
 
 
 @dataclass(frozen=True)
 class Links:
-    """Training pairs and the links that views are aligned with.
+    """Training pairs and the links that views are aligned with."""
 
-    Attributes
-    ----------
-    pairs, z
-        ``(m, 2)`` users, and ``(m,)`` 1 for a link, 0 for none.
-    target
-        ``(n, n)`` symmetric links without their diagonal; of the linked pairs by default.
-    known
-        ``(n,)`` True for users that some pair or link names: the others may have links nobody has seen.
-    """
-
-    pairs: np.ndarray
-    z: np.ndarray
-    target: sp.csr_array
-    known: np.ndarray
+    pairs: np.ndarray  # (m, 2) users
+    z: np.ndarray  # (m,) 1 for a link, 0 for none
+    target: sp.csr_array  # (n, n) symmetric links without their diagonal
+    known: np.ndarray  # (n,) whether some pair or link names a user: the others may have links nobody has seen
 
 
-def read_links(table: Any, n: int, target: Any = None) -> Links:
-    """Return training pairs and links, checked.
-
-    Parameters
-    ----------
-    table
-        ``(m, 3)`` rows u, v, z.
-    n
-        Number of users.
-    target
-        ``(n, n)`` links that views are aligned with, dense or sparse; those of the pairs by default.
-
-    Raises
-    ------
-    DataError
-        A pair that is none, by its number, or labels that are all equal.
+def read_links(table: ArrayLike, n: int, target: ArrayLike | sp.spmatrix | sp.sparray | None = None) -> Links:
+    """Return training pairs and links of n users, from rows u, v, z ``(m, 3)`` and the links ``(n, n)`` that views are aligned with, by
+    default those of the pairs. Raises DataError: a pair that is none, by its number, or labels that are all equal.
     """
     rows = np.asarray(table, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1:] != (3,) or not len(rows):
@@ -57,7 +34,15 @@ def read_links(table: Any, n: int, target: Any = None) -> Links:
     if np.all(z == z[0]):
         raise DataError(f"all {len(z)} pairs have z={int(z[0])}; linked and unlinked pairs are needed")
     pairs, is_linked = np.ascontiguousarray(rows[:, :2].astype(np.int64)), z == 1
-    links = link_matrix(pairs[is_linked], n) if target is None else _symmetric_target(target, n)
+    if target is None:
+        links = link_matrix(pairs[is_linked], n)
+    else:
+        matrix = sp.csr_array(target, dtype=np.float64)
+        if matrix.shape != (n, n) or not np.isfinite(matrix.data).all():
+            raise ValueError(f"target has shape {matrix.shape}; it must be finite and (n_users, n_users), here {n} users")
+        both = sp.csr_array(0.5 * (matrix + matrix.T))
+        links = sp.csr_array(both - sp.diags_array(both.diagonal()))
+        links.eliminate_zeros()
     known = np.zeros(n, dtype=bool)
     known[pairs] = True
     known[links.indices] = True
@@ -70,13 +55,14 @@ def _refuse_bad_pairs(rows: np.ndarray, n: int) -> None:
             i = int(np.argmax(is_bad))
             raise DataError(f"pair {i}: {describe(rows[i])}")
 
-    def describe_outside(row: np.ndarray) -> str:
-        user = row[:2][(row[:2] < 0) | (row[:2] >= n) | (row[:2] % 1 != 0)][0]
-        return f"user {user:g}: must be a row number from 0 to {n - 1}"
+    def is_outside(ends: np.ndarray) -> np.ndarray:
+        return (ends < 0) | (ends >= n) | (ends % 1 != 0)
 
     ends, z = rows[:, :2], rows[:, 2]
     refuse(~np.isfinite(rows.sum(axis=1)), lambda row: f"{row.tolist()} is not made of finite numbers")
-    refuse(((ends < 0) | (ends >= n) | (ends != np.floor(ends))).any(axis=1), describe_outside)
+    refuse(
+        np.logical_or(*is_outside(ends).T), lambda row: f"user {row[:2][is_outside(row[:2])][0]:g}: must be a row number from 0 to {n - 1}"
+    )
     refuse(ends[:, 0] == ends[:, 1], lambda row: f"user {int(row[0])} is paired with himself; a pair has two users")
     refuse((z != 0) & (z != 1), lambda row: f"z={row[2]:g}: must be 1 for a link or 0 for none")
 
@@ -88,13 +74,3 @@ def link_matrix(pairs: np.ndarray, n: int) -> sp.csr_array:
     matrix.sum_duplicates()
     matrix.data[:] = 1.0
     return matrix
-
-
-def _symmetric_target(target: Any, n: int) -> sp.csr_array:
-    matrix = sp.csr_array(target, dtype=np.float64)
-    if matrix.shape != (n, n) or not np.isfinite(matrix.data).all():
-        raise ValueError(f"target has shape {matrix.shape}; it must be finite and (n_users, n_users), here {n} users")
-    both = sp.csr_array(0.5 * (matrix + matrix.T))
-    both = sp.csr_array(both - sp.diags_array(both.diagonal()))
-    both.eliminate_zeros()
-    return both

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.alignment.target_alignment import AlignedWeights, MatrixSums, solve_aligned_weights
+from ....kernels.alignment.target_alignment import MatrixSums, solve_aligned_weights
 from ....kernels.ranking.pair_kernels import FactorGram, PairGram, pair_block, pair_diagonal, similarity_features
 from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, full_gap, import_factor, import_step, rank_pairs
 from ....kernels.ranking.user_kernels import row_factors
@@ -41,46 +41,22 @@ LOOKUP_ENTRIES = 1 << 20
 
 @dataclass(frozen=True)
 class SocialState:
-    """State of a fit.
-
-    Attributes
-    ----------
-    iteration
-        Steps done: 1 for the weights, then rounds.
-    theta
-        ``(k,)`` weights of the views, l2 norm 1.
-    factors, shifts
-        ``(k, n)`` and ``(k,)``, what makes the views.
-    alignment, uniform
-        Alignment of the weighted sum with the links, and of equal weights.
-    singles
-        ``(k,)`` alignments of the views.
-    chosen
-        ``(q,)`` import vectors; none where all pairs take part.
-    coef
-        ``(m,)`` coefficients of the pairs; of import vectors those of the problem over all pairs at the same values.
-    objective, gap
-        Value of (7.3), and how far it is above the least over all pairs at most.
-    newton_steps
-        Taken so far.
-    stop
-        ``"tol"``, ``"stalled"``, ``"max_iter"``, ``"n_import"``, ``"import_tol"``, or ``None``.
-    """
+    """State of a fit."""
 
     record_name: ClassVar[str] = "SocialState"
-    iteration: int
-    theta: np.ndarray
-    factors: np.ndarray
-    shifts: np.ndarray
-    alignment: float
-    uniform: float
-    singles: np.ndarray
-    chosen: np.ndarray
-    coef: np.ndarray
-    objective: float
-    gap: float
+    iteration: int  # steps done: 1 for the weights, then rounds
+    theta: np.ndarray  # (k,) weights of the views, l2 norm 1
+    factors: np.ndarray  # (k, n): with the shifts they make the views
+    shifts: np.ndarray  # (k,)
+    alignment: float  # of the weighted sum with the links
+    uniform: float  # of equal weights
+    singles: np.ndarray  # (k,) alignments of the views
+    chosen: np.ndarray  # (q,) import vectors; none where all pairs take part
+    coef: np.ndarray  # (m,) of the pairs; of import vectors those of the problem over all pairs at the same values
+    objective: float  # value of (7.3)
+    gap: float  # how far it is above the least over all pairs at most
     newton_steps: int = 0
-    stop: str | None = None
+    stop: str | None = None  # "tol", "stalled", "max_iter", "n_import" or "import_tol"
 
     @property
     def scaling(self) -> Scaling:
@@ -100,25 +76,12 @@ class SocialLoop:
         self._weighted_views: np.ndarray | None = None
         self._machine: ImportMachine | None = None
 
-    # -- steps ---------------------------------------------------------------------------------------------------------------------
-
     def init(self, ctx: RunContext) -> SocialState:
         """Return the state before the views are weighed."""
         k, m = len(self.specs), len(self.links.z)
+        views = np.full(k, k**-0.5), np.zeros((k, 0)), np.zeros(k), 0.0, 0.0, np.zeros(k)
         # Without a coefficient every pair has the loss ln 2, and nothing is certified.
-        return SocialState(
-            iteration=0,
-            theta=np.full(k, k**-0.5),
-            factors=np.zeros((k, 0)),
-            shifts=np.zeros(k),
-            alignment=0.0,
-            uniform=0.0,
-            singles=np.zeros(k),
-            chosen=np.zeros(0, np.int64),
-            coef=np.zeros(m),
-            objective=float(np.log(2)),
-            gap=np.inf,
-        )
+        return SocialState(0, *views, np.zeros(0, np.int64), np.zeros(m), float(np.log(2)), np.inf)
 
     def step(self, state: SocialState, ctx: RunContext) -> Step[SocialState]:
         """Weigh the views, or take a round over the pairs."""
@@ -178,21 +141,13 @@ class SocialLoop:
         """Return the coefficients of the pairs, ``(m,)``: zero but at import vectors where there are some."""
         return state.coef if self.config.n_import is None else self._import_machine(state, ctx).coefficients()
 
-    # -- views ---------------------------------------------------------------------------------------------------------------------
-
     def _weigh_views(self, state: SocialState, ctx: RunContext) -> SocialState:
-        grams = self.grams(ctx)
+        grams, links, config = self.grams(ctx), self.links, self.config
         scaling = self._find_scaling(grams)
-        aligned = self._align(grams, scaling)
-        return replace(
-            state,
-            theta=aligned.weights,
-            factors=scaling.factors,
-            shifts=scaling.shifts,
-            alignment=aligned.value,
-            uniform=aligned.uniform,
-            singles=aligned.singles,
-        )
+        with_links = _add_target(grams.matrix_sums(scaling, links.known), self._target_products(grams, scaling), links)
+        aligned = solve_aligned_weights(with_links.centred(config.alignment), uniform=config.weights == "uniform")
+        state = replace(state, theta=aligned.weights, factors=scaling.factors, shifts=scaling.shifts)
+        return replace(state, alignment=aligned.value, uniform=aligned.uniform, singles=aligned.singles)
 
     def _find_scaling(self, grams: ViewGrams) -> Scaling:
         maxima, sizes = grams.extremes()
@@ -206,12 +161,6 @@ class SocialLoop:
         if self.config.normalize == "none":
             return Scaling(factors, np.zeros(len(maxima)))
         return Scaling(factors, np.maximum(-grams.least_eigenvalues(factors), 0.0))
-
-    def _align(self, grams: ViewGrams, scaling: Scaling) -> AlignedWeights:
-        links, config = self.links, self.config
-        sums = grams.matrix_sums(scaling, links.known)
-        with_links = _add_target(sums, self._target_products(grams, scaling), links)
-        return solve_aligned_weights(with_links.centred(config.alignment), uniform=config.weights == "uniform")
 
     def _target_products(self, grams: ViewGrams, scaling: Scaling) -> np.ndarray:
         """Return the inner products of the views with the links beside the diagonal, ``(k,)``."""

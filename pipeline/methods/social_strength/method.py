@@ -12,7 +12,7 @@ import numpy as np
 
 from ...grams.given import GivenGrams
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.sources import row_pairs
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
 from ...method import Method
@@ -26,6 +26,7 @@ from .loop import SocialLoop, SocialState
 from .model import SocialModel
 from .predict import SocialPredictor
 from .scores import hit_table, pair_scores
+from .view_pass import view_bytes
 
 SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
 SUM = Held("sum of the views, and a copy", "8 n^2")
@@ -66,10 +67,7 @@ class Social(Method):
     def build_loop(cls, config: SocialConfig, inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        gramplane.cluster.MemoryBoundExceeded
-            More users than the driver can hold the matrix of.
+        Raises MemoryBoundExceeded: more users than the driver can hold the matrix of.
         """
         data = inputs.data
         specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
@@ -80,10 +78,8 @@ class Social(Method):
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task, pairs."""
-        loop, config = self.loop, self.config
-        data = _loop_data(loop, self.ctx)
+        loop, config, data, z = self.loop, self.config, self.inputs.data, self.loop.links.z
         refs = row_pairs(data, loop.specs, loop.settings.block)
-        z = loop.links.z
         return {
             **loop.settings.describe(data.n_rows, len(loop.specs)),
             **holdings_plan(driver_holdings(loop, data.n_rows, self.ctx)),
@@ -92,13 +88,14 @@ class Social(Method):
             "linked_pairs": int(z.sum()),
             "iterations_at_most": 1 + (config.max_iter if config.n_import is None else min(config.n_import, len(z))),
             "tasks_per_pass": len(refs),
-            "task_bytes": int(max(pair_bytes(ref) + 6 * ref.nbytes for ref in refs)),
+            "task_bytes": int(max(view_bytes(ref) for ref in refs)),
         }
 
     def model(self, state: SocialState, ctx: RunContext) -> SocialModel:
         """Return the model of ties."""
         loop, config = self.loop, self.config
-        data, grams, coef = _loop_data(loop, ctx), loop.grams(ctx), loop.coefficients(state, ctx)
+        data: Any = self.inputs.data
+        grams, coef = loop.grams(ctx), loop.coefficients(state, ctx)
         is_given = isinstance(data, GivenGrams)
         rows, texts = (None, ()) if is_given else support_rows_of(data, np.arange(data.n_rows))
         with_coefficient = np.flatnonzero(coef)
@@ -108,15 +105,15 @@ class Social(Method):
             offset = float(coef.sum())
             view_weights = config.view_scale**2 * state.theta * (loop.entries(state, ctx) @ coef)
             strengths = grams.weighted(state.scaling, view_weights)
+        bounds = {"objective": state.objective, "gap": state.gap, "alignment": state.alignment, "uniform_alignment": state.uniform}
+        steps = {"iterations": float(state.iteration), "newton_steps": float(state.newton_steps)}
         return SocialModel(
             params_json=config.model_dump_json(),
             kernels_json=json.dumps([spec.to_json() for spec in loop.specs]),
             n_features=int(data.n_cols),
             n_train=data.n_rows,
             precomputed=is_given,
-            theta=state.theta,
-            factors=state.factors,
-            shifts=state.shifts,
+            **{name: getattr(state, name) for name in ("theta", "factors", "shifts")},
             norms=tuple(grams.normalizations),
             rows=rows,
             texts=texts,
@@ -126,26 +123,19 @@ class Social(Method):
             offset=offset,
             kernel=loop.kernel(state, ctx),
             strengths=strengths,
-            figures=_figures(state),
+            figures={**bounds, **steps, "converged": float(state.stop not in ("max_iter", "stalled"))},
             arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": _baseline_areas(loop, state, ctx)},
             **data_scaling(data),
         )
 
     def summary(self, state: SocialState, model: SocialModel) -> dict[str, Any]:
         """Return certificate, alignments, and the area under the curve of the learnt ranking over the training pairs."""
-        return {
-            "objective": float(state.objective),
-            "gap": float(state.gap),
-            "certified_over": "the training pairs, for these weights of the views",
-            "alignment": float(state.alignment),
-            "uniform_alignment": float(state.uniform),
-            "n_selected": int(np.count_nonzero(state.theta)),
-            "n_kernels": len(state.theta),
-            "pairs": len(self.loop.links.z),
-            "pairs_kept": len(model.coef),
-            "auc": learnt_area(model, self.loop.links),
-            "stop": state.stop,
-        }
+        scope = "the training pairs, for these weights of the views"
+        certificate = {"objective": float(state.objective), "gap": float(state.gap), "certified_over": scope}
+        alignment = {"alignment": float(state.alignment), "uniform_alignment": float(state.uniform)}
+        views = {"n_selected": int(np.count_nonzero(state.theta)), "n_kernels": len(state.theta)}
+        pairs = {"pairs": len(self.loop.links.z), "pairs_kept": len(model.coef), "auc": learnt_area(model, self.loop.links)}
+        return {**certificate, **alignment, **views, **pairs, "stop": state.stop}
 
     def tables(self, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
         """Return views by weight, the learnt ranking of the training pairs with its baselines, hits among the first m."""
@@ -163,28 +153,7 @@ class Social(Method):
 def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
-    return (
-        SCORES.of(n=n, M=matrices),
-        loop.settings.held(n, k, ctx.driver_memory)[0],
-        SUM.of(n=n),
-        AT_PAIRS.of(k=k, p=pairs),
-    )
-
-
-def _loop_data(loop: SocialLoop, ctx: RunContext) -> Any:
-    return ctx.data if loop.data is None else loop.data
-
-
-def _figures(state: SocialState) -> dict[str, float]:
-    return {
-        "objective": state.objective,
-        "gap": state.gap,
-        "alignment": state.alignment,
-        "uniform_alignment": state.uniform,
-        "iterations": float(state.iteration),
-        "newton_steps": float(state.newton_steps),
-        "converged": float(state.stop not in ("max_iter", "stalled")),
-    }
+    return (SCORES.of(n=n, M=matrices), loop.settings.held(n, k, ctx.driver_memory)[0], SUM.of(n=n), AT_PAIRS.of(k=k, p=pairs))
 
 
 def _area(z: np.ndarray, scores: np.ndarray) -> float:

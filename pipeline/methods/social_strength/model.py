@@ -16,58 +16,30 @@ from ...records.scale import FeatureScale
 class SocialModel:
     """``f(u, v) = sum_i a_i k((u, v), (u_i, v_i))`` over pairs of users, and the strength of a tie ``1 / (1 + exp(-f))``.
 
-    Attributes
-    ----------
-    params_json
-        The method's parameters.
-    kernels_json
-        All views in order, as a JSON list of records.
-    n_features, n_train
-        Width of the users' features, 0 for strings; number of users.
-    precomputed
-        Whether the views were given as matrices.
-    theta
-        ``(k,)`` weights of the views, l2 norm 1.
-    factors, shifts
-        ``(k, n)`` factors of rows and ``(k,)`` shifts that make a view of a raw matrix.
-    norms
-        Normalisation of the raw matrices.
-    rows, texts
-        The users' features, scaling applied, or strings; nothing for given matrices.
-    pairs, coef
-        ``(m, 2)`` pairs with a coefficient, and ``(m,)`` a.
-    view_weights, offset
-        Of the similarity kernel: ``f = offset + sum_t view_weights_t K^t(u, v)``; zeros for the others.
-    kernel
-        ``(n, n)`` float32, ``sum_t theta_t K^t``.
-    strengths
-        ``(n, n)`` float32, ``sum_t view_weights_t K^t`` of the similarity kernel; no rows for the others.
-    scale, row_scaled
-        Scaling of the features; whether rows are divided by their norm before use.
-    figures, arrays
-        Objective, gap and the like, and further results, by name.
+    For the similarity kernel ``f = offset + sum_t view_weights_t K^t(u, v)``; its weights are zeros for the others, which have no
+    strengths.
     """
 
     record_name: ClassVar[str] = "SocialModel"
     params_json: str
-    kernels_json: str
-    n_features: int
-    n_train: int
-    precomputed: bool
-    theta: np.ndarray
-    factors: np.ndarray
-    shifts: np.ndarray
-    norms: tuple[Normalization, ...]
-    rows: np.ndarray | sp.csr_array | None
+    kernels_json: str  # all views in order, as a list of records
+    n_features: int  # 0 for strings
+    n_train: int  # users
+    precomputed: bool  # whether the views were given as matrices
+    theta: np.ndarray  # (k,) weights of the views, l2 norm 1
+    factors: np.ndarray  # (k, n) of rows: with the shifts they make a view of a raw matrix
+    shifts: np.ndarray  # (k,)
+    norms: tuple[Normalization, ...]  # of the raw matrices
+    rows: np.ndarray | sp.csr_array | None  # the users' features, scaling applied; none for strings and matrices
     texts: tuple[str, ...]
-    pairs: np.ndarray
-    coef: np.ndarray
-    view_weights: np.ndarray
+    pairs: np.ndarray  # (m, 2) with a coefficient
+    coef: np.ndarray  # a, (m,)
+    view_weights: np.ndarray  # (k,)
     offset: float
-    kernel: np.ndarray
-    strengths: np.ndarray
+    kernel: np.ndarray  # (n, n) float32, sum_t theta_t K^t
+    strengths: np.ndarray  # (n, n) float32, sum_t view_weights_t K^t
     scale: FeatureScale = field(default_factory=FeatureScale)
-    row_scaled: bool = False
+    row_scaled: bool = False  # whether rows are divided by their norm before use
     figures: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -31,17 +29,21 @@ class SocialPredictor(Predictor):
     def decision_values(self, model: SocialModel, ctx: RunContext) -> np.ndarray:
         """Return f(x, v) of the users x of a store and the model's users v, ``(n_rows, n_users)``.
 
-        Raises
-        ------
-        ValueError
-            The views were given as matrices, or the store has another width.
+        Raises ValueError: the views were given as matrices, or the store has another width.
         """
         data = ctx.data
         if model.precomputed:
             raise ValueError("the views were given as matrices; recommendations are for the users of those (SocialStrengthRanker)")
         check_width(model.n_features, False, data)
-        parts = list(_batch_scores(model, data))
-        return np.concatenate(parts) if parts else np.zeros((0, model.n_train))
+        specs = [kernel_from_json(record) for record in json.loads(model.kernels_json)]
+        users = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
+        parts = [np.zeros((0, model.n_train))]
+        for span in row_spans(data, model.n_features):
+            rows = span.load(model)  # pyright: ignore[reportArgumentType] (it reads the scaling alone)
+            for lo, hi in spans(rows.shape[0], BATCH_USERS):
+                batch = rows[lo:hi]
+                parts.append(new_user_scores(model, gram_block(specs, batch, users), gram_diagonal(specs, batch)))
+        return np.concatenate(parts)
 
     def n_values(self, model: SocialModel) -> int:
         """Return the number of the model's users."""
@@ -50,17 +52,4 @@ class SocialPredictor(Predictor):
     def holdings(self, model: SocialModel, data: BlockStore) -> list[Holding]:
         """Return some rows, and their kernels with the model's users."""
         n_kernels = model.kernels_json.count('"name"') or 1
-        return [
-            USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features),
-            KERNELS.of(u=BATCH_USERS, t=model.n_train, k=n_kernels),
-        ]
-
-
-def _batch_scores(model: SocialModel, data: Any) -> Iterator[np.ndarray]:
-    specs = [kernel_from_json(record) for record in json.loads(model.kernels_json)]
-    users = model.rows if model.rows is not None else np.array(model.texts, dtype=object)
-    for span in row_spans(data, model.n_features):
-        rows: Any = span.load(model)  # pyright: ignore[reportArgumentType] (it reads the scaling alone)
-        for lo, hi in spans(rows.shape[0], BATCH_USERS):
-            batch = rows[lo:hi]
-            yield new_user_scores(model, gram_block(specs, batch, users), gram_diagonal(specs, batch))
+        return [USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features), KERNELS.of(u=BATCH_USERS, t=model.n_train, k=n_kernels)]

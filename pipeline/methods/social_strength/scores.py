@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.grams.normalization import Normalization
 from ....kernels.ranking.pair_kernels import PairSum
 from ....kernels.ranking.user_kernels import row_factors, scaled_block
 from ...models.kernel_predict import spans
@@ -66,15 +65,12 @@ def top_ranked(values: np.ndarray, excluded: np.ndarray, k: int) -> np.ndarray:
     return order[~np.isin(order, excluded)][:k]
 
 
-# -- measures ------------------------------------------------------------------------------------------------------------------
-
-
-def hit_rates(score: Score, linked: Any, users: np.ndarray, first: int = TOP_SIZE) -> np.ndarray:
+def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_SIZE) -> np.ndarray:
     """Return the mean share of linked users among the top 1 to m candidates of some users, ``(m,)``; a user is no candidate of himself.
 
-    ``linked`` is ``(n, n)``, not zero for a link, dense or sparse; m is ``first``, or the number of candidates if that is less.
+    ``linked`` is ``(n, n)``, not zero for a link; m is ``first``, or the number of candidates if that is less.
     """
-    links = sp.csr_array(linked)
+    links: Any = sp.csr_array(linked)
     first = min(first, len(links.indptr) - 2)
     sums = np.zeros(first)
     for lo, hi in spans(len(users), BATCH_USERS):
@@ -97,21 +93,10 @@ def hit_table(model: SocialModel, links: Links) -> list[dict[str, Any]]:
     return [{"first": m, "learnt": a, "direct": b, "chance": chance} for m, (a, b) in enumerate(rows, 1)]
 
 
-# -- groups --------------------------------------------------------------------------------------------------------------------
-
-
-def group_scores(values: np.ndarray, membership: Any) -> np.ndarray:
-    """Return ``score(g) = sum over the members v of g of f(u, v)``, ``(n_groups,)``, of one user's values ``(n,)``."""
-    return membership.T @ values
-
-
 def largest_groups(membership: Any, count: int) -> np.ndarray:
     """Return the groups with the most members, ascending numbers."""
     sizes = np.bincount(membership.indices, minlength=membership.shape[1])
     return np.sort(np.lexsort((np.arange(len(sizes)), -sizes))[:count])
-
-
-# -- users that were not there -------------------------------------------------------------------------------------------------
 
 
 def new_user_scores(model: SocialModel, grams: np.ndarray, diagonals: np.ndarray | None = None) -> np.ndarray:
@@ -129,13 +114,10 @@ def new_user_scores(model: SocialModel, grams: np.ndarray, diagonals: np.ndarray
         if config.normalize == "row_max":
             maxima = block.max(axis=1)
             if diagonal is not None:
-                maxima = np.maximum(maxima, _normalised_diagonal(model.norms[q], raw, diagonal))
+                # The normalised similarity of new users with themselves.
+                norm = model.norms[q]
+                centred = diagonal if norm.row_mean is None else diagonal - 2.0 * raw.mean(axis=1) + norm.mean
+                maxima = np.maximum(maxima, norm.scale * (centred if norm.diag_root is None else (centred > 0.0).astype(np.float64)))
             block = scaled_block(block, row_factors(maxima), model.factors[q])
         total += weight * block
     return model.offset + total if is_similarity else _pair_sum(model).rows(total, model.kernel)
-
-
-def _normalised_diagonal(norm: Normalization, raw: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    """Return the normalised similarity of new users with themselves."""
-    centred = diagonal if norm.row_mean is None else diagonal - 2.0 * raw.mean(axis=1) + norm.mean
-    return norm.scale * (centred if norm.diag_root is None else (centred > 0.0).astype(np.float64))

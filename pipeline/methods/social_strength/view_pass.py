@@ -7,6 +7,7 @@ rewritten. Block pairs are loaded wherever they lie, so the bits are the same wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,15 +27,7 @@ from ...records.context import resolve
 
 @dataclass(frozen=True)
 class Scaling:
-    """How the entries of k views follow from the raw ones.
-
-    Attributes
-    ----------
-    factors
-        ``(k, n)`` d.
-    shifts
-        ``(k,)`` delta.
-    """
+    """How the entries of k views follow from the raw ones: factors d ``(k, n)``, and shifts delta ``(k,)``."""
 
     factors: np.ndarray
     shifts: np.ndarray
@@ -94,8 +87,8 @@ def _scaled(ref: PairRef, norms: Norms, factors: np.ndarray) -> np.ndarray:
     return scaled_block(normalised(ref, norms), factors[:, slice(*ref.rows)], factors[:, slice(*ref.cols)])
 
 
-def _step_bytes(ref: PairRef) -> int:
-    # The entries in float64, their factors, and a copy.
+def view_bytes(ref: PairRef) -> int:
+    """Return the memory of a task: the entries in float64, their factors, and a copy."""
     return pair_bytes(ref) + 6 * ref.nbytes
 
 
@@ -160,7 +153,9 @@ class ViewGrams(Grams):
     def _factors(self, scaling: Scaling) -> Any:
         return self.ctx.broadcast("factors", scaling.factors * self.scale[:, None], len(self._refs))
 
-    def _view_pass(self, name: str, chunk: Any, result: int, *broadcast: Any, refs: list[PairRef] | None = None) -> list[Any]:
+    def _view_pass(
+        self, name: str, chunk: Callable[..., list[Any]], result: int, *broadcast: Any, refs: list[PairRef] | None = None
+    ) -> list[Any]:
         chosen = self._refs if refs is None else refs
-        program = BlockProgram(name, chunk, listed, _step_bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
+        program = BlockProgram(name, chunk, listed, view_bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
         return self.ctx.run_pass(plan(program, chosen, *broadcast))

@@ -7,8 +7,9 @@ from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
 from gramplane.kernels.grams.products import ProductSpec, kernel_from_json
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.graphs.kernel_graphs import KernelDag, KernelGrid, KernelList
-from gramplane.kernels.graphs.norms import NodeSet, descendant_form
+from gramplane.kernels.graphs.norms import NodeSet
 from gramplane.kernels.graphs.parsing import graph_record, parse_graph
+from tests.support.oracles.hierarchy import descendant_form
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(7, 4))

@@ -7,22 +7,28 @@ from gramplane.kernels.graphs.norms import (
     DualPoint,
     Hull,
     NodeSet,
-    check_rho,
-    descendant_form,
     descendant_norms,
     dual_bound,
     dual_shares,
     effective_weights,
     gauge,
-    gauge_gradient,
     joint_weights,
     log_psi,
     log_slopes,
     log_zeta,
-    outside_bound,
     psi_gradient,
 )
-from tests.support.oracles.hierarchy import lattice, omega, pairs, psi, random_graph, squared_dual_gauge
+from tests.support.oracles.hierarchy import (
+    descendant_form,
+    gauge_gradient,
+    lattice,
+    omega,
+    outside_bound,
+    pairs,
+    psi,
+    random_graph,
+    squared_dual_gauge,
+)
 
 RHOS = (2.0, 1.5, 1.1)
 every = pytest.mark.parametrize("rho", RHOS)
@@ -196,12 +202,6 @@ def test_hulls_grow_to_what_they_would_be_at_once():
 def test_hulls_refuse(d, parents, words):
     with pytest.raises(ValueError, match=words):
         Hull().joined(d, parents)
-
-
-@pytest.mark.parametrize("rho", [1.0, 2.5, np.nan, -1])
-def test_rho_is_checked(rho):
-    with pytest.raises(ValueError, match="rho="):
-        check_rho(rho)
 
 
 def _below(key):

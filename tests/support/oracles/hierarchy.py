@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from scipy.optimize import minimize
 
-from gramplane.kernels.graphs.norms import Hull
+from gramplane.kernels.graphs.norms import Hull, descendant_norms
 
 
 def subsets(p, depth=None):
@@ -27,6 +27,36 @@ def random_graph(rng, n, degree=1.0):
     """A hull of n nodes whose edges go up, and random penalties."""
     parents = [list(np.flatnonzero(rng.random(w) < degree / (w + 1))) for w in range(n)]
     return Hull().joined(rng.uniform(0.5, 3.0, n), parents)
+
+
+def gauge_gradient(hull, norms, rho):
+    """The derivative of 1/2 Omega^2 by the norms, (W,): Omega norms_w^(rho - 1) sum over v in A(w) of d_v n_v^(1 - rho)."""
+    sizes = descendant_norms(hull, norms, rho)
+    slopes = np.where(sizes > 0, hull.d * np.where(sizes > 0, sizes, 1.0) ** (1.0 - rho), 0.0)
+    return float(hull.d @ sizes) * norms ** (rho - 1.0) * hull.ancestor_sums(slopes)
+
+
+def descendant_form(hull, u, forms):
+    """Sum over w in D(u) of M_w / (sum over v in A(w) and D(u) of d_v)^2.
+
+    With u the nodes outside W whose parents are all in W, the greatest one and the squared dual gauge over W bound the squared dual gauge
+    over the whole graph (Theorem 5.3.2); here for a hull that is the whole graph. It is far above what is needed where nodes have many
+    descendants.
+    """
+    below = hull.descendants(u)
+    inside = np.zeros(hull.size)
+    inside[below] = hull.d[below]
+    return float(np.sum(forms[below] / hull.ancestor_sums(inside)[below] ** 2))
+
+
+def outside_bound(forms, d):
+    """The greatest M_w / d_w^2 of some nodes, 0 for none.
+
+    Over *all* nodes outside W it and the squared dual gauge over W bound the squared dual gauge over the whole graph: in the proof of
+    Theorem 5.3.2 the shares kappa of such a node may all be put on itself. For a node whose ancestors are all in W it also decides, for
+    rho > 1, whether the node alone lowers the optimum: exactly if it is above the squared gauge.
+    """
+    return float(np.max(forms / (d * d), initial=0.0))
 
 
 def pairs(hull):

@@ -3,6 +3,14 @@
 import numpy as np
 from scipy.optimize import minimize
 
+from gramplane.kernels.ranking.user_kernels import row_factors, shift_to_semidefinite
+
+
+def normalise_cosine(gram):
+    """K_uv / sqrt(K_uu K_vv), shifted where the result is indefinite; rows without length become zero."""
+    factors = row_factors(np.sqrt(np.maximum(np.diagonal(gram), 0.0)))
+    return shift_to_semidefinite(gram * factors[:, None] * factors)
+
 
 def centred(K):
     H = np.eye(len(K)) - 1.0 / len(K)
