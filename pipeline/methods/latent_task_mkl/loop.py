@@ -61,20 +61,10 @@ RIDGE_TOL = 1e-6
 class GroupMachine:
     """The machine over the groups of the working set.
 
-    Attributes
-    ----------
-    weights
-        ``(W, k)`` weights to be tried next.
-    beta
-        ``(n,)`` newest dual point.
-    forms
-        ``(k, n_learned, n_learned)`` its forms ``A_j``.
-    solves, steps
-        Machines solved, in all and since groups joined.
-    upper
-        Least primal value, attained by the next four.
-    best_weights, best_beta, biases, decision
-        ``(W, k)``, ``(n,)``, ``(T,)``, and the decision values of all rows ``(n,)``.
+    ``weights``: ``(W, k)`` weights to be tried next; ``beta``: ``(n,)`` newest dual point; ``forms``: ``(k, n_learned, n_learned)`` its
+    forms ``A_j``; ``solves``, ``steps``: machines solved, in all and since groups joined; ``upper``: least primal value, attained by the
+    next four; ``best_weights``, ``best_beta``, ``biases``, ``decision``: ``(W, k)``, ``(n,)``, ``(T,)``, and the decision values of all
+    rows ``(n,)``.
     """
 
     record_name: ClassVar[str] = "GroupMachine"
@@ -278,10 +268,7 @@ class LatentLoop:
 def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, codes: np.ndarray) -> None:
     """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``.
 
-    Raises
-    ------
-    DataError
-        The kernel is named where the rows of one task show it.
+    Raises DataError: the kernel is named where the rows of one task show it.
     """
     sums = np.bincount(codes, np.abs(solution.beta), forms.shape[1])
     diagonal = np.diagonal(forms, axis1=1, axis2=2)

@@ -85,20 +85,10 @@ def weight_set(config: MKLConfig) -> NormDomain:
 class MKLLoop:
     """The search for kernel weights of one or several machines.
 
-    Parameters
-    ----------
-    config, specs
-        Parameters and kernels.
-    problems
-        Dual problem of each machine.
-    settings
-        Policy of the Gram matrices; decided from sizes by default.
-    fits
-        Classifiers and regressions whose accuracy, or R2, is followed.
-    data
-        Precomputed matrices, which the kernels are over in place of the run's data set.
-    configs
-        Parameters of each machine, where they differ; what concerns the matrices is ``config``'s.
+    ``config``, ``specs``: parameters and kernels; ``problems``: dual problem of each machine; ``settings``: policy of the Gram matrices;
+    decided from sizes by default; ``fits``: classifiers and regressions whose accuracy, or R2, is followed; ``data``: precomputed matrices,
+    which the kernels are over in place of the run's data set; ``configs``: parameters of each machine, where they differ; what concerns the
+    matrices is ``config``'s.
     """
 
     state_type = MKLState

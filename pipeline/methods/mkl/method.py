@@ -52,12 +52,7 @@ class MKL(Method):
     def build_loop(cls, config: MKLConfig, inputs: Inputs, ctx: RunContext) -> MKLLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            Kernels that do not suit the data.
-        gramplane.cluster.MemoryBoundExceeded
-            More of them than the memory allows.
+        Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more of them than the memory allows.
         """
         return shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
 

@@ -26,16 +26,9 @@ NAN = float("nan")
 class SingleState:
     """State of the loop over kernels.
 
-    Attributes
-    ----------
-    iteration
-        Kernels scored; one more when the last machine is solved.
-    machines
-        As those of :class:`gramplane.pipeline.methods.mkl.loop.MKLState`; bounds and cuts come with the last step.
-    scores
-        ``(iteration,)`` validation scores: accuracy, or R^2 for regression.
-    stop
-        ``"single"`` at the end.
+    ``iteration``: kernels scored; one more when the last machine is solved; ``machines``: as those of
+    :class:`gramplane.pipeline.methods.mkl.loop.MKLState`; bounds and cuts come with the last step; ``scores``: ``(iteration,)`` validation
+    scores: accuracy, or R^2 for regression; ``stop``: ``"single"`` at the end.
     """
 
     record_name: ClassVar[str] = "SingleState"

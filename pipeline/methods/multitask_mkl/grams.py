@@ -97,10 +97,7 @@ class TaskGrams:
 
         ``partner`` are ``(n,)`` coefficients for the joint forms.
 
-        Raises
-        ------
-        gramplane.storage.DataError
-            A kernel is not positive semi-definite.
+        Raises DataError: a kernel is not positive semi-definite.
         """
         whole = BatchProblem(problem, beta, weights * self.scale[:, None], accuracy, partner, self._norms)
         batches = [_with_problem(batch, whole) for batch in self.batches]

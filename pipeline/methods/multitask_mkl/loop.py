@@ -64,32 +64,13 @@ MAX_SLOW_STEPS = 20
 class TaskSearch:
     """Where the search of one fit stands.
 
-    Attributes
-    ----------
-    weights, shares
-        ``(k,)`` gamma and ``(k, T)`` lambda to be tried next.
-    beta
-        ``(n,)`` newest coefficients in the order of tasks.
-    path
-        ``(t, k)`` weights tried.
-    upper, lower
-        Bounds of the optimum.
-    best_weights, best_shares, best_beta, best_bias, best_decision
-        The point whose primal value is ``upper``.
-    dual_beta, dual_forms
-        Coefficients and forms of the point whose dual value is ``lower``, up to a factor.
-    paces, sides
-        Exponents of closed-form steps by kernel, see :func:`gramplane.kernels.tasks.multitask.damped_weights`.
-    slow
-        Steps in a row that moved neither bound.
-    nested
-        Whether mirror descent chooses the weights.
-    moves
-        Its steps.
-    value
-        Value of the newest machines while shares and machines alternate; infinite after the weights moved.
-    stop
-        Why it ended, or ``None``.
+    ``weights``, ``shares``: ``(k,)`` gamma and ``(k, T)`` lambda to be tried next; ``beta``: ``(n,)`` newest coefficients in the order of
+    tasks; ``path``: ``(t, k)`` weights tried; ``upper``, ``lower``: bounds of the optimum; ``best_weights``, ``best_shares``,
+    ``best_beta``, ``best_bias``, ``best_decision``: the point whose primal value is ``upper``; ``dual_beta``, ``dual_forms``: coefficients
+    and forms of the point whose dual value is ``lower``, up to a factor; ``paces``, ``sides``: exponents of closed-form steps by kernel,
+    see :func:`gramplane.kernels.tasks.multitask.damped_weights`; ``slow``: steps in a row that moved neither bound; ``nested``: whether
+    mirror descent chooses the weights; ``moves``: its steps; ``value``: value of the newest machines while shares and machines alternate;
+    infinite after the weights moved; ``stop``: why it ended, or ``None``.
     """
 
     record_name: ClassVar[str] = "TaskSearch"

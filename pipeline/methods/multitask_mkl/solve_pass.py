@@ -47,20 +47,9 @@ class TaskPart:
 class BatchProblem:
     """What is to be solved for a batch of tasks.
 
-    Attributes
-    ----------
-    problem
-        Losses of the rows of the batch.
-    beta
-        Coefficients to start from.
-    weights
-        ``(k, tasks)`` of the kernels as they are loaded.
-    accuracy
-        When a machine is solved.
-    partner
-        Coefficients whose sum with the solution has its forms computed as well, or ``None``.
-    norms
-        Cosine normalisation over the rows of the batch, or ``None``.
+    ``problem``: losses of the rows of the batch; ``beta``: coefficients to start from; ``weights``: ``(k, tasks)`` of the kernels as they
+    are loaded; ``accuracy``: when a machine is solved; ``partner``: coefficients whose sum with the solution has its forms computed as
+    well, or ``None``; ``norms``: cosine normalisation over the rows of the batch, or ``None``.
     """
 
     problem: DualProblem
@@ -92,16 +81,9 @@ class TaskBatch:
 class BatchSolution(NamedTuple):
     """Machines of a batch.
 
-    Attributes
-    ----------
-    first
-        First row of the batch.
-    beta, decision
-        Coefficients and values of its rows, values without bias.
-    forms
-        ``(tasks, k, 2)`` quadratic forms of kernels as they are loaded: of the coefficients, and of their sum with ``partner``.
-    indefinite
-        Tasks with a matrix that turned out not to be positive semi-definite.
+    ``first``: first row of the batch; ``beta``, ``decision``: coefficients and values of its rows, values without bias; ``forms``:
+    ``(tasks, k, 2)`` quadratic forms of kernels as they are loaded: of the coefficients, and of their sum with ``partner``; ``indefinite``:
+    tasks with a matrix that turned out not to be positive semi-definite.
     """
 
     first: int

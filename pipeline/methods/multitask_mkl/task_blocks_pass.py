@@ -54,10 +54,7 @@ def entries_bytes(layout: GramLayout, k: int) -> int:
 def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: str = "auto", store: str | None = None) -> GramSettings:
     """Return where the entries lie: decided from sizes, or as ``policy`` says.
 
-    Raises
-    ------
-    ValueError
-        A store is asked for without a path.
+    Raises ValueError: a store is asked for without a path.
     """
     if policy == "store" and store is None:
         raise ValueError("grams='store' needs a path for the Gram store")
@@ -75,20 +72,9 @@ def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: str = "au
 class ComputedPair:
     """A block pair within a task that is computed when it is loaded.
 
-    Attributes
-    ----------
-    url, digest
-        The block store, or ``"memory"`` and empty.
-    rows, cols
-        Ranges in the order of tasks; equal on the diagonal.
-    specs
-        Kernels, in order.
-    width
-        Columns of the data.
-    left, right
-        Rows of the data they stand for, ascending.
-    source
-        Arrays in memory; such a reference stays in its process.
+    ``url``, ``digest``: the block store, or ``"memory"`` and empty; ``rows``, ``cols``: ranges in the order of tasks; equal on the
+    diagonal; ``specs``: kernels, in order; ``width``: columns of the data; ``left``, ``right``: rows of the data they stand for, ascending;
+    ``source``: arrays in memory; such a reference stays in its process.
     """
 
     url: str
@@ -193,10 +179,7 @@ def _sort_rows(data: RowData, order: np.ndarray) -> tuple[RowData, np.ndarray]:
 def _matrices(data: GivenGrams) -> np.ndarray:
     """Return precomputed matrices as an array.
 
-    Raises
-    ------
-    ValueError
-        They lie in a Gram store, which keeps pairs of rows of different tasks that are of no use here.
+    Raises ValueError: they lie in a Gram store, which keeps pairs of rows of different tasks that are of no use here.
     """
     if isinstance(data.source, GramStore):
         raise ValueError("a Gram store of whole matrices cannot be cut into tasks; give the matrices as an array (n_kernels, n, n)")

@@ -33,24 +33,10 @@ CUT_SHORT = 2
 class BatchState:
     """State of the batch solver.
 
-    Attributes
-    ----------
-    iteration
-        Steps so far.
-    phase
-        0 while features are selected, 1 while they are fitted again, ``CUT_SHORT`` while those are that an unfinished selection had.
-    sweeps
-        Sweeps, Newton steps or proximal steps of this phase.
-    weights, intercepts
-        ``(Q, d)`` and ``(Q,)``.
-    objective, gap
-        Primal value and its distance to the dual value.
-    mu
-        Smoothing of the hinge.
-    kept
-        ``(d,)`` features that may have weights.
-    stop
-        Why it ended, or ``None``.
+    ``iteration``: steps so far; ``phase``: 0 while features are selected, 1 while they are fitted again, ``CUT_SHORT`` while those are that
+    an unfinished selection had; ``sweeps``: sweeps, Newton steps or proximal steps of this phase; ``weights``, ``intercepts``: ``(Q, d)``
+    and ``(Q,)``; ``objective``, ``gap``: primal value and its distance to the dual value; ``mu``: smoothing of the hinge; ``kept``:
+    ``(d,)`` features that may have weights; ``stop``: why it ended, or ``None``.
     """
 
     record_name: ClassVar[str] = "BatchState"
@@ -69,17 +55,7 @@ class BatchState:
 class BatchLoop:
     """Descends until the gap closes; then, with ``refit``, on the selected features alone.
 
-    Parameters
-    ----------
-    config
-        Parameters.
-    data
-        Rows of the fit.
-
-    Attributes
-    ----------
-    trackers
-        The fit whose accuracy or R2 is followed, if any.
+    ``config``: parameters; ``data``: rows of the fit. ``trackers``: the fit whose accuracy or R2 is followed, if any.
     """
 
     state_type = BatchState

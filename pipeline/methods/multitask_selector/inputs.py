@@ -31,20 +31,10 @@ MOMENT_SHARE = 0.25
 class SelectorData:
     """Rows of a fit.
 
-    Attributes
-    ----------
-    rows
-        All rows, held-out ones among them with weight 0; targets are signs, or numbers less the offsets.
-    offsets
-        ``(n_tasks,)`` subtracted from the target of every task.
-    n_features
-        Number of features.
-    names
-        The tasks.
-    selectable
-        ``(n_features,)`` features that may have weights: with intercepts not those that are constant.
-    scale
-        Factors of the columns as they were learned from, which are those of the model.
+    ``rows``: all rows, held-out ones among them with weight 0; targets are signs, or numbers less the offsets; ``offsets``: ``(n_tasks,)``
+    subtracted from the target of every task; ``n_features``: number of features; ``names``: the tasks; ``selectable``: ``(n_features,)``
+    features that may have weights: with intercepts not those that are constant; ``scale``: factors of the columns as they were learned
+    from, which are those of the model.
     """
 
     rows: TaskRows
@@ -69,10 +59,7 @@ class SelectorData:
 def check_loss(config: SelectorConfig, inputs: TaskInputs) -> None:
     """Refuse losses that do not suit the target.
 
-    Raises
-    ------
-    ValueError
-        What the target holds, and what to use, are named.
+    Raises ValueError: what the target holds, and what to use, are named.
     """
     if inputs.classes is None and config.loss != "squared":
         raise ValueError(f"loss={config.loss!r}: the target holds real numbers; use 'squared'")
@@ -151,12 +138,7 @@ def selectable_features(data: Data, fit_intercept: bool) -> np.ndarray:
 def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
     """Return the rows of a fit.
 
-    Raises
-    ------
-    DataError
-        No row, or none of a class, has a positive weight.
-    ValueError
-        Class weights that do not suit the target.
+    Raises DataError: no row, or none of a class, has a positive weight; ValueError: class weights that do not suit the target.
     """
     weight = row_weights(config, inputs)
     offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)

@@ -58,14 +58,8 @@ class Selector(Method):
     def build_loop(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> RoundsLoop | BatchLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            A loss that does not suit the target.
-        DataError
-            No row has a positive weight.
-        gramplane.cluster.MemoryBoundExceeded
-            Rows and weights are more than the driver may hold.
+        Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight; MemoryBoundExceeded: rows and
+        weights are more than the driver may hold.
         """
         check_loss(config, inputs)
         holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)

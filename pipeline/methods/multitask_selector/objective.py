@@ -16,12 +16,8 @@ from .inputs import SelectorData
 class Solution:
     """Weights of scaled features and what they cost.
 
-    Attributes
-    ----------
-    weights, intercepts
-        ``(Q, d)`` and ``(Q,)``, without offsets.
-    objective, gap
-        Mean losses of the tasks and penalty (4.3); distance to the optimum, NaN where nothing bounds it.
+    ``weights``, ``intercepts``: ``(Q, d)`` and ``(Q,)``, without offsets; ``objective``, ``gap``: mean losses of the tasks and penalty
+    (4.3); distance to the optimum, NaN where nothing bounds it.
     """
 
     weights: np.ndarray

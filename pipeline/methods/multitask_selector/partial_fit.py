@@ -17,14 +17,8 @@ from .inputs import divergence_message, task_rows
 class TaskLearner:
     """What ``partial_fit`` goes on from.
 
-    Attributes
-    ----------
-    stream
-        Sums over the closed rounds.
-    rows, slopes
-        Rows of the open round, in the order of arrival, and the derivatives of their losses.
-    rounds
-        What the steps minimise.
+    ``stream``: sums over the closed rounds; ``rows``, ``slopes``: rows of the open round, in the order of arrival, and the derivatives of
+    their losses; ``rounds``: what the steps minimise.
     """
 
     stream: TaskStream
@@ -42,10 +36,7 @@ class TaskLearner:
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:
         """Read rows behind those of the open round; ``names`` of the tasks are for messages.
 
-        Raises
-        ------
-        ValueError
-            Predictions grow without bound.
+        Raises ValueError: predictions grow without bound.
         """
         n_open = self.rows.n
         together = self.rows.followed_by(rows) if n_open else rows

@@ -32,22 +32,10 @@ N_STEPS = 20
 class SelectorState:
     """State of the stream.
 
-    Attributes
-    ----------
-    iteration
-        Steps so far.
-    phase
-        0 while features are selected, 1 while they are fitted again.
-    epoch, part
-        Finished epochs of this phase, and finished parts of the next one.
-    t, sums, bias, paid, norms
-        See :class:`gramplane.kernels.group_lasso.task_selection.TaskStream`.
-    kept
-        ``(d,)`` features that may have weights.
-    along
-        ``(n_steps, 6)``: phase, rows, rounds, sum of losses, penalty at the end, features with a weight.
-    stop
-        Why it ended, or ``None``.
+    ``iteration``: steps so far; ``phase``: 0 while features are selected, 1 while they are fitted again; ``epoch``, ``part``: finished
+    epochs of this phase, and finished parts of the next one; ``t``, ``sums``, ``bias``, ``paid``, ``norms``: see
+    :class:`gramplane.kernels.group_lasso.task_selection.TaskStream`; ``kept``: ``(d,)`` features that may have weights; ``along``:
+    ``(n_steps, 6)``: phase, rows, rounds, sum of losses, penalty at the end, features with a weight; ``stop``: why it ended, or ``None``.
     """
 
     record_name: ClassVar[str] = "SelectorState"
@@ -75,19 +63,8 @@ class SelectorState:
 class RoundsLoop:
     """Rounds of one row per task, epoch after epoch.
 
-    Parameters
-    ----------
-    config
-        Parameters.
-    data
-        Rows of the fit.
-    seed
-        Root of the orders.
-
-    Attributes
-    ----------
-    trackers
-        The fit whose accuracy or R2 is followed, if any.
+    ``config``: parameters; ``data``: rows of the fit; ``seed``: root of the orders. ``trackers``: the fit whose accuracy or R2 is followed,
+    if any.
     """
 
     state_type = SelectorState

@@ -67,16 +67,8 @@ class Setting:
 class NPKLLoop:
     """The ascent on the rows of a context's data.
 
-    Parameters
-    ----------
-    config
-        Parameters.
-    constraints
-        All constraints.
-    n_neighbors
-        Of the graph, less than the rows.
-    seed
-        Of random selections and of the eigensolver's first block.
+    ``config``: parameters; ``constraints``: all constraints; ``n_neighbors``: of the graph, less than the rows; ``seed``: of random
+    selections and of the eigensolver's first block.
     """
 
     state_type = SpectralState

@@ -56,14 +56,8 @@ class NPKL(Method):
     def build_loop(cls, config: NPKLConfig, inputs: NPKLInputs, ctx: RunContext) -> NPKLLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            Fewer than two rows, constraints that are none, sizes that cannot be.
-        gramplane.storage.DataError
-            Data without coordinates.
-        gramplane.cluster.MemoryBoundExceeded
-            Graph, constraints and the least eigenpairs are more than the driver may hold.
+        Raises ValueError: fewer than two rows, constraints that are none, sizes that cannot be; DataError: data without coordinates;
+        MemoryBoundExceeded: graph, constraints and the least eigenpairs are more than the driver may hold.
         """
         require(inputs.data, cls.name, "columns")
         n = inputs.data.n_rows

@@ -36,22 +36,10 @@ NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
 class TriClassInputs:
     """What a fit gets beside its parameters.
 
-    Attributes
-    ----------
-    data
-        Labelled rows, then unlabelled ones: a block store, rows in memory, or a precomputed matrix.
-    labels
-        ``(n_labelled,)`` -1, 0 and +1.
-    n_unlabelled
-        Rows without a label.
-    sample_weight
-        ``(n_labelled,)`` factors of C, or ``None``.
-    classes
-        The labels -1 and +1 as they were written.
-    held_out
-        ``(n_labelled,)`` mask of rows that are not learnt from but measured, or ``None``.
-    unlabelled_store
-        Where a run found its unlabelled rows.
+    ``data``: labelled rows, then unlabelled ones: a block store, rows in memory, or a precomputed matrix; ``labels``: ``(n_labelled,)`` -1,
+    0 and +1; ``n_unlabelled``: rows without a label; ``sample_weight``: ``(n_labelled,)`` factors of C, or ``None``; ``classes``: the
+    labels -1 and +1 as they were written; ``held_out``: ``(n_labelled,)`` mask of rows that are not learnt from but measured, or ``None``;
+    ``unlabelled_store``: where a run found its unlabelled rows.
     """
 
     data: TriClassRows
@@ -79,10 +67,7 @@ class TriClassInputs:
 def check_labels(y: Any, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
     """Return labels as float64 -1, 0 and +1.
 
-    Raises
-    ------
-    ValueError
-        A label that is none of these (its row is named), or a class without a row of positive weight.
+    Raises ValueError: a label that is none of these (its row is named), or a class without a row of positive weight.
     """
     values, labels = np.asarray(y), np.full(len(y), np.nan)
     for row, value in enumerate(values.tolist()):
@@ -109,12 +94,7 @@ def check_labels(y: Any, weight: np.ndarray | None = None, url: str = "") -> np.
 def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) -> BlockStore | MemoryBlocks | TextRows:
     """Return the rows of two stores one after the other as kernels read them, within ``budget`` bytes; without a second one the first.
 
-    Raises
-    ------
-    DataError
-        No unlabelled rows, another width, another scaling.
-    gramplane.cluster.MemoryBoundExceeded
-        More rows than the driver's memory holds.
+    Raises DataError: no unlabelled rows, another width, another scaling; MemoryBoundExceeded: more rows than the driver's memory holds.
     """
     if unlabelled is None:
         return data
@@ -158,10 +138,7 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
 def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None) -> KernelSpec:
     """Return the kernel of a fit.
 
-    Raises
-    ------
-    ValueError
-        A kernel that is unknown or does not suit the data.
+    Raises ValueError: a kernel that is unknown or does not suit the data.
     """
     if isinstance(data, GivenGrams) or config.kernel == "precomputed":
         if not isinstance(data, GivenGrams):
@@ -219,10 +196,7 @@ def kernel_text(kernel: Any) -> Any:
 def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
     """Return labels and costs of all rows; rows held out cost nothing.
 
-    Raises
-    ------
-    ValueError
-        A balance without unlabelled rows, or a class weight of a class that is none.
+    Raises ValueError: a balance without unlabelled rows, or a class weight of a class that is none.
     """
     if config.balance is not None and not inputs.n_unlabelled:
         raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
@@ -250,10 +224,7 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
     """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit.
 
-    Raises
-    ------
-    DataError
-        A class with fewer rows than folds.
+    Raises DataError: a class with fewer rows than folds.
     """
     if not config.validation:
         return []

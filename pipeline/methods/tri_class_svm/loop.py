@@ -50,18 +50,10 @@ PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "fli
 class TriClassState:
     """State of the searches.
 
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    machines
-        One per start, of the fit and then of every fold of the validation.
-    rivals
-        Of the fit and of every fold the machine on the labelled rows, and the one with every unlabelled row irrelevant.
-    path
-        ``(k, 7)``: after every step of every start of the fit, the figures of ``PATH_COLUMNS``.
-    stop
-        ``"assignment"``, ``"tol"``, ``"max_iter"`` of the best start, once all have ended.
+    ``iteration``: steps done; ``machines``: one per start, of the fit and then of every fold of the validation; ``rivals``: of the fit and
+    of every fold the machine on the labelled rows, and the one with every unlabelled row irrelevant; ``path``: ``(k, 7)``: after every step
+    of every start of the fit, the figures of ``PATH_COLUMNS``; ``stop``: ``"assignment"``, ``"tol"``, ``"max_iter"`` of the best start,
+    once all have ended.
     """
 
     record_name: ClassVar[str] = "TriClassState"
@@ -81,20 +73,9 @@ def start_names(config: TriClassConfig) -> list[str]:
 class TriClassLoop:
     """Searches from several starts on the rows of a fit.
 
-    Parameters
-    ----------
-    config, spec
-        Parameters and the kernel.
-    settings
-        Policy of the Gram matrix.
-    inputs
-        Rows and labels.
-    points
-        Of the fit, and of every fold of a validation.
-    masks
-        Labelled rows held out of these, or ``None``.
-    data
-        Rows where they are not the data set of the run.
+    ``config``, ``spec``: parameters and the kernel; ``settings``: policy of the Gram matrix; ``inputs``: rows and labels; ``points``: of
+    the fit, and of every fold of a validation; ``masks``: labelled rows held out of these, or ``None``; ``data``: rows where they are not
+    the data set of the run.
     """
 
     state_type = TriClassState

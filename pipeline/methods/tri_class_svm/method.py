@@ -71,12 +71,8 @@ class TriClass(Method):
 
         The unlabelled store is opened in the version that the run began with.
 
-        Raises
-        ------
-        DataError
-            Labels other than -1, 0 and +1, or unlabelled rows that do not go with them.
-        DigestMismatch
-            The unlabelled store was replaced since the run began, and the old version is gone.
+        Raises DataError: labels other than -1, 0 and +1, or unlabelled rows that do not go with them; DigestMismatch: the unlabelled store
+        was replaced since the run began, and the old version is gone.
         """
         stored = store_inputs(ctx, cls.name)
         if stored.classes is None:
@@ -103,12 +99,8 @@ class TriClass(Method):
     def build_loop(cls, config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) -> TriClassLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            A kernel that does not suit the data, a balance without unlabelled rows, folds without rows of both classes.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows than the driver's memory allows, or than a solver that needs the Gram matrix there can have.
+        Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds without rows of both classes;
+        MemoryBoundExceeded: more rows than the driver's memory allows, or than a solver that needs the Gram matrix there can have.
         """
         data = inputs.data
         spec = resolve_kernel(config, data, inputs.held_out)

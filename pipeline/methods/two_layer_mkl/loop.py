@@ -54,22 +54,10 @@ FIRST_WEIGHT_SHARE = 1e-3
 class LayerState:
     """One machine from one start: its point, and how it goes on.
 
-    Attributes
-    ----------
-    mu, slopes
-        ``(k,)`` weights, and the gradient of the objective there.
-    beta, decision
-        ``(n,)`` signed coefficients, and decision values.
-    bias, value, gap
-        Bias, objective by the dual value of the machine, and its duality gap: ``value + gap`` is the primal objective.
-    eta
-        Length the next step tries first.
-    still, steps
-        Steps in a row that lowered the objective by next to nothing, and steps with the present kernels.
-    path
-        ``(t, k)`` weights after every step.
-    stop
-        Why it stopped, or ``None``.
+    ``mu``, ``slopes``: ``(k,)`` weights, and the gradient of the objective there; ``beta``, ``decision``: ``(n,)`` signed coefficients, and
+    decision values; ``bias``, ``value``, ``gap``: bias, objective by the dual value of the machine, and its duality gap: ``value + gap`` is
+    the primal objective; ``eta``: length the next step tries first; ``still``, ``steps``: steps in a row that lowered the objective by next
+    to nothing, and steps with the present kernels; ``path``: ``(t, k)`` weights after every step; ``stop``: why it stopped, or ``None``.
     """
 
     record_name: ClassVar[str] = "LayerState"
@@ -100,16 +88,8 @@ class LayerState:
 class TwoLayerState:
     """State of the loop.
 
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    machines
-        One per binary problem and start, starts of one problem together; one per problem once all have stopped.
-    widths
-        gamma of the Gaussians added.
-    stop
-        Why the loop ended.
+    ``iteration``: steps done; ``machines``: one per binary problem and start, starts of one problem together; one per problem once all have
+    stopped; ``widths``: gamma of the Gaussians added; ``stop``: why the loop ended.
     """
 
     record_name: ClassVar[str] = "TwoLayerState"
@@ -122,20 +102,9 @@ class TwoLayerState:
 class TwoLayerLoop:
     """Steps of all machines side by side.
 
-    Parameters
-    ----------
-    config, specs
-        Parameters, and the kernels at the start.
-    problems
-        Dual problem of each machine.
-    settings
-        Policy of the Gram matrices.
-    fits
-        Classifiers whose accuracy is followed.
-    data
-        Precomputed matrices, which the kernels are over in place of the run's data set.
-    layer_by_passes
-        The second layer is beyond the driver's memory: passes answer for it.
+    ``config``, ``specs``: parameters, and the kernels at the start; ``problems``: dual problem of each machine; ``settings``: policy of the
+    Gram matrices; ``fits``: classifiers whose accuracy is followed; ``data``: precomputed matrices, which the kernels are over in place of
+    the run's data set; ``layer_by_passes``: the second layer is beyond the driver's memory: passes answer for it.
     """
 
     state_type = TwoLayerState
@@ -326,10 +295,7 @@ def resolve_penalty(config: TwoLayerConfig, problem: DualProblem) -> float:
 def refuse_indefinite(grams: LayerGrams) -> None:
     """Name a kernel that is not positive semi-definite beyond round-off on some rows.
 
-    Raises
-    ------
-    DataError
-        If there is one.
+    Raises DataError if there is one.
     """
     for spec, gram in zip(grams.specs, grams.corner(N_CHECKED_ROWS), strict=True):
         values = np.linalg.eigvalsh(gram.astype(np.float64))

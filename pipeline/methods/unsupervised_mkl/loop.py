@@ -37,22 +37,10 @@ ROWS = 4096
 class UMKLState:
     """State of the alternation.
 
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    weights
-        ``(k,)`` kernel weights, on the simplex.
-    bases
-        ``(n, n_bases)`` bases of every point, -1 where there is none; none at all before the first step.
-    objective
-        J at both.
-    qp_gap
-        Certified distance of the last weights from the best ones for these bases.
-    path
-        ``(iteration, k)`` weights after every step.
-    stop
-        ``"tol"``, ``"max_iter"`` or ``None``.
+    ``iteration``: steps done; ``weights``: ``(k,)`` kernel weights, on the simplex; ``bases``: ``(n, n_bases)`` bases of every point, -1
+    where there is none; none at all before the first step; ``objective``: J at both; ``qp_gap``: certified distance of the last weights
+    from the best ones for these bases; ``path``: ``(iteration, k)`` weights after every step; ``stop``: ``"tol"``, ``"max_iter"`` or
+    ``None``.
     """
 
     record_name: ClassVar[str] = "UMKLState"
@@ -68,14 +56,7 @@ class UMKLState:
 class UMKLLoop:
     """The alternation on the rows of a context's data.
 
-    Parameters
-    ----------
-    config, specs
-        Parameters and kernels.
-    settings
-        Policy of the Gram matrices.
-    n_bases
-        Bases per point.
+    ``config``, ``specs``: parameters and kernels; ``settings``: policy of the Gram matrices; ``n_bases``: bases per point.
     """
 
     state_type = UMKLState
@@ -89,10 +70,7 @@ class UMKLLoop:
     def factors(self, ctx: RunContext) -> np.ndarray:
         """Return multipliers of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one.
 
-        Raises
-        ------
-        ValueError
-            A kernel whose largest entries do not sum to a positive number.
+        Raises ValueError: a kernel whose largest entries do not sum to a positive number.
         """
         if self._factors is None:
             self._factors = np.ones(len(self.specs))

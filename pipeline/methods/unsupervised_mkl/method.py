@@ -68,12 +68,8 @@ class UMKL(Method):
     def build_loop(cls, config: UMKLConfig, inputs: UMKLInputs, ctx: RunContext) -> UMKLLoop:
         """Return the loop of a fit.
 
-        Raises
-        ------
-        ValueError
-            Data without coordinates (strings, matrices), or fewer than two rows.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows than the driver's memory allows.
+        Raises ValueError: data without coordinates (strings, matrices), or fewer than two rows; MemoryBoundExceeded: more rows than the
+        driver's memory allows.
         """
         data = ctx.data
         if data.holds != "columns":
