@@ -7,8 +7,6 @@ from ...records.shared_charts import task_heat_maps
 
 TABLES = (ShownTable("groups", "Groups of tasks by weight", "All of them are in groups.csv."),)
 
-GLOSSARY = {
-    "heaviest": "Kernel of largest weight in the group.",
-}
+GLOSSARY = {"heaviest": "Kernel of largest weight in the group."}
 
 CHARTS = SystemCharts(single=(task_heat_maps,), tables=TABLES, glossary=GLOSSARY)

@@ -210,10 +210,7 @@ class LatentLoop:
         typical = NEW_WEIGHT_SHARE * np.median(master.weights.max(axis=1) * before.hull.d**2)
         added = typical / after.hull.d[new, None] ** 2 * shares
         return replace(
-            master,
-            weights=np.vstack([master.weights, added]),
-            best_weights=np.vstack([master.best_weights, np.zeros_like(added)]),
-            steps=0,
+            master, weights=np.vstack([master.weights, added]), best_weights=np.vstack([master.best_weights, np.zeros_like(added)]), steps=0
         )
 
     def parents(self, key: np.ndarray) -> np.ndarray:

@@ -269,12 +269,7 @@ def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProb
 
 
 def _nested_step(
-    search: TaskSearch,
-    config: MultiTaskMKLConfig,
-    losses: TaskProblem,
-    machines: TaskMachines,
-    shares: np.ndarray,
-    strengths: np.ndarray,
+    search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines, shares: np.ndarray, strengths: np.ndarray
 ) -> TaskSearch:
     """Alternate machines and shares until their value settles, then move the weights (q = 1: a mirror step on the simplex).
 

@@ -98,10 +98,7 @@ class BatchLoop:
     def plan(self) -> dict[str, int]:
         """Bytes of the moments of all tasks, and sweeps of both fits."""
         fits = 1 if self.config.refit is None else 2
-        return {
-            "moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2,
-            "sweeps_at_most": self.config.max_iter * fits,
-        }
+        return {"moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2, "sweeps_at_most": self.config.max_iter * fits}
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Descend until the gap closes, or a fixed number of times."""

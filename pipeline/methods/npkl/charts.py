@@ -17,8 +17,4 @@ GLOSSARY = {
     "n_rows": "Rows that the kernel is learnt for.",
 }
 
-CHARTS = SystemCharts(
-    single=(spectra, dual_ascents),
-    tables=TABLES,
-    glossary=GLOSSARY,
-)
+CHARTS = SystemCharts(single=(spectra, dual_ascents), tables=TABLES, glossary=GLOSSARY)

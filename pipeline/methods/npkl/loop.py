@@ -45,9 +45,7 @@ CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m con
 BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {MAX_DENSE_BASIS_ROWS:,} rows 32 n^2 more")
 DENSE_MATRIX = Held("a small matrix as a dense one", "32 n^2", f"up to {MAX_WHOLE_ROWS} rows")
 EIGENPAIRS = Held(
-    "eigenpairs, here one",
-    "n (8 b + 16 r) + 40 b^2",
-    "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20",
+    "eigenpairs, here one", "n (8 b + 16 r) + 40 b^2", "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20"
 )
 
 HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)

@@ -9,8 +9,6 @@ TABLES = (
     ShownTable("eigenvalues", "Eigenvalues between tasks", "Of the weights between tasks: how many directions they share.", is_open=False),
 )
 
-GLOSSARY = {
-    "pooled_matrix_bytes": "Memory of the matrix of all rows of all tasks.",
-}
+GLOSSARY = {"pooled_matrix_bytes": "Memory of the matrix of all rows of all tasks."}
 
 CHARTS = SystemCharts(single=(task_heat_maps,), tables=TABLES, glossary=GLOSSARY)

@@ -72,10 +72,7 @@ class TriClassSVC(KernelClassifier):
     """
 
     _method = TriClass
-    _wider = {
-        **KernelClassifier._wider,
-        "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any]),
-    }
+    _wider = {**KernelClassifier._wider, "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any])}
 
     kernel: Any
 
