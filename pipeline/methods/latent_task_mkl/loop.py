@@ -35,26 +35,16 @@ from ...records.context import RunContext
 from .certificate import Certificate
 from .config import LatentTaskConfig
 
-MAX_ADDED = 60
-"""Groups that join at a time, without their ancestors."""
-
-NEW_WEIGHT_SHARE = 0.03
-"""Weight of a group that joins, as a share of the median."""
+MAX_ADDED = 60  # groups that join at a time, without their ancestors
+NEW_WEIGHT_SHARE = 0.03  # weight of a group that joins, as a share of the median
 
 SMOOTHING = 1e-3
 """Norms are smoothed by this share of the greatest one, half of it after every further step: a weight of zero never grows again."""
 
-MAX_STEPS = 60
-"""Machines solved between two looks outside, at most."""
-
-MACHINE_SHARE = 0.05
-"""Own gap of a machine, as a share of the one that is asked for."""
-
-ROUND_OFF = 1e-5
-"""Forms of single-precision kernels below zero by more than this, relative to the size of their terms, are no rounding."""
-
-RIDGE_TOL = 1e-6
-"""Residual of squared-loss machines, as a share of the greatest target."""
+MAX_STEPS = 60  # machines solved between two looks outside, at most
+MACHINE_SHARE = 0.05  # own gap of a machine, as a share of the one that is asked for
+ROUND_OFF = 1e-5  # forms of single-precision kernels below zero by more than this, relative to the size of their terms, are no rounding
+RIDGE_TOL = 1e-6  # residual of squared-loss machines, as a share of the greatest target
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,8 @@ from ...records.holdings import holdings_plan
 from .config import LatentTaskConfig
 from .loop import LatentLoop, LatentState
 
-MAX_COLUMNS = 20
-"""Kernels whose weights a report shows by group."""
-
-MAX_GROUPS_LISTED = 100
-"""Groups that a report lists."""
+MAX_COLUMNS = 20  # kernels whose weights a report shows by group
+MAX_GROUPS_LISTED = 100  # groups that a report lists
 
 
 class LatentTask(Method):

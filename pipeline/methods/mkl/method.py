@@ -26,8 +26,7 @@ from .config import MKLConfig
 from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
 
-N_SHOWN = 20
-"""Kernels whose weights a report follows along the iterations."""
+N_SHOWN = 20  # kernels whose weights a report follows along the iterations
 
 
 class MKL(Method):

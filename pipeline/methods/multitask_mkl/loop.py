@@ -41,23 +41,12 @@ from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .grams import TaskGrams, TaskMachines
 
-UNFINISHED = ("max_iter",)
-"""Reasons of a stop before the tolerance was reached."""
-
-FIRST_TOL = 1e-2
-"""Tolerance at which a machine is first solved, in units of the slope of its dual."""
-
-GAP_SHARE = 0.02
-"""A machine is solved on until its own gap is below its part of this share of the gap."""
-
-NESTED_TOL = 1e-6
-"""Nested search: machines and shares alternate until their value changes by less than this share (the thesis')."""
-
-FIRST_EXPONENT = 1.0
-"""Exponent of the first closed-form step: twice the plain one, which is too careful in all we measured."""
-
-MAX_SLOW_STEPS = 20
-"""Closed-form steps in a row without a better bound, after which mirror descent takes over from the best point."""
+UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
+FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual
+GAP_SHARE = 0.02  # a machine is solved on until its own gap is below its part of this share of the gap
+NESTED_TOL = 1e-6  # nested search: machines and shares alternate until their value changes by less than this share (the thesis')
+FIRST_EXPONENT = 1.0  # exponent of the first closed-form step: twice the plain one, which is too careful in all we measured
+MAX_SLOW_STEPS = 20  # closed-form steps in a row without a better bound, after which mirror descent takes over from the best point
 
 
 @dataclass(frozen=True)

@@ -30,16 +30,14 @@ from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
 from .solve_pass import batch_bytes, split_batches
 from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 
-MAX_COLUMNS = 20
-"""Kernels whose weights a report shows by task."""
+MAX_COLUMNS = 20  # kernels whose weights a report shows by task
 
 WITHIN = Held("kernels within the tasks", "4 k q", f"q the sum of the squares of the tasks' sizes; within {BANK_SHARE:g} L")
 ONE_STEP = Held("kernels of the tasks of one step", "4 k s^2", f"else; s rows of the largest task, and at least {BATCH_BYTES >> 20} MiB")
 LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "8 s^2")
 WEIGHTS = Held("weights of kernels in tasks, forms, and copies of them", "64 k T")
 
-HELD = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)
-"""What the driver may hold."""
+HELD = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)  # what the driver may hold
 
 
 class MultiTaskMKL(Method):

@@ -23,8 +23,7 @@ from ...grams.grams import load_programs as load_gram_programs
 from ...grams.sources import FREED_BYTES
 from .task_blocks_pass import BATCH_BYTES, ComputedPair, TaskPair
 
-CACHE_BYTES = 256 << 20
-"""Blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice."""
+CACHE_BYTES = 256 << 20  # blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice
 
 Norms = tuple[Normalization, ...] | None
 

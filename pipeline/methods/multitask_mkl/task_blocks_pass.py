@@ -27,14 +27,9 @@ from ...records.context import BANK_SHARE, RunContext
 
 RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
 
-BLOCK_BYTES = 32 << 20
-"""Entries of one block pair, all kernels together."""
-
-BATCH_BYTES = 64 << 20
-"""Entries of the tasks that one step of a pass takes together; a larger task is a step of its own."""
-
-MAX_ROWS_READ = 4
-"""Rows of a task are read with those between them up to this many times their number, else run by run."""
+BLOCK_BYTES = 32 << 20  # entries of one block pair, all kernels together
+BATCH_BYTES = 64 << 20  # entries of the tasks that one step of a pass takes together; a larger task is a step of its own
+MAX_ROWS_READ = 4  # rows of a task are read with those between them up to this many times their number, else run by run
 
 
 def task_layout(sizes: Sequence[int], k: int) -> GramLayout:

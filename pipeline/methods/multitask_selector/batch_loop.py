@@ -22,11 +22,8 @@ from .config import SelectorConfig
 from .inputs import SelectorData, moments_fit
 from .objective import Solution, objective_value, penalty_weight
 
-STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}
-"""Sweeps, Newton steps or proximal steps of a step of the loop, by loss."""
-
-CUT_SHORT = 2
-"""Phase of a second fit after a selection that ``max_iter`` ended: however it ends, the fit is unfinished."""
+STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}  # sweeps, Newton steps or proximal steps of a step of the loop, by loss
+CUT_SHORT = 2  # phase of a second fit after a selection that max_iter ended: however it ends, the fit is unfinished
 
 
 @dataclass(frozen=True)

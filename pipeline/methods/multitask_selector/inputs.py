@@ -20,11 +20,8 @@ from .config import SelectorConfig
 
 Data = BlockStore | MemoryBlocks
 
-ENTRY_BYTES = 40
-"""Bytes the driver holds per entry while rows are read and evaluated, at most."""
-
-MOMENT_SHARE = 0.25
-"""Share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows."""
+ENTRY_BYTES = 40  # bytes the driver holds per entry while rows are read and evaluated, at most
+MOMENT_SHARE = 0.25  # share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows
 
 
 @dataclass(frozen=True)
@@ -84,8 +81,7 @@ MOMENTS = Held(
     f"`algorithm: fista`, where half of that is within {MOMENT_SHARE:g} L",
 )
 
-HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS)
-"""What the driver holds."""
+HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS)  # what the driver holds
 
 
 def driver_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Holding, ...]:

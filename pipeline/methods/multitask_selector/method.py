@@ -24,11 +24,8 @@ from .inputs import HELD, check_loss, driver_holdings, selector_data
 from .partial_fit import TaskLearner
 from .rounds_loop import RoundsLoop, SelectorState
 
-UNFINISHED = ("max_iter", "no_progress")
-"""Reasons of a stop before the tolerance was reached."""
-
-MAX_TASK_FEATURES = 40
-"""Features whose weights a report shows by task."""
+UNFINISHED = ("max_iter", "no_progress")  # reasons of a stop before the tolerance was reached
+MAX_TASK_FEATURES = 40  # features whose weights a report shows by task
 
 State = SelectorState | BatchState
 

@@ -21,11 +21,8 @@ from .config import SelectorConfig
 from .inputs import SelectorData, divergence_message
 from .objective import Solution, objective_value, penalty_weight
 
-STEP_ENTRIES = 1 << 17
-"""Entries of rows that a step reads at most; more where the weights alone have more."""
-
-N_STEPS = 20
-"""A fit of few rows and many epochs takes about this many steps, so that its progress can be seen."""
+STEP_ENTRIES = 1 << 17  # entries of rows that a step reads at most; more where the weights alone have more
+N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, so that its progress can be seen
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,8 @@ from ...records.context import RunContext
 from ...records.holdings import Held, Holding, total_bytes
 from .config import NPKLConfig
 
-WIDTH_PAIRS = 2000
-"""Pairs of rows whose median distance is the width of the kernel that selects constraints."""
-
-ROWS = 4096
-"""Rows read at a time."""
+WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
+ROWS = 4096  # rows read at a time
 
 
 GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
@@ -48,8 +45,7 @@ EIGENPAIRS = Held(
     "eigenpairs, here one", "n (8 b + 16 r) + 40 b^2", "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20"
 )
 
-HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)
-"""What the driver may hold."""
+HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)  # what the driver may hold
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from ...records.holdings import holdings_plan, refuse_beyond
 from .config import NPKLConfig
 from .loop import HELD, NPKLLoop, Setting
 
-ACTIVE_CAP = 1.0 - 1e-6
-"""Share of the cap from which it counts as active."""
+ACTIVE_CAP = 1.0 - 1e-6  # share of the cap from which it counts as active
 
 
 @dataclass(frozen=True)

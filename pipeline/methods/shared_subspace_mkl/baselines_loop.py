@@ -114,5 +114,4 @@ class AlternatingLoop(PooledLoop):
         return replace(state, part=W[0]), seconds
 
 
-LOOPS = {"auto": SubspaceLoop, "mirror": MirrorLoop, "alternate": AlternatingLoop}
-"""The search of every solver."""
+LOOPS = {"auto": SubspaceLoop, "mirror": MirrorLoop, "alternate": AlternatingLoop}  # the search of every solver

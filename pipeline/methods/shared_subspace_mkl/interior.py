@@ -10,8 +10,7 @@ import numpy as np
 from ...grams.grams import Grams
 from ...grams.weighted_sum import MATRIX_SHARE
 
-MAX_SYSTEM_ROWS = 4000
-"""Rows beyond which a system of the interior path, cubic in them, takes longer than many machines."""
+MAX_SYSTEM_ROWS = 4000  # rows beyond which a system of the interior path, cubic in them, takes longer than many machines
 
 
 def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:

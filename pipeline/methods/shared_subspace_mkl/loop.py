@@ -50,20 +50,11 @@ from ...records.context import RunContext
 from .config import SharedSubspaceConfig
 from .interior import PathMatrices, interior_fits
 
-UNFINISHED = ("max_iter",)
-"""Reasons of a stop before the tolerance was reached."""
-
-FIRST_TOL = 1e-2
-"""Tolerance at which a machine is first solved, in units of the slope of its dual."""
-
-GAP_SHARE = 0.1
-"""A machine is solved on until its own gap is below this share of the gap."""
-
-RIDGE_TOL = 1e-8
-"""Tolerance of the linear system of the squared loss, in units of the greatest target."""
-
-MAX_REFINEMENTS = 50
-"""Steps that refine a linear system at most; a few suffice, and none helps where round-off is reached."""
+UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
+FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual
+GAP_SHARE = 0.1  # a machine is solved on until its own gap is below this share of the gap
+RIDGE_TOL = 1e-8  # tolerance of the linear system of the squared loss, in units of the greatest target
+MAX_REFINEMENTS = 50  # steps that refine a linear system at most; a few suffice, and none helps where round-off is reached
 
 FIRST_SMOOTHING, SMOOTHING_DECAY, SMOOTHING_GAP_SHARE = 1e-2, 0.6, 0.1
 """Smoothing of the first step, its decay, and its end in units of ``gap / T``: what it adds to all traces stays below the gap."""
@@ -71,17 +62,10 @@ FIRST_SMOOTHING, SMOOTHING_DECAY, SMOOTHING_GAP_SHARE = 1e-2, 0.6, 0.1
 MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 """Shares of the newest machine in a mean that are tried, for losses without curvature."""
 
-PACE_CUT = 0.25
-"""Factor of the lengths of long steps after one that led uphill."""
-
-MAX_SEARCH_STEPS = 12
-"""Steps of the search, after which the interior path takes over."""
-
-NEVER = 2**31
-"""No step."""
-
-MAX_SLOW_STEPS = 6
-"""Steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps."""
+PACE_CUT = 0.25  # factor of the lengths of long steps after one that led uphill
+MAX_SEARCH_STEPS = 12  # steps of the search, after which the interior path takes over
+NEVER = 2**31  # no step
+MAX_SLOW_STEPS = 6  # steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps
 
 
 def _no_entries() -> np.ndarray:

@@ -28,18 +28,14 @@ from .config import SharedSubspaceConfig
 from .interior import interior_bytes, interior_fits
 from .loop import UNFINISHED, SubspaceLoop, SubspaceState
 
-MAX_TASKS_SHOWN = 60
-"""Tasks whose couplings a report shows."""
-
-MAX_EIGENVALUES_SHOWN = 20
-"""Eigenvalues of a coupling that a report shows."""
+MAX_TASKS_SHOWN = 60  # tasks whose couplings a report shows
+MAX_EIGENVALUES_SHOWN = 20  # eigenvalues of a coupling that a report shows
 
 COUPLINGS = Held("couplings of tasks, and copies of them", "96 k T^2")
 FACTORS = Held("factors of the pooled kernels", "8 n^2 (2 k + 3)", "`solver: mirror`; `solver: alternate` with k = 1")
 INTERIOR = Held("system of the interior path", "8 (6 n^2 + 5 k n T)", f"`solver: auto`, where that is within {MATRIX_SHARE:g} L")
 
-HELD = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)
-"""What the driver may hold."""
+HELD = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)  # what the driver may hold
 
 
 class SharedSubspace(Method):

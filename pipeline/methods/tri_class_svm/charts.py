@@ -6,8 +6,7 @@ from ...records.charts import Chart, Legend, Series, ShownTable, SystemCharts, s
 from ...records.run_view import RunView
 from ...records.shared_charts import column, stacked_bars
 
-SIDES = (("minus", "-1", 1), ("zero", "neither", 5), ("plus", "+1", 0))
-"""Figure of the history, its label, and its colour."""
+SIDES = (("minus", "-1", 1), ("zero", "neither", 5), ("plus", "+1", 0))  # figure of the history, its label, and its colour
 
 
 def assignments(run: RunView) -> list[Chart]:

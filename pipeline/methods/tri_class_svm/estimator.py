@@ -22,8 +22,7 @@ from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, check_labels, join_stor
 from .loop import TriClassState
 from .method import TriClass, validation_rows
 
-JOINED_STORES_MEMORY = 2 << 30
-"""Driver memory that limits the rows of two stores, of which kernels need one data set."""
+JOINED_STORES_MEMORY = 2 << 30  # driver memory that limits the rows of two stores, of which kernels need one data set
 
 
 class TriClassSVC(KernelClassifier):

@@ -22,11 +22,8 @@ from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
 from .config import TriClassConfig
 
-ROWS_SHARE = 0.25
-"""Share of the driver's memory that the rows of both sets may take together."""
-
-TriClassRows: TypeAlias = BlockStore | MemoryBlocks | TextRows | GivenGrams
-"""What a fit may learn from."""
+ROWS_SHARE = 0.25  # share of the driver's memory that the rows of both sets may take together
+TriClassRows: TypeAlias = BlockStore | MemoryBlocks | TextRows | GivenGrams  # what a fit may learn from
 
 CLASSES = (-1, 1)
 NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")

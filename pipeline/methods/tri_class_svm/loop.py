@@ -40,10 +40,8 @@ from .config import TriClassConfig
 from .inputs import TriClassInputs, TriClassRows
 
 NAN = float("nan")
-BASELINES = ("SVM", "U-SVM")
-"""Machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant."""
-PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")
-"""Columns of the path."""
+BASELINES = ("SVM", "U-SVM")  # machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant
+PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")  # columns of the path
 
 
 @dataclass(frozen=True)

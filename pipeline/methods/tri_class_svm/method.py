@@ -40,11 +40,8 @@ from .inputs import (
 )
 from .loop import BASELINES, PATH_COLUMNS, TriClassLoop, TriClassState
 
-UNFINISHED = (None, "max_iter")
-"""Reasons of a stop before the tolerance was reached."""
-
-WHOLE_NUMBERS = ("iteration", "minus", "zero", "plus", "flips")
-"""Columns of the path that count."""
+UNFINISHED = (None, "max_iter")  # reasons of a stop before the tolerance was reached
+WHOLE_NUMBERS = ("iteration", "minus", "zero", "plus", "flips")  # columns of the path that count
 
 ROWS = Held("rows of both stores, side by side", "stored", f"with unlabelled rows; within {ROWS_SHARE:g} L")
 STARTS = Held("labels, costs, coefficients and decision values of every start", "128 n S", "S starts")

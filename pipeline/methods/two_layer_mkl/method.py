@@ -31,11 +31,8 @@ from .layer_pass import layer_bytes
 from .loop import UNFINISHED, TwoLayerLoop, TwoLayerState
 from .new_kernels import N_WIDTHS
 
-N_SHOWN = 20
-"""Kernels whose weights a report follows along the iterations."""
-
-LAYER_SHARE = 0.5
-"""Share of the driver's memory for the second layer and the solver's copy of it; beyond it passes answer for the layer."""
+N_SHOWN = 20  # kernels whose weights a report follows along the iterations
+LAYER_SHARE = 0.5  # share of the driver's memory for the second layer and the solver's copy of it; beyond it passes answer for the layer
 
 LAYER = Held("second layer in double precision, and the solver's copy of it", "16 n^2", f"within {LAYER_SHARE:g} L")
 LAYER_SET = Held("a solver's working set of the second layer", f"{MATRIX_SHARE:g} L", "where that is larger")

@@ -29,8 +29,7 @@ from ...records.context import RunContext
 from .column_sum_pass import mean_largest_sums
 from .config import UMKLConfig
 
-ROWS = 4096
-"""Rows read at a time."""
+ROWS = 4096  # rows read at a time
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,8 @@ from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import UMKLConfig
 from .loop import UMKLLoop, UMKLState
 
-N_SHOWN = 20
-"""Kernels whose weights a report follows along the rounds."""
-
-RANK_TOL = 1e-6
-"""Eigenvalues below this share of the largest are rounding of single-precision entries: such a component is 0."""
+N_SHOWN = 20  # kernels whose weights a report follows along the rounds
+RANK_TOL = 1e-6  # eigenvalues below this share of the largest are rounding of single-precision entries: such a component is 0
 
 
 PRODUCTS = Held("inner products of all rows", "8 n^2")
