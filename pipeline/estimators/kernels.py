@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -48,6 +48,27 @@ class KernelEstimator(SupervisedEstimator):
         if "kernels" in given:
             given["kernels"] = kernel_texts(given["kernels"])
         return super()._plain(given)
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store may hold the target itself.
+        y
+            ``(n_samples,)`` target.
+        sample_weight
+            ``(n_samples,)`` factors of ``C``.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
+        """
+        config = self._config()
+        self._fit(self._inputs(X, y, sample_weight), config)
+        return self
 
     # -- data ----------------------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ Nothing but the state survives a step: so a killed run that is resumed ends bit-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -59,3 +59,10 @@ class Loop(Protocol[S]):
     def step(self, state: S, ctx: RunContext) -> Step[S]:
         """Return the state after one more step."""
         ...
+
+
+def joint_stop(reasons: Sequence[str | None], unfinished: Sequence[str]) -> str | None:
+    """Return why machines that go side by side have all stopped, that of an unfinished one first; ``None`` while one still runs."""
+    if None in reasons:
+        return None
+    return next((reason for reason in unfinished if reason in reasons), reasons[-1])

@@ -57,5 +57,4 @@ class MKLConfig(GramConfig):
     @property
     def on_simplex(self) -> bool:
         """Whether the weights lie on a simplex."""
-        flat = {"elastic_net": self.v == 1, "lp": self.p == 1}
-        return flat.get(self.constraint, self.constraint == "simplex")
+        return {"elastic_net": self.v == 1, "lp": self.p == 1}.get(self.constraint, self.constraint == "simplex")

@@ -18,14 +18,13 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
     """
     if any(config.solver == "single" for config in grid):
         raise ValueError("solver='single' chooses its kernel by folds of its own; run it once per setting")
-    return [_shared_fits(ctx, points, grid, folds, seed) for points in group_by_parameters(grid, GRAM_PARAMETERS)]
-
-
-def _shared_fits(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> SharedLoop:
-    first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
-    configs = [first, *(grid[k] for k in points[1:])]
-    masks = fold_masks(inputs.target, inputs.classes, folds, seed)
-    return SharedLoop(points, shared_loop(ctx, configs, inputs, masks, ctx.driver_memory))
+    shared = []
+    for points in group_by_parameters(grid, GRAM_PARAMETERS):
+        first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
+        masks = fold_masks(inputs.target, inputs.classes, folds, seed)
+        loop = shared_loop(ctx, [first, *(grid[k] for k in points[1:])], inputs, masks, ctx.driver_memory)
+        shared.append(SharedLoop(points, loop))
+    return shared
 
 
 __all__ = ["shared_loops", "table_rows"]

@@ -22,7 +22,7 @@ from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.held import held_grams
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.kernel_weights import (
     GAP_SHARE,
@@ -35,7 +35,7 @@ from ...loops.kernel_weights import (
     solve_machine,
     with_best,
 )
-from ...loops.protocol import Step
+from ...loops.protocol import Step, joint_stop
 from ...loops.weight_steps import STEPPERS, TRIES_LAST_WEIGHTS, WeightSearch, uses_model
 from ...models.kernel import is_selected
 from ...records.context import RunContext
@@ -63,10 +63,7 @@ class MKLState:
     @property
     def stop(self) -> str | None:
         """Reason why every machine has stopped, or ``None``."""
-        reasons = [machine.stop for machine in self.machines]
-        if None in reasons:
-            return None
-        return next((reason for reason in UNFINISHED if reason in reasons), str(reasons[-1]))
+        return joint_stop([machine.stop for machine in self.machines], UNFINISHED)
 
 
 def weight_set(config: MKLConfig) -> NormDomain:
@@ -79,10 +76,9 @@ def weight_set(config: MKLConfig) -> NormDomain:
 class MKLLoop:
     """The search for kernel weights of one or several machines.
 
-    ``config``, ``specs``: parameters and kernels; ``problems``: dual problem of each machine; ``settings``: policy of the Gram matrices;
-    decided from sizes by default; ``fits``: classifiers and regressions whose accuracy, or R2, is followed; ``data``: precomputed matrices,
-    which the kernels are over in place of the run's data set; ``configs``: parameters of each machine, where they differ; what concerns the
-    matrices is ``config``'s.
+    The policy of the Gram matrices is decided from sizes where no ``settings`` are given. ``fits`` are classifiers and regressions whose
+    accuracy, or R2, is followed; ``data`` precomputed matrices, which the kernels are over in place of the run's data set; ``configs`` the
+    parameters of each machine, where they differ: what concerns the matrices is ``config``'s.
     """
 
     state_type = MKLState
@@ -106,8 +102,7 @@ class MKLLoop:
     def init(self, ctx: RunContext) -> MKLState:
         """Return equal weights for every machine."""
         grams = self.grams(ctx)
-        for message in kernel_warnings(grams):
-            ctx.emit({"event": "warning", "message": message})
+        emit_warnings(grams, ctx)
         return MKLState(0, tuple(initial_state(domain, grams.k, grams.n) for domain in self.domains))
 
     def step(self, state: MKLState, ctx: RunContext) -> Step[MKLState]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Self
 
 from ....cluster import machine_memory
 from ....kernels.grams.spec import KernelSpec
@@ -68,27 +67,6 @@ class TwoLayerMKLClassifier(KernelClassifier):
     """
 
     _method = TwoLayer
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
-
-        Parameters
-        ----------
-        X
-            ``(n_samples, n_features)``; a block store may hold the target itself.
-        y
-            ``(n_samples,)`` classes.
-        sample_weight
-            ``(n_samples,)`` factors of ``C``.
-
-        Raises
-        ------
-        ValueError
-            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
-        """
-        config = self._config()
-        self._fit(self._inputs(X, y, sample_weight), config)
-        return self
 
     def _limit(self) -> int:
         return machine_memory()
