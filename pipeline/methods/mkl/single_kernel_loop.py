@@ -7,7 +7,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from ....kernels.svm.dual import DualProblem
 from ....kernels.svm.smo import solve_smo
 from ...grams.grams import Grams
 from ...inputs.folds import fold_masks
@@ -56,7 +55,8 @@ class SingleLoop(MKLLoop):
         codes, classes = (fit.codes, ()) if isinstance(fit, AccuracyTracker) else (fit.target, None)
         for mask in fold_masks(codes, classes, FOLDS, seed):
             for m, problem in enumerate(self.problems):
-                solution = solve_smo(gram, without_rows(problem, mask), tol=self.config.tol)
+                without_rows = replace(problem, lo=np.where(mask, 0.0, problem.lo), hi=np.where(mask, 0.0, problem.hi))
+                solution = solve_smo(gram, without_rows, tol=self.config.tol)
                 values[m, mask] = solution.decision[mask] + solution.bias
         used = np.any([problem.hi > problem.lo for problem in self.problems], axis=0)
         if isinstance(fit, AccuracyTracker):
@@ -75,8 +75,3 @@ class SingleLoop(MKLLoop):
         new = SingleState(state.iteration + 1, machines, state.scores, "single")
         figures = self._metrics(MKLState(new.iteration, machines), range(len(machines)))
         return Step(new, {**figures, "validation": float(state.scores.max())})
-
-
-def without_rows(problem: DualProblem, mask: np.ndarray) -> DualProblem:
-    """Return a problem whose masked rows have no loss."""
-    return replace(problem, lo=np.where(mask, 0.0, problem.lo), hi=np.where(mask, 0.0, problem.hi))

@@ -34,7 +34,7 @@ from ...grams.held import Held
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
-from ...loops.protocol import Step
+from ...loops.protocol import Step, joint_stop
 from ...loops.weight_steps import mirror_step
 from ...models.kernel import is_selected
 from ...records.context import RunContext
@@ -51,38 +51,29 @@ MAX_SLOW_STEPS = 20  # closed-form steps in a row without a better bound, after 
 
 @dataclass(frozen=True)
 class TaskSearch:
-    """Where the search of one fit stands.
-
-    ``weights``, ``shares``: ``(k,)`` gamma and ``(k, T)`` lambda to be tried next; ``beta``: ``(n,)`` newest coefficients in the order of
-    tasks; ``path``: ``(t, k)`` weights tried; ``upper``, ``lower``: bounds of the optimum; ``best_weights``, ``best_shares``,
-    ``best_beta``, ``best_bias``, ``best_decision``: the point whose primal value is ``upper``; ``dual_beta``, ``dual_forms``: coefficients
-    and forms of the point whose dual value is ``lower``, up to a factor; ``paces``, ``sides``: exponents of closed-form steps by kernel,
-    see :func:`gramplane.kernels.tasks.multitask.damped_weights`; ``slow``: steps in a row that moved neither bound; ``nested``: whether
-    mirror descent chooses the weights; ``moves``: its steps; ``value``: value of the newest machines while shares and machines alternate;
-    infinite after the weights moved; ``stop``: why it ended, or ``None``.
-    """
+    """Where the search of one fit stands."""
 
     record_name: ClassVar[str] = "TaskSearch"
-    weights: np.ndarray
-    shares: np.ndarray
-    beta: np.ndarray
-    path: np.ndarray
-    upper: float
+    weights: np.ndarray  # (k,) gamma to be tried next
+    shares: np.ndarray  # (k, T) lambda to be tried next
+    beta: np.ndarray  # (n,) newest coefficients in the order of tasks
+    path: np.ndarray  # (t, k) weights tried
+    upper: float  # bounds of the optimum
     lower: float
-    best_weights: np.ndarray
+    best_weights: np.ndarray  # the point whose primal value is upper
     best_shares: np.ndarray
     best_beta: np.ndarray
     best_bias: np.ndarray
     best_decision: np.ndarray
-    dual_beta: np.ndarray
+    dual_beta: np.ndarray  # coefficients and forms of the point whose dual value is lower, up to a factor
     dual_forms: np.ndarray
-    paces: np.ndarray
+    paces: np.ndarray  # exponents of closed-form steps by kernel, see damped_weights
     sides: np.ndarray
-    slow: int = 0
-    nested: bool = False
-    moves: int = 0
-    value: float = np.inf
-    stop: str | None = None
+    slow: int = 0  # steps in a row that moved neither bound
+    nested: bool = False  # whether mirror descent chooses the weights
+    moves: int = 0  # its steps
+    value: float = np.inf  # of the newest machines while shares and machines alternate; infinite after the weights moved
+    stop: str | None = None  # why it ended
 
     @property
     def gap(self) -> float:
@@ -106,10 +97,7 @@ class MultiTaskState:
     @property
     def stop(self) -> str | None:
         """Reason why every search has stopped, or ``None``."""
-        reasons = [search.stop for search in self.searches]
-        if None in reasons:
-            return None
-        return next((reason for reason in UNFINISHED if reason in reasons), str(reasons[-1]))
+        return joint_stop([search.stop for search in self.searches], UNFINISHED)
 
 
 class MultiTaskLoop:
@@ -177,19 +165,15 @@ class MultiTaskLoop:
         for m in running:
             began = time.perf_counter()
             search, config, losses = searches[m], self.configs[m], self.problems[m]
-            accuracy, weights = self._accuracy(search, config), task_kernel_weights(search.weights, search.shares)
+            share = NESTED_TOL * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
+            accuracy = Accuracy(FIRST_TOL, share / self.n_tasks)  # infinite before the first machine
+            weights = task_kernel_weights(search.weights, search.shares)
             machines = grams.solve(losses.problem, search.beta, weights, accuracy, search.dual_beta)
             seconds += time.perf_counter() - began
             search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
             searches[m] = with_stop(search, config, state.iteration + 1)
         new = MultiTaskState(state.iteration + 1, tuple(searches))
         return Step(new, {**self._metrics(new, len(running)), "seconds_machines": seconds})
-
-    def _accuracy(self, search: TaskSearch, config: MultiTaskMKLConfig) -> Accuracy:
-        if not np.isfinite(search.upper):
-            return Accuracy(FIRST_TOL, np.inf)
-        share = NESTED_TOL * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
-        return Accuracy(FIRST_TOL, share / self.n_tasks)
 
     def _with_bounds(self, search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
         """Return the search with bounds and best point brought up to date."""
@@ -205,36 +189,26 @@ class MultiTaskLoop:
         if not better:
             return search
         bias = np.where(losses.constants != 0, losses.constants, bounds.biases)
-        return replace(
-            search,
-            upper=bounds.primal,
-            best_weights=search.weights,
-            best_shares=search.shares,
-            best_beta=machines.beta,
-            best_bias=bias,
-            best_decision=machines.decision + np.repeat(bias, np.diff(self.edges)),
-        )
+        decision = machines.decision + np.repeat(bias, np.diff(self.edges))
+        search = replace(search, upper=bounds.primal, best_weights=search.weights, best_shares=search.shares)
+        return replace(search, best_beta=machines.beta, best_bias=bias, best_decision=decision)
 
     def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
         searches = state.searches
         upper, lower = sum(search.upper for search in searches), sum(search.lower for search in searches)
         counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
+        decisions = {m: np.empty(self.layout.n) for m in range(len(searches))}
+        for m, search in enumerate(searches):
+            decisions[m][self.order] = search.best_decision
         return {
             **figures,
             "relative_gap": max(search.relative_gap for search in searches),
             "n_selected": max(counts),
             **({"selected": counts} if len(self.fits) > 1 else {}),
             "machines": running * self.n_tasks,
-            **self._scores(searches),
+            **accuracy_metrics(self.fits, decisions),
         }
-
-    def _scores(self, searches: Sequence[TaskSearch]) -> dict[str, Any]:
-        decisions = {}
-        for m, search in enumerate(searches):
-            decisions[m] = np.empty(self.layout.n)
-            decisions[m][self.order] = search.best_decision
-        return accuracy_metrics(self.fits, decisions)
 
 
 def with_stop(search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) -> TaskSearch:

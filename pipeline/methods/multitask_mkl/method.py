@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.grams.normalization import Normalization
 from ....kernels.tasks.multitask import task_kernel_weights
 from ....storage.grams.layout import GramLayout
 from ...grams.settings import GramSettings
@@ -18,9 +16,9 @@ from ...inputs.kernels import given_grams_or_none, resolved_kernels
 from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
 from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
-from ...method import Method
+from ...method import Method, bound_figures, bounds_summary
 from ...models.kernel import is_selected
-from ...models.task import TaskModel
+from ...models.task import TaskModel, task_counts, task_rows
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
@@ -92,53 +90,31 @@ class MultiTaskMKL(Method):
 
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
-        search, order = state.searches[0], self.inputs.order
-        beta = np.empty(order.size)
-        beta[order] = search.best_beta
-        figures = {
-            "lower_bound": float(search.lower),
-            "upper_bound": float(search.upper),
-            "iterations": float(state.iteration),
-            "converged": float(state.stop not in UNFINISHED),
-        }
+        search, back = state.searches[0], np.argsort(self.inputs.order)  # from the order of tasks to that of the data
+        figures = bound_figures(search.lower, search.upper, state, UNFINISHED)
         arrays = {"kernel_weights": search.best_weights, "task_shares": search.best_shares, "weights_path": search.path}
-        norms = [_in_data_order(norm, order) for norm in self.loop.grams(ctx).normalizations]
+        norms = self.loop.grams(ctx).normalizations
+        norms = [norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[back]) for norm in norms]
         weights = task_kernel_weights(search.best_weights, search.best_shares)
-        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, beta, search.best_bias, figures, arrays)
+        solution = search.best_beta[back], search.best_bias
+        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
 
     def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many kernels and rows were selected."""
-        upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
-        return {
-            "objective": upper,
-            "gap": upper - lower,
-            "certified_over": "all kernels",
-            "lower_bound": lower,
-            "upper_bound": upper,
-            "n_selected": int(is_selected(model.arrays["kernel_weights"], self.config.threshold).sum()),
-            "n_kernels": len(model.weights),
-            "n_tasks": len(model.intercepts),
-            "n_support": len(model.support_ids),
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        n_selected = int(is_selected(model.arrays["kernel_weights"], self.config.threshold).sum())
+        return {**bounds_summary(model, "all kernels"), "n_selected": n_selected, **task_counts(model, state.stop)}
 
     def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
         search, loop, tasks = state.searches[0], self.loop, self.inputs.names
-        weights = search.best_weights
-        order = np.lexsort((np.arange(len(weights)), -weights))
+        weights, names = search.best_weights, [str(spec) for spec in loop.specs]
+        order = np.argsort(-weights, kind="stable")
         order = order[is_selected(weights, self.config.threshold)[order]]
-        names = [str(spec) for spec in loop.specs]
         parts = task_kernel_weights(weights, search.best_shares)
-        sizes, supports = np.diff(loop.edges), np.add.reduceat(search.best_beta != 0, loop.edges[:-1])
         return {
             "kernels": [{"kernel": names[q], "weight": float(weights[q])} for q in order],
             "task_kernels": [{"task": task, **{names[q]: float(parts[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(tasks)],
-            "tasks": [
-                {"task": task, "rows": int(sizes[t]), "support": int(supports[t]), "intercept": float(search.best_bias[t])}
-                for t, task in enumerate(tasks)
-            ],
+            "tasks": task_rows(tasks, self.inputs.codes[loop.order], search.best_beta, search.best_bias),
         }
 
 
@@ -166,16 +142,6 @@ def shared_loop(
 def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Holding, ...]:
     """Return what the driver holds of k kernels within T tasks, the largest of s rows: entries or one step's, a task's sum, vectors."""
     largest, n, whole = max(layout.groups), sum(layout.groups), entries_bytes(layout, k)
-    if settings.policy == "memory":
-        entries = WITHIN.taking(whole)
-    else:
-        entries = ONE_STEP.taking(min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
+    one_step = ONE_STEP.taking(min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
+    entries = WITHIN.taking(whole) if settings.policy == "memory" else one_step
     return entries, LARGEST.of(s=largest), WEIGHTS.of(k=k, T=len(layout.groups) * fits), vectors_held(n, fits)
-
-
-def _in_data_order(norm: Normalization, order: np.ndarray) -> Normalization:
-    if norm.diag_root is None:
-        return norm
-    root = np.empty_like(norm.diag_root)
-    root[order] = norm.diag_root
-    return replace(norm, diag_root=root)
