@@ -66,13 +66,12 @@ class PooledLoop(SubspaceLoop):
         coupling = best_coupling(part_roots(W), q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits), G, W, seconds
 
-    def _with_stop(self, state: SubspaceState) -> SubspaceState:
-        state = super()._with_stop(state)
-        return state if state.stop is None or self.grams.found is None else self._solve_best_coupling(state, self.grams.found)
-
-    def _solve_best_coupling(self, state: SubspaceState, grams: Grams) -> SubspaceState:
-        """Return the last state with the best point as couplings and their machine."""
-        solution, forms, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, grams)
+    def finish(self, state: SubspaceState) -> SubspaceState:
+        """Return the state with the reason of its end, if it has one: then with the best point as couplings and their machine."""
+        state = super().finish(state)
+        if state.stop is None or self.grams.found is None:
+            return state
+        solution, forms, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, self.grams.found)
         # The parts were as good already but for round-off: the machine of the couplings is what the model predicts with.
         return self.with_solution(replace(state, upper=np.inf), state.best_coupling, solution, forms)
 
@@ -108,8 +107,7 @@ class AlternatingLoop(PooledLoop):
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        rank = self.factors(grams)[0].shape[1]
-        half = alternating_half(state.part, rank, self.smoothing(state))
+        half = alternating_half(state.part, self.factors(grams)[0].shape[1], self.smoothing(state))
         state, _, W, seconds = self.solve_independent(state, [half], grams)
         return replace(state, part=W[0]), seconds
 

@@ -25,16 +25,12 @@ def interior_bytes(n: int, k: int, n_tasks: int) -> int:
 
 @dataclass(frozen=True)
 class PathMatrices:
-    """Passes over the matrices of a search: tasks of the rows ``codes``, and ``task_forms(beta)`` of pairs of tasks."""
+    """Passes over the matrices of a search."""
 
     grams: Grams
-    codes: np.ndarray
+    codes: np.ndarray  # (n,) tasks of the rows
     n_tasks: int
-    task_forms: Callable[[np.ndarray], np.ndarray]
-
-    def forms(self, beta: np.ndarray) -> np.ndarray:
-        """Return the forms of pairs of tasks, ``(k, T, T)``."""
-        return self.task_forms(beta)
+    forms: Callable[[np.ndarray], np.ndarray]  # those of pairs of tasks (k, T, T) at coefficients
 
     def products(self, beta: np.ndarray) -> np.ndarray:
         """Return the products with the coefficients of every task, ``(k, n, T)``."""

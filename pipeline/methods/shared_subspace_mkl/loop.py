@@ -55,90 +55,51 @@ FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of th
 GAP_SHARE = 0.1  # a machine is solved on until its own gap is below this share of the gap
 RIDGE_TOL = 1e-8  # tolerance of the linear system of the squared loss, in units of the greatest target
 MAX_REFINEMENTS = 50  # steps that refine a linear system at most; a few suffice, and none helps where round-off is reached
-
-FIRST_SMOOTHING, SMOOTHING_DECAY, SMOOTHING_GAP_SHARE = 1e-2, 0.6, 0.1
-"""Smoothing of the first step, its decay, and its end in units of ``gap / T``: what it adds to all traces stays below the gap."""
-
-MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
-"""Shares of the newest machine in a mean that are tried, for losses without curvature."""
-
+FIRST_SMOOTHING, SMOOTHING_DECAY = 1e-2, 0.6  # smoothing of the first step, and its decay
+SMOOTHING_GAP_SHARE = 0.1  # and its end in units of gap / T: what it adds to all traces stays below the gap
+MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # of the newest machine in means tried for losses without curvature
 PACE_CUT = 0.25  # factor of the lengths of long steps after one that led uphill
 MAX_SEARCH_STEPS = 12  # steps of the search, after which the interior path takes over
 NEVER = 2**31  # no step
 MAX_SLOW_STEPS = 6  # steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps
 
 
-def _no_entries() -> np.ndarray:
-    return np.zeros(0)
+no_entries = partial(np.zeros, 0)
 
 
 @dataclass(frozen=True)
 class SubspaceState:
-    """State of the search.
-
-    Attributes
-    ----------
-    iteration
-        Steps taken.
-    coupling
-        ``(m, T, T)`` D to be tried next; m is the number of kernels, one for the average kernel.
-    beta
-        ``(n,)`` newest coefficients.
-    upper, lower
-        Bounds of the optimum.
-    best_coupling, best_beta, best_bias, best_decision
-        The point whose primal value is ``upper``.
-    pace, slack
-        ``(m,)`` lengths of long steps, and how far D is from the best one of its forms.
-    slow
-        Steps in a row that moved neither bound.
-    value
-        Primal value of the newest machine.
-    short
-        Whether steps are those of the alternation.
-    since
-        Step at which the smoothing began anew.
-    average, average_forms
-        Mean of machines with the best dual value, for losses without curvature, and its forms; mirror descent: weighted by its steps.
-    sums, constants, length
-        Mirror descent: what its steps have added up, the constants of the logarithms, and the sum of the lengths of the steps.
-    part
-        ``(r, T)`` alternation in the pooled space: W.
-    takeover
-        Step after which the interior path takes over.
-    interior
-        Its next point.
-    stop
-        Why it ended, or ``None``.
-    """
+    """State of the search over m kernels; one for the average kernel."""
 
     record_name: ClassVar[str] = "SubspaceState"
     record_version: ClassVar[int] = 2
 
     iteration: int
-    coupling: np.ndarray
-    beta: np.ndarray
-    upper: float
+    coupling: np.ndarray  # (m, T, T) D to be tried next
+    beta: np.ndarray  # (n,) newest coefficients
+    upper: float  # bounds of the optimum
     lower: float
-    best_coupling: np.ndarray
+    best_coupling: np.ndarray  # the point whose primal value is upper
     best_beta: np.ndarray
     best_bias: np.ndarray
     best_decision: np.ndarray
-    pace: np.ndarray
-    slack: np.ndarray
-    slow: int = 0
-    value: float = np.inf
-    short: bool = False
-    since: int = 0
-    sums: np.ndarray = field(default_factory=_no_entries)
-    constants: np.ndarray = field(default_factory=_no_entries)
-    average: np.ndarray = field(default_factory=_no_entries)
-    average_forms: np.ndarray = field(default_factory=_no_entries)
-    length: float = 0.0
-    part: np.ndarray = field(default_factory=_no_entries)
-    takeover: int = NEVER
-    interior: InteriorPoint | None = None
-    stop: str | None = None
+    pace: np.ndarray  # (m,) lengths of long steps
+    slack: np.ndarray  # (m,) how far D is from the best one of its forms
+    slow: int = 0  # steps in a row that moved neither bound
+    value: float = np.inf  # primal value of the newest machine
+    short: bool = False  # whether steps are those of the alternation
+    since: int = 0  # step at which the smoothing began anew
+    # Mirror descent: what its steps have added up, and the constants of the logarithms.
+    sums: np.ndarray = field(default_factory=no_entries)
+    constants: np.ndarray = field(default_factory=no_entries)
+    # Mean of machines with the best dual value, for losses without curvature, and its forms; mirror descent: weighted by its steps.
+    average: np.ndarray = field(default_factory=no_entries)
+    average_forms: np.ndarray = field(default_factory=no_entries)
+    length: float = 0.0  # mirror descent: sum of the lengths of the steps
+    part: np.ndarray = field(default_factory=no_entries)  # (r, T) alternation in the pooled space: W
+    takeover: int = NEVER  # step after which the interior path takes over
+    interior: InteriorPoint | None = None  # its next point
+    stop: str | None = None  # why it ended
 
     @property
     def gap(self) -> float:
@@ -185,27 +146,18 @@ class SubspaceLoop:
         self.grams(ctx)
         m, n = len(self.mix), self.problem.n
         start, zeros = even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
-        return SubspaceState(
-            iteration=0,
-            coupling=start,
-            beta=zeros,
-            upper=np.inf,
-            lower=0.0,
-            best_coupling=start,
-            best_beta=zeros,
-            best_bias=np.zeros(self.n_tasks),
-            best_decision=zeros,
-            pace=np.ones(m),
-            slack=np.full(m, np.inf),
-            takeover=MAX_SEARCH_STEPS if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER,
-        )
+        bias, takeover = np.zeros(self.n_tasks), MAX_SEARCH_STEPS if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER
+        best = (start, zeros, bias, zeros)
+        return SubspaceState(0, start, zeros, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf), takeover=takeover)
 
     def step(self, state: SubspaceState, ctx: RunContext) -> Step[SubspaceState]:
         """Solve the machine, bound the optimum, and choose the next couplings."""
         with one_thread():
             state, seconds = self._step(state, self.grams(ctx))
-        state = self._with_stop(replace(state, iteration=state.iteration + 1))
-        return Step(state, {**self._metrics(state), "seconds_machines": seconds})
+        state = self.finish(replace(state, iteration=state.iteration + 1))
+        figures = {"objective": state.upper, "gap": state.gap, "lower_bound": state.lower, "upper_bound": state.upper}
+        figures |= {"relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, {0: state.best_decision})}
+        return Step(state, {**figures, "seconds_machines": seconds})
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         if state.iteration >= state.takeover:
@@ -313,16 +265,11 @@ class SubspaceLoop:
 
     def smoothing(self, state: SubspaceState) -> float:
         """Return the smoothing of a step, in units of the greatest singular value."""
-        return max(
-            FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since),
-            SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks,
-        )
+        last = SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks
+        return max(FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since), last)
 
-    def _with_stop(self, state: SubspaceState) -> SubspaceState:
+    def finish(self, state: SubspaceState) -> SubspaceState:
+        """Return the state with the reason of its end, if it has one."""
         if state.gap <= self.config.tol * state.upper:
             return replace(state, stop="tol")
         return replace(state, stop="max_iter") if state.iteration >= self.config.max_iter else state
-
-    def _metrics(self, state: SubspaceState) -> dict[str, Any]:
-        figures = {"objective": state.upper, "gap": state.gap, "lower_bound": state.lower, "upper_bound": state.upper}
-        return {**figures, "relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, {0: state.best_decision})}
