@@ -138,24 +138,9 @@ class MultiTaskLoop:
     def _initial_search(self, config: MultiTaskMKLConfig) -> TaskSearch:
         k, zeros = len(self.specs), np.zeros(self.layout.n)
         weights, shares = even_weights(k, config.q), even_shares(k, self.n_tasks, config.p)
-        return TaskSearch(
-            weights=weights,
-            shares=shares,
-            beta=zeros,
-            path=np.zeros((0, k)),
-            upper=np.inf,
-            lower=0.0,
-            best_weights=weights,
-            best_shares=shares,
-            best_beta=zeros,
-            best_bias=np.zeros(self.n_tasks),
-            best_decision=zeros,
-            dual_beta=zeros,
-            dual_forms=np.zeros_like(shares),
-            paces=np.full(k, FIRST_EXPONENT),
-            sides=np.zeros(k),
-            nested=config.solver == "mirror",
-        )
+        best, dual = (weights, shares, zeros, np.zeros(self.n_tasks), zeros), (zeros, np.zeros_like(shares))
+        paces, nested = np.full(k, FIRST_EXPONENT), config.solver == "mirror"
+        return TaskSearch(weights, shares, zeros, np.zeros((0, k)), np.inf, 0.0, *best, *dual, paces, np.zeros(k), nested=nested)
 
     def step(self, state: MultiTaskState, ctx: RunContext) -> Step[MultiTaskState]:
         """Solve the machines of every running fit, bound the optimum, and choose the next weights."""

@@ -88,5 +88,4 @@ class TwoLayerMKLClassifier(KernelClassifier):
         self.dual_coef_, self.intercept_ = model.beta, model.intercepts
         self.objective_, self.dual_gap_ = figures["objective"], float("nan")
         self.machine_gap_, self.violation_ = figures["machine_gap"], figures["violation"]
-        self.penalty_ = figures["penalty"]
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+        self.penalty_, self.n_iter_, self.converged_ = figures["penalty"], int(figures["iterations"]), bool(figures["converged"])

@@ -19,13 +19,13 @@ from ....kernels.svm.dual import DualProblem, Scratch
 from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import AccuracyTracker, accuracy_metrics
-from ...loops.protocol import Step
+from ...loops.protocol import Step, joint_stop
 from ...records.context import RunContext
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams
-from .new_kernels import Candidate, best_candidate
+from .new_kernels import best_candidate
 
 UNFINISHED = ("max_iter", "flat")  # reasons of a stop before a tolerance was reached
 N_CHECKED_ROWS = 512  # rows of a matrix whose eigenvalues are computed when a machine met negative curvature
@@ -44,27 +44,21 @@ FIRST_WEIGHT_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class LayerState:
-    """One machine from one start: its point, and how it goes on.
-
-    ``mu``, ``slopes``: ``(k,)`` weights, and the gradient of the objective there; ``beta``, ``decision``: ``(n,)`` signed coefficients, and
-    decision values; ``bias``, ``value``, ``gap``: bias, objective by the dual value of the machine, and its duality gap: ``value + gap`` is
-    the primal objective; ``eta``: length the next step tries first; ``still``, ``steps``: steps in a row that lowered the objective by next
-    to nothing, and steps with the present kernels; ``path``: ``(t, k)`` weights after every step; ``stop``: why it stopped, or ``None``.
-    """
+    """One machine from one start: its point, and how it goes on."""
 
     record_name: ClassVar[str] = "LayerState"
-    mu: np.ndarray
-    slopes: np.ndarray
-    beta: np.ndarray
-    decision: np.ndarray
+    mu: np.ndarray  # (k,) weights
+    slopes: np.ndarray  # (k,) gradient of the objective there
+    beta: np.ndarray  # (n,) signed coefficients
+    decision: np.ndarray  # (n,)
     bias: float
-    value: float
-    gap: float
-    eta: float
-    still: int
-    steps: int
-    path: np.ndarray
-    stop: str | None = None
+    value: float  # objective by the dual value of the machine: value + gap is the primal objective
+    gap: float  # duality gap of the machine
+    eta: float  # length the next step tries first
+    still: int  # steps in a row that lowered the objective by next to nothing
+    steps: int  # with the present kernels
+    path: np.ndarray  # (t, k) weights after every step
+    stop: str | None = None  # why it stopped
 
     @classmethod
     def at(cls, point: TwoLayerPoint, eta: float, path: np.ndarray) -> LayerState:
@@ -78,25 +72,20 @@ class LayerState:
 
 @dataclass(frozen=True)
 class TwoLayerState:
-    """State of the loop.
-
-    ``iteration``: steps done; ``machines``: one per binary problem and start, starts of one problem together; one per problem once all have
-    stopped; ``widths``: gamma of the Gaussians added; ``stop``: why the loop ended.
-    """
+    """State of the loop."""
 
     record_name: ClassVar[str] = "TwoLayerState"
     iteration: int
-    machines: tuple[LayerState, ...]
-    widths: np.ndarray
+    machines: tuple[LayerState, ...]  # one per binary problem and start, starts together; one per problem once all have stopped
+    widths: np.ndarray  # gamma of the Gaussians added
     stop: str | None = None
 
 
 class TwoLayerLoop:
-    """Steps of all machines side by side.
+    """Steps of all machines side by side, from the kernels ``specs``.
 
-    ``config``, ``specs``: parameters, and the kernels at the start; ``problems``: dual problem of each machine; ``settings``: policy of the
-    Gram matrices; ``fits``: classifiers whose accuracy is followed; ``data``: precomputed matrices, which the kernels are over in place of
-    the run's data set; ``layer_by_passes``: the second layer is beyond the driver's memory: passes answer for it.
+    ``fits``: classifiers whose accuracy is followed; ``data``: precomputed matrices, which the kernels are over in place of the run's data
+    set; ``layer_by_passes``: the second layer is beyond the driver's memory: passes answer for it.
     """
 
     state_type = TwoLayerState
@@ -149,8 +138,7 @@ class TwoLayerLoop:
     def init(self, ctx: RunContext) -> TwoLayerState:
         """Return the machines at random weights."""
         rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
-        for message in kernel_warnings(grams):
-            ctx.emit({"event": "warning", "message": message})
+        emit_warnings(grams, ctx)
         count, none, rows = len(self.problems) * self.config.n_restarts, np.zeros(0), self.costly_rows
         diagonals = grams.diagonals() if len(rows) == grams.n else np.ascontiguousarray(grams.diagonals()[:, rows])
         machines = []
@@ -215,27 +203,22 @@ class TwoLayerLoop:
     def _end_round(self, state: TwoLayerState, ctx: RunContext) -> TwoLayerState:
         """Keep the best starts, and stop or add kernels."""
         state = replace(state, machines=self.best(state))
-        reasons = [str(machine.stop) for machine in state.machines]
-        reason = next((reason for reason in UNFINISHED if reason in reasons), reasons[-1])
-        if not self.config.infinite:
-            return replace(state, stop=reason)
-        count = self.config.max_new_kernels - len(state.widths)
+        count = self.config.max_new_kernels - len(state.widths) if self.config.infinite else 0
         widths = self._choose_widths(state, ctx)[:count] if count > 0 else []
-        return self._add_kernels(state, widths, ctx) if widths else replace(state, stop=reason)
+        if widths:
+            return self._add_kernels(state, widths, ctx)
+        return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
     def _choose_widths(self, state: TwoLayerState, ctx: RunContext) -> list[float]:
         """Return the widths that help some machine, the most helpful first; none when the one added last got no weight."""
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
-        candidates = [self._search(machine, state.widths, ctx) for machine in state.machines]
-        helpful = sorted((one for one in candidates if one is not None), key=lambda one: (-one.gain, one.width))
+        grams, rows = self.grams(state.widths, ctx), self.costly_rows
+        candidates = [best_candidate(self.config, self.penalty, grams, machine.point(), rows) for machine in state.machines]
+        helpful = [one for one in candidates if one is not None and one.gain > self.config.tol * self.penalty]
+        widths = [one.width for one in sorted(helpful, key=lambda one: (-one.gain, one.width))]
         # A kernel that is there already may seem to help a machine that stopped before its optimum.
-        new = [one.width for one in helpful if not np.isclose(one.width, state.widths, rtol=SAME_WIDTH_TOL).any()]
-        return list(dict.fromkeys(new))
-
-    def _search(self, machine: LayerState, widths: np.ndarray, ctx: RunContext) -> Candidate | None:
-        best = best_candidate(self.config, self.penalty, self.grams(widths, ctx), machine.point(), self.costly_rows)
-        return best if best is not None and best.gain > self.config.tol * self.penalty else None
+        return list(dict.fromkeys(width for width in widths if not np.isclose(width, state.widths, rtol=SAME_WIDTH_TOL).any()))
 
     def _add_kernels(self, state: TwoLayerState, added: list[float], ctx: RunContext) -> TwoLayerState:
         widths, count = np.append(state.widths, added), len(state.machines)
