@@ -62,14 +62,8 @@ class SimpleNPKL(SpectralEstimator):
     """
 
     _method = NPKL
-    _run_parameters = (
-        replace(
-            RUN_PARAMETERS[0],
-            name="run_on",
-            text="Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here.",
-        ),
-        *RUN_PARAMETERS[1:],
-    )
+    _run_on = "Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here."
+    _run_parameters = (replace(RUN_PARAMETERS[0], name="run_on", text=_run_on), *RUN_PARAMETERS[1:])
 
     max_iter: int
     run_on: str | None
@@ -135,17 +129,14 @@ class SimpleNPKL(SpectralEstimator):
         if not len(self.eigenvalues_):
             raise ValueError("the learnt kernel is zero, so all rows are one cluster; raise C")
         factor = self.model_.factor
+        if normalize:  # rows of unit length; rows of zero stay
+            lengths = np.linalg.norm(factor, axis=1)
+            factor = factor / np.where(lengths > 0, lengths, 1.0)[:, None]
         with one_thread():
-            means: Any = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
-            self.labels_ = np.asarray(means.fit(_directions(factor) if normalize else factor).labels_, dtype=np.int64)
+            means = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
+            self.labels_ = np.asarray(means.fit(factor).labels_, dtype=np.int64)
         return self.labels_
 
     def _set_model(self, model: SpectralModel) -> None:
         super()._set_model(model)
         self.constraints_, self.dual_coef_ = model.arrays["constraints"], model.arrays["alpha"]
-
-
-def _directions(factor: np.ndarray) -> np.ndarray:
-    """Return rows of unit length; rows of zero stay."""
-    lengths = np.linalg.norm(factor, axis=1)
-    return factor / np.where(lengths > 0, lengths, 1.0)[:, None]

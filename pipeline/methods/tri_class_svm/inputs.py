@@ -18,7 +18,6 @@ from ...inputs.folds import fold_masks
 from ...inputs.kernels import resolved_kernels
 from ...inputs.labels import class_factors
 from ...models.kernel_predict import spans
-from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
 from .config import TriClassConfig
 
@@ -31,21 +30,15 @@ NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
 
 @dataclass(frozen=True)
 class TriClassInputs:
-    """What a fit gets beside its parameters.
+    """What a fit gets beside its parameters."""
 
-    ``data``: labelled rows, then unlabelled ones: a block store, rows in memory, or a precomputed matrix; ``labels``: ``(n_labelled,)`` -1,
-    0 and +1; ``n_unlabelled``: rows without a label; ``sample_weight``: ``(n_labelled,)`` factors of C, or ``None``; ``classes``: the
-    labels -1 and +1 as they were written; ``held_out``: ``(n_labelled,)`` mask of rows that are not learnt from but measured, or ``None``;
-    ``unlabelled_store``: where a run found its unlabelled rows.
-    """
-
-    data: TriClassRows
-    labels: np.ndarray
+    data: TriClassRows  # labelled rows, then unlabelled ones
+    labels: np.ndarray  # (n_labelled,) -1, 0 and +1
     n_unlabelled: int
-    sample_weight: np.ndarray | None = None
-    classes: tuple[Any, ...] = CLASSES
-    held_out: np.ndarray | None = None
-    unlabelled_store: BlockStore | None = None
+    sample_weight: np.ndarray | None = None  # (n_labelled,) factors of C
+    classes: tuple[Any, ...] = CLASSES  # the labels -1 and +1 as they were written
+    held_out: np.ndarray | None = None  # (n_labelled,) mask of rows that are not learnt from but measured
+    unlabelled_store: BlockStore | None = None  # where a run found its unlabelled rows
 
     @property
     def unlabelled(self) -> np.ndarray:
@@ -77,11 +70,8 @@ def check_labels(y: Any, weight: np.ndarray | None = None, url: str = "") -> np.
     used = labels if weight is None else labels[weight > 0]
     for label in CLASSES:
         if not np.any(used == label):
-            raise DataError(
-                f"y: no row is labelled {label:+d}{'' if weight is None else ' with a positive weight'}; a machine needs rows of both "
-                f"classes -1 and +1, it has one class or none",
-                url,
-            )
+            which = f"y: no row is labelled {label:+d}{'' if weight is None else ' with a positive weight'}"
+            raise DataError(f"{which}; a machine needs rows of both classes -1 and +1, it has one class or none", url)
     return labels
 
 
@@ -98,10 +88,9 @@ def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) ->
     _check_same_form(data, unlabelled)
     if data.n_cols == 0:
         return TextRows([str(text) for store in (data, unlabelled) for text in rows_of(store, 0, store.n_rows)])
+    dense_bytes = 8 * data.n_cols * (data.n_rows + unlabelled.n_rows)
     needed = (
-        8 * data.n_cols * (data.n_rows + unlabelled.n_rows)
-        if data.meta.kind == "dense"
-        else 2 * (_stored_bytes(data) + _stored_bytes(unlabelled))
+        dense_bytes if data.meta.kind == "dense" else 2 * sum(part.nbytes for one in (data, unlabelled) for part in one.column_blocks())
     )
     share = round(1 / ROWS_SHARE)
     rows = Held(f"rows of {data.url} and {unlabelled.url}, 1/{share} of driver_memory at most", f"{8 * share} n d")
@@ -110,22 +99,15 @@ def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) ->
     return MemoryBlocks(sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))
 
 
-def _stored_bytes(store: BlockStore) -> int:
-    return sum(block.nbytes for block in store.column_blocks())
-
-
 def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     if unlabelled.n_rows == 0:
         raise DataError("it has no rows; leave it out, or give unlabelled rows", unlabelled.url)
     if unlabelled.n_cols != data.n_cols:
-        raise DataError(
-            f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}; ingest it with --like {data.url}", unlabelled.url
-        )
-    if unlabelled.scale.kind != data.scale.kind or not all(
-        np.array_equal(getattr(unlabelled.scale, name), getattr(data.scale, name), equal_nan=True)
-        for name in ("factor", "shift")
-        if getattr(data.scale, name) is not None
-    ):
+        widths = f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}"
+        raise DataError(f"{widths}; ingest it with --like {data.url}", unlabelled.url)
+    scales = [(getattr(unlabelled.scale, name), getattr(data.scale, name)) for name in ("factor", "shift")]
+    is_same = all(np.array_equal(other, scale, equal_nan=True) for other, scale in scales if scale is not None)
+    if unlabelled.scale.kind != data.scale.kind or not is_same:
         raise DataError(f"its features are scaled otherwise than those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
 
 
@@ -133,10 +115,7 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
 
 
 def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None) -> KernelSpec:
-    """Return the kernel of a fit.
-
-    Raises ValueError: a kernel that is unknown or does not suit the data.
-    """
+    """Return the kernel of a fit. Raises ValueError: a kernel that is unknown or does not suit the data."""
     if isinstance(data, GivenGrams) or config.kernel == "precomputed":
         if not isinstance(data, GivenGrams):
             raise ValueError("kernel='precomputed' needs a matrix of the rows; a run on a store computes its kernel")
@@ -152,11 +131,8 @@ def kernel_with_parameters(config: TriClassConfig, data: BlockStore | MemoryBloc
     if config.kernel not in NAMED_KERNELS or config.kernel == "linear":
         return config.kernel
     gamma = repr(_resolve_gamma(config, data, held_out))
-    return (
-        f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
-        if config.kernel == "poly"
-        else f"{config.kernel}(gamma={gamma})"
-    )
+    poly = f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
+    return poly if config.kernel == "poly" else f"{config.kernel}(gamma={gamma})"
 
 
 def _resolve_gamma(config: TriClassConfig, data: BlockStore | MemoryBlocks | TextRows, held_out: np.ndarray | None) -> float:
@@ -197,8 +173,8 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
     """
     if config.balance is not None and not inputs.n_unlabelled:
         raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
-    labels = inputs.labels
-    weight = np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
+    labels, count = inputs.labels, inputs.n_unlabelled
+    weight = np.ones(len(labels)) if inputs.sample_weight is None else inputs.sample_weight
     weight = weight if held_out is None else np.where(held_out, 0.0, weight)
     irrelevant = config.C_unlabelled if config.C_irrelevant is None else config.C_irrelevant
     cost = weight * np.where(inputs.relevant, config.C, irrelevant)
@@ -208,14 +184,8 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
         cost[inputs.relevant] *= factors[codes]
     used = inputs.relevant & (weight > 0)
     balance = float(np.mean(labels[used])) if config.balance == "labels" else config.balance
-    return Points(
-        np.concatenate([labels, np.zeros(inputs.n_unlabelled)]),
-        inputs.unlabelled,
-        np.concatenate([cost, np.full(inputs.n_unlabelled, config.C_unlabelled)]),
-        config.eps,
-        config.all_relevant,
-        balance,
-    )
+    labels, cost = np.concatenate([labels, np.zeros(count)]), np.concatenate([cost, np.full(count, config.C_unlabelled)])
+    return Points(labels, inputs.unlabelled, cost, config.eps, config.all_relevant, balance)
 
 
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
@@ -233,8 +203,3 @@ def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) 
         mask[rows[part]] = True
         masks.append(mask)
     return masks
-
-
-def rows_budget(ctx: RunContext) -> int:
-    """Return the bytes that the rows of both sets may take on the driver."""
-    return int(ROWS_SHARE * ctx.driver_memory)

@@ -46,20 +46,14 @@ PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "fli
 
 @dataclass(frozen=True)
 class TriClassState:
-    """State of the searches.
-
-    ``iteration``: steps done; ``machines``: one per start, of the fit and then of every fold of the validation; ``rivals``: of the fit and
-    of every fold the machine on the labelled rows, and the one with every unlabelled row irrelevant; ``path``: ``(k, 7)``: after every step
-    of every start of the fit, the figures of ``PATH_COLUMNS``; ``stop``: ``"assignment"``, ``"tol"``, ``"max_iter"`` of the best start,
-    once all have ended.
-    """
+    """State of the searches."""
 
     record_name: ClassVar[str] = "TriClassState"
     iteration: int
-    machines: tuple[SearchState, ...]
-    rivals: tuple[SearchState, ...]
-    path: np.ndarray
-    stop: str | None = None
+    machines: tuple[SearchState, ...]  # one per start, of the fit and then of every fold of the validation
+    rivals: tuple[SearchState, ...]  # of the fit and of every fold the baselines: on the labelled rows, all unlabelled ones irrelevant
+    path: np.ndarray  # (k, 7) after every step of every start of the fit, the figures of PATH_COLUMNS
+    stop: str | None = None  # "assignment", "tol", "max_iter" of the best start, once all have ended
 
 
 def start_names(config: TriClassConfig) -> list[str]:
@@ -71,9 +65,8 @@ def start_names(config: TriClassConfig) -> list[str]:
 class TriClassLoop:
     """Searches from several starts on the rows of a fit.
 
-    ``config``, ``spec``: parameters and the kernel; ``settings``: policy of the Gram matrix; ``inputs``: rows and labels; ``points``: of
-    the fit, and of every fold of a validation; ``masks``: labelled rows held out of these, or ``None``; ``data``: rows where they are not
-    the data set of the run.
+    ``points``: of the fit, and of every fold of a validation; ``masks``: labelled rows held out of these, or ``None``; ``data``: rows where
+    they are not the data set of the run.
     """
 
     state_type = TriClassState
@@ -124,12 +117,12 @@ class TriClassLoop:
         """Fit the first machines, or solve the next convex problem of every start that runs."""
         with one_thread():
             new = self._improve_all(state, self.gram(ctx)) if state.iteration else self._start_all(self.gram(ctx), ctx.seed)
-        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=self._stop_reason(new))
+        stop = None if any(machine.stop is None for machine in new.machines) else self.best(new).stop
+        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=stop)
         return Step(new, self._metrics(state, new))
 
     def _start_all(self, gram: Gram, seed: int) -> TriClassState:
-        machines: list[SearchState] = []
-        baselines: list[SearchState] = []
+        machines, baselines = [], []
         for points in self.points:
             labelled = labelled_machine(gram, points, self.config.inner_tol)
             universum = universum_machine(gram, points, self.config.inner_tol, labelled)
@@ -144,9 +137,6 @@ class TriClassLoop:
         ]
         return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)
 
-    def _stop_reason(self, state: TriClassState) -> str | None:
-        return None if any(machine.stop is None for machine in state.machines) else self.best(state).stop
-
     def best(self, state: TriClassState, part: int = 0) -> SearchState:
         """Return the machine of least objective, of the fit or of a fold (part 1 and on); the first among equals."""
         k = len(self.names)
@@ -154,10 +144,8 @@ class TriClassLoop:
 
     def _path_rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
         running = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
-        rows = [
-            [new.iteration, k, new.machines[k].objective / self.config.C, *self.counts(new.machines[k]), new.machines[k].flips]
-            for k in running
-        ]
+        machines = ((k, new.machines[k]) for k in running)
+        rows = [[new.iteration, k, one.objective / self.config.C, *self.counts(one), one.flips] for k, one in machines]
         return np.array(rows, dtype=np.float64).reshape(-1, len(PATH_COLUMNS))
 
     def counts(self, machine: SearchState) -> list[int]:
@@ -192,22 +180,18 @@ class TriClassLoop:
     def validation(self, state: TriClassState) -> list[dict[str, Any]]:
         """Return the accuracy of the machine and of its two baselines on rows held out: of the fit, else of the folds' fits."""
         parts = range(1, len(self.points)) if len(self.points) > 1 else range(1 if self.masks[0] is not None else 0)
-        rows = []
+        test, rows = self.masks[0], []
         for number, name in enumerate((*BASELINES, "3C-SVM")):
             scores = []
             for part in parts:
-                machine = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part)
-                scores.append(self.accuracy(machine, self._measured_rows(part)))
+                machine, mask = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part), self.masks[part]
+                assert mask is not None
+                # Of a fold without those held out of the fit.
+                scores.append(self.accuracy(machine, mask if part == 0 or test is None else mask & ~test))
             if scores:
                 deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
                 rows.append({"machine": name, "accuracy": float(np.mean(scores)), "deviation": deviation, "folds": len(scores)})
         return rows
-
-    def _measured_rows(self, part: int) -> np.ndarray:
-        """Return the rows held out of a fold, without those held out of the fit."""
-        mask, test = self.masks[part], self.masks[0]
-        assert mask is not None
-        return mask if part == 0 or test is None else mask & ~test
 
 
 def _starting_point(name: str, points: Points, labelled: SearchState, universum: SearchState, seed: int) -> SearchState:

@@ -27,17 +27,7 @@ from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from ...records.missing import refuse_missing
 from .config import TriClassConfig
-from .inputs import (
-    CLASSES,
-    ROWS_SHARE,
-    TriClassInputs,
-    check_labels,
-    join_stores,
-    make_points,
-    resolve_kernel,
-    rows_budget,
-    validation_masks,
-)
+from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, check_labels, join_stores, make_points, resolve_kernel, validation_masks
 from .loop import BASELINES, PATH_COLUMNS, TriClassLoop, TriClassState
 
 UNFINISHED = (None, "max_iter")  # reasons of a stop before the tolerance was reached
@@ -82,8 +72,7 @@ class TriClass(Method):
         store = None if url is None else BlockStore.open(str(url), decisions.get("unlabelled_digest"))
         if store is not None:
             refuse_missing(store, cls.name)
-        rows = join_stores(stored.data, store, rows_budget(ctx))
-        count = 0 if store is None else store.n_rows
+        rows, count = join_stores(stored.data, store, int(ROWS_SHARE * ctx.driver_memory)), 0 if store is None else store.n_rows
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
 
     @classmethod
@@ -146,10 +135,14 @@ class TriClass(Method):
             "iterations": float(state.iteration),
             "converged": float(state.stop not in UNFINISHED),
         }
+        objectives = [machine.objective / config.C for machine in state.machines[: len(loop.names)]]
+        validation = [
+            [row["accuracy"], np.nan if row["deviation"] is None else row["deviation"], row["folds"]] for row in loop.validation(state)
+        ]
         arrays = {
             "assignment": best.labels[inputs.unlabelled].astype(np.int64),
-            "starts": np.array([machine.objective / config.C for machine in state.machines[: len(loop.names)]]),
-            "validation": _validation_array(loop.validation(state)),
+            "starts": np.array(objectives),
+            "validation": np.array(validation, dtype=np.float64).reshape(-1, 3),
         }
         kernel_inputs, beta = Inputs(inputs.data, inputs.labels, inputs.classes), row_coefficients(loop.points[0], best)
         model = build_model(config, kernel_inputs, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
@@ -160,9 +153,6 @@ class TriClass(Method):
 
     def warnings(self, state: TriClassState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return whether the unlabelled rows did not help, where that was measured."""
-        return self._warnings(state)
-
-    def _warnings(self, state: TriClassState) -> list[str]:
         rows = self.loop.validation(state)
         if not rows:
             return []
@@ -192,7 +182,7 @@ class TriClass(Method):
             "stop": state.stop,
             "classes": json.loads(model.classes_json),
             **({"validation": accuracies} if accuracies else {}),
-            **({"remark": text} if (text := " ".join(self._warnings(state))) else {}),
+            **({"remark": text} if (text := " ".join(self.warnings(state, model, self.ctx))) else {}),
         }
 
     def tables(self, state: TriClassState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
@@ -233,14 +223,8 @@ def _driver_held(config: TriClassConfig, settings: GramSettings, inputs: TriClas
     return tuple(holdings)
 
 
-def _validation_array(rows: list[dict[str, Any]]) -> np.ndarray:
-    """Return the rows of a validation as ``(rows, 3)``: accuracy, deviation (NaN where there is none), folds."""
-    table = [[row["accuracy"], np.nan if row["deviation"] is None else row["deviation"], row["folds"]] for row in rows]
-    return np.array(table, dtype=np.float64).reshape(-1, 3)
-
-
 def validation_rows(array: np.ndarray) -> list[dict[str, Any]]:
-    """Return the rows of a validation as they were."""
+    """Return the rows of a validation from those of a model's array: accuracy, deviation (NaN where there is none), folds."""
     names = (*BASELINES, "3C-SVM")
     return [
         {"machine": name, "accuracy": accuracy, "deviation": None if deviation != deviation else deviation, "folds": int(folds)}
