@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
 from ....kernels.spectral.dual_ascent import SpectralState
-from ...estimators.inputs import in_memory, seed_of
+from ...estimators.inputs import UserRows, in_memory, seed_of
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
@@ -72,12 +75,12 @@ class SimpleNPKL(SpectralEstimator):
     def _place(self) -> str | None:
         return self.run_on
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, constraints: Any = None) -> Self:
+    def fit(self, X: UserRows, constraints: ArrayLike | sp.sparray | None = None) -> Self:
         """Learn the kernel of the rows of ``X``.
 
         Parameters
@@ -102,7 +105,9 @@ class SimpleNPKL(SpectralEstimator):
         ended = f"max_iter={self.max_iter} ended the fit" if state.stop == "max_iter" else "rounding ended the fit"
         return f"{ended} at a duality gap of {self.dual_gap_:.3g}"
 
-    def fit_predict(self, X: Any, constraints: Any = None, *, n_clusters: int = 2, normalize: bool = False) -> np.ndarray:
+    def fit_predict(
+        self, X: UserRows, constraints: ArrayLike | sp.sparray | None = None, *, n_clusters: int = 2, normalize: bool = False
+    ) -> np.ndarray:
         """Learn the kernel and return the cluster of every row, ``(n_samples,)``."""
         return self.fit(X, constraints).cluster(n_clusters, normalize=normalize)
 

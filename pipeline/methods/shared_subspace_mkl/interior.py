@@ -30,7 +30,11 @@ class PathMatrices:
     grams: Grams
     codes: np.ndarray  # (n,) tasks of the rows
     n_tasks: int
-    forms: Callable[[np.ndarray], np.ndarray]  # those of pairs of tasks (k, T, T) at coefficients
+    task_forms: Callable[[np.ndarray], np.ndarray]
+
+    def forms(self, beta: np.ndarray) -> np.ndarray:
+        """Return the forms of pairs of tasks, ``(k, T, T)``."""
+        return self.task_forms(beta)
 
     def products(self, beta: np.ndarray) -> np.ndarray:
         """Return the products with the coefficients of every task, ``(k, n, T)``."""

@@ -7,19 +7,20 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import column_or_1d
+from numpy.typing import ArrayLike
+from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
-from ...estimators.inputs import in_memory, is_store, opened_for, validated
+from ...estimators.inputs import UserRows, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
 from ...estimators.supervised import checked_weight
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
-from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, check_labels, join_stores, kernel_text
+from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, TriClassRows, check_labels, join_stores, kernel_text
 from .loop import TriClassState
 from .method import TriClass, validation_rows
 
@@ -76,8 +77,8 @@ class TriClassSVC(KernelClassifier):
 
     kernel: Any
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
 
@@ -88,7 +89,9 @@ class TriClassSVC(KernelClassifier):
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         return {**super()._plain(params), "kernel": kernel_text(params["kernel"])}
 
-    def fit(self, X: Any, y: Any = None, X_unlabelled: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self, X: UserRows, y: ArrayLike | None = None, X_unlabelled: UserRows | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Learn from labelled and unlabelled rows.
 
         Parameters
@@ -117,14 +120,14 @@ class TriClassSVC(KernelClassifier):
     def _unfinished(self, state: TriClassState) -> str:
         return f"max_iter={self._config().max_iter} ended the best start while assignments still changed"
 
-    def predict_three_way(self, X: Any) -> np.ndarray:
+    def predict_three_way(self, X: UserRows) -> np.ndarray:
         """Return -1, 0 or +1 of every row: 0 where ``|f| < (1 + eps) / 2``, ``(n_samples,)``."""
         check_is_fitted(self, "model_")
         return three_way(self.decision_function(X), self.model_.figures["eps"])
 
     # -- data ----------------------------------------------------------------------------------------------------------------------
 
-    def _read_inputs(self, X: Any, y: Any, X_unlabelled: Any, sample_weight: Any) -> TriClassInputs:
+    def _read_inputs(self, X: UserRows, y: Any, X_unlabelled: UserRows | None, sample_weight: Any) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:
@@ -176,7 +179,7 @@ class TriClassSVC(KernelClassifier):
         self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
 
-def _join_rows(first: Any, second: Any) -> Any:
+def _join_rows(first: Any, second: Any) -> TriClassRows:
     """Return labelled and unlabelled rows as one data set."""
     if second is None:
         return first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -54,7 +55,7 @@ class TriClassInputs:
 # -- labels ------------------------------------------------------------------------------------------------------------------------
 
 
-def check_labels(y: Any, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
+def check_labels(y: Sequence[Any] | np.ndarray, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
     """Return labels as float64 -1, 0 and +1.
 
     Raises ValueError: a label that is none of these (its row is named), or a class without a row of positive weight.
@@ -156,7 +157,7 @@ def _resolve_gamma(config: TriClassConfig, data: BlockStore | MemoryBlocks | Tex
     return 1.0 / (data.n_cols * variance) if variance > 0 else 1.0
 
 
-def kernel_text(kernel: Any) -> Any:
+def kernel_text(kernel: str | KernelSpec | Callable[..., Any]) -> str:
     """Return a kernel as the parameter model holds it: a word, ``"precomputed"``, or a short text."""
     if isinstance(kernel, str):
         return kernel

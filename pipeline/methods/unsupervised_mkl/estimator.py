@@ -15,6 +15,7 @@ from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.grams.spec import KernelSpec
+from ...estimators.inputs import UserRows
 from ...estimators.kernels import KernelEstimator
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import scaled_rows, support_rows, used_specs
@@ -68,7 +69,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     _is_classifier = False
     _wider = {"kernels": ("list of KernelSpec, str or callable, or None", Sequence[KernelSpec | str | Callable[..., Any]] | None)}
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: UserRows, y: object = None) -> Self:
         """Learn weights and bases.
 
         Parameters
@@ -90,7 +91,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     def _unfinished(self, state: UMKLState) -> str:
         return f"max_iter={self._config().max_iter} ended the fit while bases still changed"
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: UserRows) -> np.ndarray:
         """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``.
 
         Parameters
@@ -100,7 +101,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         """
         return self._values(X)
 
-    def combined_kernel(self, X: Any, Z: Any = None) -> np.ndarray:
+    def combined_kernel(self, X: UserRows, Z: UserRows | None = None) -> np.ndarray:
         """Return the learnt kernel between rows of ``X`` and of ``Z``, ``(len(X), len(Z))``, normalised by the training rows.
 
         Parameters
