@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.grams.spec import KernelSpec
@@ -17,7 +16,7 @@ from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
-from .inputs import UserRows, fan_out, fit_context, in_memory, is_store, opened_for, validated
+from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor, labelled  # noqa: F401 (for estimators)
 
 
@@ -50,7 +49,7 @@ class KernelEstimator(SupervisedEstimator):
             given["kernels"] = kernel_texts(given["kernels"])
         return super()._plain(given)
 
-    def fit(self, X: UserRows, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
 
         Parameters

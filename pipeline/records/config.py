@@ -14,7 +14,7 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
 GramPolicy = Literal["auto", "memory", "store", "recompute"]
-GramStorePath = Annotated[str | None, Field(description="path of a Gram store, kept for further fits")]
+StorePath = Annotated[str | None, Field(description="path of a Gram store, kept for further fits")]
 ClassWeight = Annotated[Literal["balanced"] | dict[str, Positive] | None, Field(description="factor of C per class")]
 Kernels = Literal["precomputed"] | list[str] | None
 MachineKernels = Annotated[
@@ -33,12 +33,11 @@ TaskKernels = Annotated[
         "each one"
     ),
 ]
-TaskC = Annotated[Positive, Field(description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")]
 TaskLoss = Annotated[
     Literal["auto", "hinge", "epsilon_insensitive", "squared"],
     Field(description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"),
 ]
-TubeWidth = Annotated[NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss")]
+Tube = Annotated[NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss")]
 
 
 class MethodConfig(BaseModel):

@@ -6,20 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ...records.config import (
-    ClassWeight,
-    Count,
-    GramConfig,
-    GramPolicy,
-    GramStorePath,
-    Normalize,
-    Positive,
-    TaskC,
-    TaskKernels,
-    TaskLoss,
-    TubeWidth,
-    Unit,
-)
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, StorePath, TaskKernels, TaskLoss, Tube, Unit
 
 Norm = Annotated[float, Field(gt=1, le=2)]
 
@@ -40,13 +27,13 @@ class LatentTaskConfig(GramConfig):
     mu: Positive = Field(
         1.0, description="weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only"
     )
-    C: TaskC = 1.0
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
     inverted: bool = Field(
         False,
         description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups",
     )
     loss: TaskLoss = "auto"
-    epsilon: TubeWidth = 0.1
+    epsilon: Tube = 0.1
     normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
     tol: Positive = Field(1e-2, description="gap, certified over all groups, at which the fit ends, relative to the objective")
     max_iter: Count = Field(500, description="machines solved at most")
@@ -65,5 +52,5 @@ class LatentTaskConfig(GramConfig):
     grams: GramPolicy = Field(
         "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
     )
-    gram_store: GramStorePath = None
+    gram_store: StorePath = None
     class_weight: ClassWeight = None

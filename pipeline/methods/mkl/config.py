@@ -6,18 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import (
-    ClassWeight,
-    Count,
-    GramConfig,
-    GramPolicy,
-    GramStorePath,
-    MachineKernels,
-    NonNegative,
-    Normalize,
-    Positive,
-    Unit,
-)
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, MachineKernels, NonNegative, Normalize, Positive, StorePath, Unit
 
 
 class MKLConfig(GramConfig):
@@ -45,7 +34,7 @@ class MKLConfig(GramConfig):
     epsilon: NonNegative = Field(0.1, description="regression: half width of the tube")
     threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
-    gram_store: GramStorePath = None
+    gram_store: StorePath = None
     class_weight: ClassWeight = None
 
     @model_validator(mode="after")

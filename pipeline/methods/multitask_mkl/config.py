@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, TaskC, TaskKernels, TaskLoss, TubeWidth, Unit
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, TaskKernels, TaskLoss, Tube, Unit
 
 
 class MultiTaskMKLConfig(GramConfig):
@@ -19,9 +19,9 @@ class MultiTaskMKLConfig(GramConfig):
         2.0, description="norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the common kernels in its own way"
     )
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.0, description="norm over kernels: 1 gives few kernels, 2 equal weights")
-    C: TaskC = 1.0
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
     loss: TaskLoss = "auto"
-    epsilon: TubeWidth = 0.1
+    epsilon: Tube = 0.1
     solver: Literal["auto", "mirror"] = Field(
         "auto", description="auto: weights in closed form after every solve of the machines; mirror: the thesis' nested mirror descent"
     )

@@ -16,17 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.svm.task_machine import Accuracy
-from ....kernels.tasks.multitask import (
-    certify_machine,
-    damped_weights,
-    even_shares,
-    even_weights,
-    kernel_strengths,
-    mixed_dual,
-    next_weights,
-    task_kernel_weights,
-    task_shares,
-)
+from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout
 from ...grams.given import GivenGrams
@@ -67,7 +57,7 @@ class TaskSearch:
     best_decision: np.ndarray
     dual_beta: np.ndarray  # coefficients and forms of the point whose dual value is lower, up to a factor
     dual_forms: np.ndarray
-    paces: np.ndarray  # exponents of closed-form steps by kernel, see damped_weights
+    paces: np.ndarray  # exponents of closed-form steps by kernel, see multitask.damped_weights
     sides: np.ndarray
     slow: int = 0  # steps in a row that moved neither bound
     nested: bool = False  # whether mirror descent chooses the weights
@@ -137,7 +127,7 @@ class MultiTaskLoop:
 
     def _initial_search(self, config: MultiTaskMKLConfig) -> TaskSearch:
         k, zeros = len(self.specs), np.zeros(self.layout.n)
-        weights, shares = even_weights(k, config.q), even_shares(k, self.n_tasks, config.p)
+        weights, shares = multitask.even_weights(k, config.q), multitask.even_shares(k, self.n_tasks, config.p)
         best, dual = (weights, shares, zeros, np.zeros(self.n_tasks), zeros), (zeros, np.zeros_like(shares))
         paces, nested = np.full(k, FIRST_EXPONENT), config.solver == "mirror"
         return TaskSearch(weights, shares, zeros, np.zeros((0, k)), np.inf, 0.0, *best, *dual, paces, np.zeros(k), nested=nested)
@@ -152,7 +142,7 @@ class MultiTaskLoop:
             search, config, losses = searches[m], self.configs[m], self.problems[m]
             share = NESTED_TOL * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
             accuracy = Accuracy(FIRST_TOL, share / self.n_tasks)  # infinite before the first machine
-            weights = task_kernel_weights(search.weights, search.shares)
+            weights = multitask.task_kernel_weights(search.weights, search.shares)
             machines = grams.solve(losses.problem, search.beta, weights, accuracy, search.dual_beta)
             seconds += time.perf_counter() - began
             search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
@@ -162,10 +152,11 @@ class MultiTaskLoop:
 
     def _with_bounds(self, search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
         """Return the search with bounds and best point brought up to date."""
-        weights = task_kernel_weights(search.weights, search.shares)
-        bounds = certify_machine(losses.problem, self.edges, machines.beta, machines.decision, machines.forms, weights, config.p, config.q)
+        weights = multitask.task_kernel_weights(search.weights, search.shares)
+        solution, p, q = (machines.beta, machines.decision, machines.forms), config.p, config.q
+        bounds = multitask.certify_machine(losses.problem, self.edges, *solution, weights, p, q)
         forms = search.dual_forms, machines.forms, machines.joint
-        mixed = mixed_dual(losses.problem, search.dual_beta, machines.beta, forms, config.p, config.q)
+        mixed = multitask.mixed_dual(losses.problem, search.dual_beta, machines.beta, forms, p, q)
         better, raised = bounds.primal < search.upper, mixed.value > search.lower
         slow = 0 if better or raised else search.slow + 1
         search = replace(search, beta=machines.beta, path=np.vstack([search.path, search.weights]), slow=slow)
@@ -205,14 +196,14 @@ def with_stop(search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) ->
 
 def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
     """Return the search with its next weights and shares."""
-    shares, strengths = task_shares(machines.forms, config.p), kernel_strengths(machines.forms, config.p)
+    shares, strengths = multitask.task_shares(machines.forms, config.p), multitask.kernel_strengths(machines.forms, config.p)
     if search.nested:
         return _nested_step(search, config, losses, machines, shares, strengths)
     if search.slow >= MAX_SLOW_STEPS:
         return replace(search, nested=True, weights=search.best_weights, shares=search.best_shares, moves=MAX_SLOW_STEPS)
     if config.q > 1:
-        return replace(search, weights=next_weights(search.weights, strengths, config.q), shares=shares)
-    weights, paces, sides = damped_weights(search.weights, strengths, search.paces, search.sides)
+        return replace(search, weights=multitask.next_weights(search.weights, strengths, config.q), shares=shares)
+    weights, paces, sides = multitask.damped_weights(search.weights, strengths, search.paces, search.sides)
     return replace(search, weights=weights, shares=shares, paces=paces, sides=sides)
 
 
@@ -229,9 +220,9 @@ def _nested_step(
     value = linear - 0.5 * float(search.weights @ inner)
     settled = abs(value - search.value) <= NESTED_TOL * abs(value) or (config.q == 1 and config.p == 2)
     search = replace(search, value=np.inf if settled else value)
-    if config.q > 1:
-        return replace(search, shares=shares) if settled else replace(search, weights=next_weights(search.weights, inner, config.q))
-    if not settled:
+    if config.q > 1 and not settled:
+        return replace(search, weights=multitask.next_weights(search.weights, inner, config.q))
+    if config.q > 1 or not settled:
         return replace(search, shares=shares)
     weights = mirror_step(Simplex(), search.weights, -0.5 * strengths, search.moves + 1)
     return replace(search, weights=weights, shares=shares, moves=search.moves + 1)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ...estimators.inputs import UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from ...estimators.inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
 from ...estimators.kernels import is_text
 from ...estimators.linear import FeatureSelection, StreamEstimator
 from ...estimators.supervised import checked_weight, labelled
@@ -120,7 +118,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
 
     # -- fitting -------------------------------------------------------------------------------------------------------------------
 
-    def fit(self, X: UserRows, y: ArrayLike | None = None, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, or a block store.
 
         Parameters
@@ -157,21 +155,14 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
             return f"{ended} ended the selection before tol={self.tol:g} was reached; the second fit is on the features it had by then"
         return f"{ended} ended the fit before tol={self.tol:g} was reached"
 
-    def _data(self, X: UserRows, y: ArrayLike | None = None) -> tuple[Any, Any]:
+    def _data(self, X: UserRows, y: Column = None) -> tuple[Any, Any]:
         if is_text(X):
             raise ValueError("X holds strings; features are numbers")
         return super()._data(X, y)
 
     @available_if(_takes_streams)
     def partial_fit(
-        self,
-        X: UserRows,
-        y: ArrayLike,
-        task: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-        *,
-        tasks: Sequence[Any] | None = None,
-        classes: Sequence[Any] | None = None,
+        self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None, *, tasks: Column = None, classes: Column = None
     ) -> Self:
         """Learn from more rows, in the order given.
 
@@ -208,18 +199,19 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         self._stream.learn(task_rows(rows, codes, target, weight), self.tasks_.tolist())
         return self
 
-    def _codes(self, task: ArrayLike | None, tasks: Sequence[Any] | None, n: int, goes_on: bool) -> np.ndarray:
+    def _codes(self, task: Column, tasks: Column, n: int, goes_on: bool) -> np.ndarray:
         if goes_on:
             return known_codes(task, tuple(self.tasks_.tolist()), n)
         if tasks is None:
             codes, names = task_codes(task, n)
         else:
-            _, names = task_codes(np.asarray(tasks), len(tasks))
+            named = np.asarray(tasks)
+            names = task_codes(named, len(named))[1]
             codes = known_codes(task, names, n)
         self.tasks_ = np.asarray(names)
         return codes
 
-    def _signs(self, y: np.ndarray, classes: Sequence[Any] | None, goes_on: bool) -> np.ndarray:
+    def _signs(self, y: np.ndarray, classes: Column, goes_on: bool) -> np.ndarray:
         if not self._is_classifier:
             return np.asarray(y, np.float64)
         if not goes_on:
@@ -242,7 +234,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         super()._set_model(model)
         self.tasks_ = np.asarray(model.tasks)
 
-    def _values(self, X: UserRows, task: ArrayLike | None = None) -> np.ndarray:
+    def _values(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``(n_samples, 1)`` decision values of any form of data."""
         check_is_fitted(self)
         model, names = self.model_, tuple(self.tasks_.tolist())
@@ -254,7 +246,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         values = task_rows(rows[:, model.features], codes, none, none).decide(weights, np.zeros(len(weights)))
         return (factor * values + model.intercepts[codes])[:, None]
 
-    def _store_values(self, model: LinearModel, X: UserRows, task: ArrayLike | None) -> np.ndarray:
+    def _store_values(self, model: LinearModel, X: UserRows, task: Column) -> np.ndarray:
         predictor = self._method.predictor(model)
         with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
             if task is None:
@@ -263,16 +255,16 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
             return np.take_along_axis(predictor.decision_values(replace(model, tasks_json="null"), ctx), codes[:, None], axis=1)
 
     @available_if(_classifies)
-    def decision_function(self, X: UserRows, task: ArrayLike | None = None) -> np.ndarray:
+    def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``; positive speaks for the second class."""
         return self._values(X, task)[:, 0]
 
-    def predict(self, X: UserRows, task: ArrayLike | None = None) -> np.ndarray:
+    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted numbers or labels, ``(n_samples,)``."""
         values = self._values(X, task)[:, 0]
         return labelled(values, self.classes_) if self._is_classifier else values
 
-    def score(self, X: UserRows, y: ArrayLike, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""
         measure = accuracy_score if self._is_classifier else r2_score
         return float(measure(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))

@@ -7,14 +7,13 @@ from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from sklearn.cluster import KMeans
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
 from ....kernels.spectral.dual_ascent import SpectralState
-from ...estimators.inputs import UserRows, in_memory, seed_of
+from ...estimators.inputs import Column, UserRows, in_memory, seed_of
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
@@ -80,7 +79,7 @@ class SimpleNPKL(SpectralEstimator):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: UserRows, constraints: ArrayLike | sp.sparray | None = None) -> Self:
+    def fit(self, X: UserRows, constraints: Column | sp.sparray = None) -> Self:
         """Learn the kernel of the rows of ``X``.
 
         Parameters
@@ -106,7 +105,7 @@ class SimpleNPKL(SpectralEstimator):
         return f"{ended} at a duality gap of {self.dual_gap_:.3g}"
 
     def fit_predict(
-        self, X: UserRows, constraints: ArrayLike | sp.sparray | None = None, *, n_clusters: int = 2, normalize: bool = False
+        self, X: UserRows, constraints: Column | sp.sparray = None, *, n_clusters: int = 2, normalize: bool = False
     ) -> np.ndarray:
         """Learn the kernel and return the cluster of every row, ``(n_samples,)``."""
         return self.fit(X, constraints).cluster(n_clusters, normalize=normalize)

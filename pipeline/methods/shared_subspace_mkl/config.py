@@ -6,19 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...records.config import (
-    ClassWeight,
-    Count,
-    GramConfig,
-    GramPolicy,
-    GramStorePath,
-    Normalize,
-    Positive,
-    TaskC,
-    TaskKernels,
-    TaskLoss,
-    TubeWidth,
-)
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, StorePath, TaskKernels, TaskLoss, Tube
 
 
 class SharedSubspaceConfig(GramConfig):
@@ -28,9 +16,9 @@ class SharedSubspaceConfig(GramConfig):
 
     kernels: TaskKernels = None
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels: 1 gives few kernels, 2 equal traces")
-    C: TaskC = 1.0
+    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
     loss: TaskLoss = "auto"
-    epsilon: TubeWidth = 0.1
+    epsilon: Tube = 0.1
     solver: Literal["auto", "mirror", "alternate"] = Field(
         "auto",
         description="auto: couplings of tasks (T x T) in closed form after every solve; mirror: the thesis' matrix mirror descent in the "
@@ -42,5 +30,5 @@ class SharedSubspaceConfig(GramConfig):
     grams: GramPolicy = Field(
         "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
     )
-    gram_store: GramStorePath = None
+    gram_store: StorePath = None
     class_weight: ClassWeight = None

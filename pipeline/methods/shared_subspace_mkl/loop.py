@@ -23,21 +23,8 @@ from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram, DualSolution
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
+from ....kernels.tasks import shared_subspace as subspace
 from ....kernels.tasks.multitask import power_norm
-from ....kernels.tasks.shared_subspace import (
-    SubspaceBounds,
-    best_coupling,
-    coupling_roots,
-    coupling_size,
-    coupling_slack,
-    dual_value,
-    even_coupling,
-    long_step,
-    machine_value,
-    next_lengths,
-    nuclear_norms,
-    subspace_bounds,
-)
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
@@ -145,7 +132,7 @@ class SubspaceLoop:
         """Return the state before the first machine: tasks that are not coupled, kernels with equal traces."""
         self.grams(ctx)
         m, n = len(self.mix), self.problem.n
-        start, zeros = even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
+        start, zeros = subspace.even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
         bias, takeover = np.zeros(self.n_tasks), MAX_SEARCH_STEPS if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER
         best = (start, zeros, bias, zeros)
         return SubspaceState(0, start, zeros, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf), takeover=takeover)
@@ -184,12 +171,12 @@ class SubspaceLoop:
 
     def _with_view(self, state: SubspaceState, view: PointView, grams: Grams) -> SubspaceState:
         """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients with sums of zero."""
-        size, q = coupling_size(view.coupling, self.config.q), self.config.q
+        size, q = subspace.coupling_size(view.coupling, self.config.q), self.config.q
         beta = self.problem.feasible(view.beta)
         forms = view.forms if np.array_equal(beta, view.beta) else self.forms(beta, grams)
         coupling, decision = view.coupling / size, view.decision / size
-        primal, biases = machine_value(self.problem, decision, float(power_norm(nuclear_norms(coupling, view.forms), q)))
-        limits = SubspaceBounds(primal, dual_value(self.problem, beta, forms, q), biases)
+        primal, biases = subspace.machine_value(self.problem, decision, float(power_norm(subspace.nuclear_norms(coupling, view.forms), q)))
+        limits = subspace.SubspaceBounds(primal, subspace.dual_value(self.problem, beta, forms, q), biases)
         return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
     def _mix_machines(self, state: SubspaceState, forms: np.ndarray, grams: Grams) -> SubspaceState:
@@ -205,7 +192,7 @@ class SubspaceLoop:
         for new in MEAN_SHARES:
             old = 1.0 - new
             mean = old * before + new * state.beta, old**2 * before_forms + old * new * cross + new**2 * forms
-            tried.append((dual_value(self.problem, *mean, self.config.q), *mean))
+            tried.append((subspace.dual_value(self.problem, *mean, self.config.q), *mean))
         lower, average, average_forms = max(tried, key=lambda one: one[0])
         slow = 0 if lower > state.lower else state.slow
         return replace(state, average=average, average_forms=average_forms, slow=slow, lower=max(lower, state.lower))
@@ -235,11 +222,11 @@ class SubspaceLoop:
 
     def with_solution(self, state: SubspaceState, coupling: np.ndarray, solution: DualSolution, forms: np.ndarray) -> SubspaceState:
         """Return the state with the machine at a coupling, bounds and best point brought up to date."""
-        limits = subspace_bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
+        limits = subspace.subspace_bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits)
 
     def with_bounds(
-        self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, limits: SubspaceBounds
+        self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, limits: subspace.SubspaceBounds
     ) -> SubspaceState:
         """Return the state with the bounds of a point, and with the point where it is the best so far."""
         better = limits.primal < state.upper
@@ -258,10 +245,12 @@ class SubspaceLoop:
             state = replace(state, slow=0, since=state.iteration)
             return state if state.short else replace(state, coupling=state.best_coupling, short=True)
         if state.short:
-            return replace(state, coupling=best_coupling(coupling_roots(state.coupling, forms, smoothing), q))
-        slack = coupling_slack(state.coupling, forms)
-        pace = next_lengths(state.pace, slack, state.slack) if state.value <= state.upper else np.maximum(PACE_CUT * state.pace, 1.0)
-        return replace(state, coupling=long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
+            return replace(state, coupling=subspace.best_coupling(subspace.coupling_roots(state.coupling, forms, smoothing), q))
+        slack = subspace.coupling_slack(state.coupling, forms)
+        pace = np.maximum(PACE_CUT * state.pace, 1.0)
+        if state.value <= state.upper:
+            pace = subspace.next_lengths(state.pace, slack, state.slack)
+        return replace(state, coupling=subspace.long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:
         """Return the smoothing of a step, in units of the greatest singular value."""

@@ -7,14 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike
 from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
-from ...estimators.inputs import UserRows, in_memory, is_store, opened_for, validated
+from ...estimators.inputs import Column, UserRows, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
 from ...estimators.supervised import checked_weight
 from ...grams.given import GivenGrams
@@ -89,9 +88,7 @@ class TriClassSVC(KernelClassifier):
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         return {**super()._plain(params), "kernel": kernel_text(params["kernel"])}
 
-    def fit(
-        self, X: UserRows, y: ArrayLike | None = None, X_unlabelled: UserRows | None = None, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, X: UserRows, y: Column = None, X_unlabelled: UserRows | None = None, sample_weight: Column = None) -> Self:
         """Learn from labelled and unlabelled rows.
 
         Parameters

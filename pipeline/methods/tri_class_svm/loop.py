@@ -16,18 +16,10 @@ import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
+from ....kernels.svm import triclass_search as solver
 from ....kernels.svm.dual import DenseGram, Gram
 from ....kernels.svm.triclass import Points
-from ....kernels.svm.triclass_search import (
-    SearchSettings,
-    SearchState,
-    improve_machine,
-    labelled_machine,
-    permuted_start,
-    sided_start,
-    universum_machine,
-    with_mean,
-)
+from ....kernels.svm.triclass_search import SearchSettings, SearchState
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.urls import open_objects
 from ....storage.versions import is_finished
@@ -99,7 +91,7 @@ class TriClassLoop:
             gram = self.grams(ctx).combine(np.ones(1))
             if self.config.balance is not None:
                 assert isinstance(gram, DenseGram), "refused before the run began"
-                gram = with_mean(gram, self.inputs.unlabelled)
+                gram = solver.with_mean(gram, self.inputs.unlabelled)
             self._gram = gram
         return self._gram
 
@@ -124,15 +116,15 @@ class TriClassLoop:
     def _start_all(self, gram: Gram, seed: int) -> TriClassState:
         machines, baselines = [], []
         for points in self.points:
-            labelled = labelled_machine(gram, points, self.config.inner_tol)
-            universum = universum_machine(gram, points, self.config.inner_tol, labelled)
+            labelled = solver.labelled_machine(gram, points, self.config.inner_tol)
+            universum = solver.universum_machine(gram, points, self.config.inner_tol, labelled)
             baselines += [labelled, universum]
             machines += [_starting_point(name, points, labelled, universum, seed) for name in self.names]
         return TriClassState(1, tuple(machines), tuple(baselines), np.zeros((0, len(PATH_COLUMNS))))
 
     def _improve_all(self, state: TriClassState, gram: Gram) -> TriClassState:
         machines = [
-            machine if machine.stop else improve_machine(gram, self.points[k // len(self.names)], machine, self.search)
+            machine if machine.stop else solver.improve_machine(gram, self.points[k // len(self.names)], machine, self.search)
             for k, machine in enumerate(state.machines)
         ]
         return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)
@@ -145,13 +137,13 @@ class TriClassLoop:
     def _path_rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
         running = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
         machines = ((k, new.machines[k]) for k in running)
-        rows = [[new.iteration, k, one.objective / self.config.C, *self.counts(one), one.flips] for k, one in machines]
+        rows = [[new.iteration, k, one.objective / self.config.C, *self.counts(one).values(), one.flips] for k, one in machines]
         return np.array(rows, dtype=np.float64).reshape(-1, len(PATH_COLUMNS))
 
-    def counts(self, machine: SearchState) -> list[int]:
+    def counts(self, machine: SearchState) -> dict[str, int]:
         """Return the unlabelled rows assigned to -1, 0 and +1."""
         assigned = machine.labels[self.inputs.unlabelled]
-        return [int(np.sum(assigned == side)) for side in (-1, 0, 1)]
+        return {name: int(np.sum(assigned == side)) for name, side in (("minus", -1), ("zero", 0), ("plus", 1))}
 
     def accuracy(self, machine: SearchState, rows: np.ndarray) -> float:
         """Return the share of labelled rows of two classes, among some, that a machine gets right; NaN where there are none."""
@@ -162,14 +154,11 @@ class TriClassLoop:
     def _metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
         best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
         held_out = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
-        minus, zero, plus = self.counts(best)
         steps = sum(machine.steps for machine in new.machines) - sum(machine.steps for machine in before.machines)
         return {
             "objective": unit * best.objective,
             "gap": unit * best.gap,
-            "minus": minus,
-            "zero": zero,
-            "plus": plus,
+            **self.counts(best),
             "flips": best.flips,
             "running": sum(machine.stop is None for machine in new.machines),
             "solver_steps": steps,
@@ -198,9 +187,9 @@ def _starting_point(name: str, points: Points, labelled: SearchState, universum:
     if name in ("usvm", "svm3"):
         return replace(universum if name == "usvm" else labelled, steps=0)
     if name == "s3vm":
-        return replace(sided_start(points, labelled), steps=0)
+        return replace(solver.sided_start(points, labelled), steps=0)
     number = np.random.SeedSequence((seed, int(name.removeprefix("random-")))).generate_state(1)[0]
-    return replace(permuted_start(points, labelled, int(number)), steps=0)
+    return replace(solver.permuted_start(points, labelled, int(number)), steps=0)
 
 
 def for_workers(data: TriClassRows | None, ctx: RunContext) -> TriClassRows | None:

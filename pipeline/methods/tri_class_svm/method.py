@@ -167,16 +167,13 @@ class TriClass(Method):
 
     def summary(self, state: TriClassState, model: KernelModel) -> dict[str, Any]:
         """Return objective, certificate, and how the unlabelled rows were assigned."""
-        minus, zero, plus = self.loop.counts(self.loop.best(state))
         accuracies = {row["machine"]: row["accuracy"] for row in self.loop.validation(state)}
         return {
             "objective": model.figures["objective"],
             "gap": model.figures["gap"],
             "certified_over": "the last convex problem of the best start",
             "start": self.loop.names[int(np.argmin(model.arrays["starts"]))],
-            "minus": minus,
-            "zero": zero,
-            "plus": plus,
+            **self.loop.counts(self.loop.best(state)),
             "n_kernels": 1,
             "n_support": len(model.support_ids),
             "stop": state.stop,
@@ -196,7 +193,6 @@ class TriClass(Method):
         }
 
     def _start_row(self, name: str, machine: SearchState) -> dict[str, Any]:
-        minus, zero, plus = self.loop.counts(machine)
         mask = self.inputs.held_out
         accuracy = self.loop.accuracy(machine, np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask)
         return {
@@ -204,9 +200,7 @@ class TriClass(Method):
             "objective": machine.objective / self.config.C,
             "gap": machine.gap / self.config.C,
             "convex_problems": machine.solves,
-            "minus": minus,
-            "zero": zero,
-            "plus": plus,
+            **self.loop.counts(machine),
             "stop": machine.stop,
             "test_accuracy": None if np.isnan(accuracy) else accuracy,
         }

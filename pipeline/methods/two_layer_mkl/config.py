@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, GramStorePath, MachineKernels, NonNegative, Normalize, Positive
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, MachineKernels, NonNegative, Normalize, Positive, StorePath
 
 
 class TwoLayerConfig(GramConfig):
@@ -47,7 +47,7 @@ class TwoLayerConfig(GramConfig):
         200, description="steps of the kernel weights at most, for one set of kernels; a warning tells when they end the fit"
     )
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
-    gram_store: GramStorePath = None
+    gram_store: StorePath = None
     class_weight: ClassWeight = None
 
     @model_validator(mode="after")

@@ -268,10 +268,7 @@ def resolve_penalty(config: TwoLayerConfig, problem: DualProblem) -> float:
 
 
 def refuse_indefinite(grams: LayerGrams) -> None:
-    """Name a kernel that is not positive semi-definite beyond round-off on some rows.
-
-    Raises DataError if there is one.
-    """
+    """Name a kernel that is not positive semi-definite beyond round-off on some rows. Raises DataError if there is one."""
     for spec, gram in zip(grams.specs, grams.corner(N_CHECKED_ROWS), strict=True):
         values = np.linalg.eigvalsh(gram.astype(np.float64))
         if values[0] < -MIN_NEGATIVE_SHARE * max(float(values[-1]), -float(values[0])):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ...records.config import Count, GramConfig, GramPolicy, GramStorePath, NonNegative, Positive
+from ...records.config import Count, GramConfig, GramPolicy, NonNegative, Positive, StorePath
 
 
 class UMKLConfig(GramConfig):
@@ -43,4 +43,4 @@ class UMKLConfig(GramConfig):
     tol: Positive = Field(1e-5, description="relative decrease of the objective at which the fit ends, once no bases change")
     max_iter: Count = Field(50, description="alternations between bases and weights at most; a warning tells when they end the fit")
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
-    gram_store: GramStorePath = None
+    gram_store: StorePath = None
