@@ -115,6 +115,7 @@ class LatentLoop:
         learned = np.flatnonzero(self.constants == 0)
         self.learned = learned if len(learned) else np.zeros(1, np.int64)
         self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
+        self.parents, self.penalties = self.lattice.parents, self.lattice.penalties
         stall_tol = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, MAX_ADDED, True, stall_tol)
         self.grams = held_grams(self.specs, settings, data)
@@ -202,14 +203,6 @@ class LatentLoop:
             master, weights=np.vstack([master.weights, added]), best_weights=np.vstack([master.best_weights, np.zeros_like(added)]), steps=0
         )
 
-    def parents(self, key: np.ndarray) -> np.ndarray:
-        """Return the groups with one task less (inverted: more)."""
-        return self.lattice.parents(key)
-
-    def penalties(self, keys: np.ndarray) -> np.ndarray:
-        """Return the penalties of groups."""
-        return self.lattice.penalties(keys)
-
     def pair_weights(self, nodes: NodeSet, weights: np.ndarray) -> np.ndarray:
         """Return the weight of every kernel between pairs of tasks, ``(k, T, T)``, of weights ``(W, k)`` of groups."""
         pairs = np.zeros((weights.shape[1], self.n_tasks, self.n_tasks))
@@ -252,9 +245,8 @@ class LatentLoop:
 
 
 def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, codes: np.ndarray) -> None:
-    """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``.
-
-    Raises DataError: the kernel is named where the rows of one task show it.
+    """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``. Raises DataError: the kernel
+    is named where the rows of one task show it.
     """
     sums = np.bincount(codes, np.abs(solution.beta), forms.shape[1])
     diagonal = np.diagonal(forms, axis1=1, axis2=2)

@@ -48,10 +48,8 @@ class LatentTask(Method):
 
     @classmethod
     def build_loop(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> LatentLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: kernels that do not suit the data, a loss that does not suit the target; MemoryBoundExceeded: more kernels or
-        rows than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data, a loss that does not suit the target;
+        MemoryBoundExceeded: more kernels or rows than the memory allows.
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         losses = pooled_problem(config, inputs)

@@ -12,9 +12,8 @@ from .method import MKL, shared_loop
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
-    """Return the loops that evaluate a grid by cross-validation on row masks.
-
-    Raises ValueError: the method chooses among kernels by folds of its own.
+    """Return the loops that evaluate a grid by cross-validation on row masks. Raises ValueError: the method chooses among kernels by folds
+    of its own.
     """
     if any(config.solver == "single" for config in grid):
         raise ValueError("solver='single' chooses its kernel by folds of its own; run it once per setting")

@@ -30,6 +30,7 @@ from ...loops.kernel_weights import (
     WeightState,
     add_cut,
     initial_state,
+    make_trial,
     shrink_working_set,
     solve_fixed,
     solve_machine,
@@ -40,7 +41,7 @@ from ...loops.weight_steps import STEPPERS, TRIES_LAST_WEIGHTS, WeightSearch, us
 from ...models.kernel import is_selected
 from ...records.context import RunContext
 from .config import MKLConfig
-from .forms import Solved, certify_with_all_kernels, quadratic_forms, upper_bound_only, with_second_order_model
+from .forms import Solved, certify_with_all_kernels, quadratic_forms, with_second_order_model
 
 UNFINISHED = ("max_iter", "flat")  # reasons of a stop before the tolerance was reached
 SLOW_STEP_SHARE = 0.7  # a step that leaves more of the gap than this is slow: after every third one in a row the level method takes a step
@@ -131,7 +132,9 @@ class MKLLoop:
         if state.stop is None and iteration >= config.max_iter:
             state = replace(state, stop="max_iter")
         if state.stop == "tol" and config.solver in TRIES_LAST_WEIGHTS:
-            state = with_best(state, upper_bound_only(problem, state.theta, self._solve(grams, m, state, state.theta).solution))
+            # For its upper bound alone.
+            last = self._solve(grams, m, state, state.theta).solution
+            state = with_best(state, make_trial(problem, state.theta, last, np.zeros(len(state.theta))))
         elif state.stop is not None and not state.whole:
             # The bound over all kernels is reported, and the search stops all the same.
             state = replace(certify_with_all_kernels(grams, state, problem, domain), stop=state.stop)

@@ -47,9 +47,8 @@ class MKL(Method):
 
     @classmethod
     def build_loop(cls, config: MKLConfig, inputs: Inputs, ctx: RunContext) -> MKLLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more of them than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more of them than the memory
+        allows.
         """
         return shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
 

@@ -117,8 +117,6 @@ class TaskGrams:
         beta, decision = (np.concatenate([getattr(solution, name) for solution in solutions]) for name in ("beta", "decision"))
         return TaskMachines(beta, decision, plain, joint)
 
-    # -- entries -------------------------------------------------------------------------------------------------------------------
-
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
             return self._open_store()

@@ -60,10 +60,8 @@ class MultiTaskMKL(Method):
 
     @classmethod
     def build_loop(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, ctx: RunContext) -> MultiTaskLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss that does not suit the target;
-        MemoryBoundExceeded: more kernels or rows than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss that
+        does not suit the target; MemoryBoundExceeded: more kernels or rows than the memory allows.
         """
         return shared_loop(ctx, [config], inputs, [inputs.held_out])
 

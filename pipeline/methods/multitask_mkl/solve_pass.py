@@ -96,9 +96,6 @@ def split_batches(pairs: Sequence[TaskPair], layout: GramLayout) -> list[TaskBat
     return [*batches, TaskBatch(tuple(parts))]
 
 
-# -- steps of passes -------------------------------------------------------------------------------------------------------------
-
-
 def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
     """Return the machines of a batch."""
     todo = batch.problem
@@ -176,9 +173,6 @@ def build_chunk(build: BlockBuild) -> list[Any]:
     """Compute one block pair into its Gram store; returns what lists the stored object."""
     store = open_gram(build.task.url, [build.task.bundle])
     return [store.write(build.task, build.pair.load())]
-
-
-# -- memory ----------------------------------------------------------------------------------------------------------------------
 
 
 def batch_bytes(batch: TaskBatch) -> int:

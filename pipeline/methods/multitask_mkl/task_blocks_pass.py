@@ -58,9 +58,6 @@ def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: GramPolic
     return GramSettings(chosen, layout.block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
 
-# -- references ----------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ComputedPair:
     """A block pair within a task that is computed when it is loaded."""

@@ -116,8 +116,6 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     def _is_classifier(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it depends on the loss)
         return _classifies(self)
 
-    # -- fitting -------------------------------------------------------------------------------------------------------------------
-
     def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, or a block store.
 
@@ -222,8 +220,6 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         if unknown.size:
             raise ValueError(f"row {unknown[0]}: label {y[unknown[0]].item()!r} is not among the classes {self.classes_.tolist()}")
         return np.where(y == self.classes_[1], 1.0, -1.0)
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     def _stream_model(self) -> LinearModel:
         assert self._stream is not None

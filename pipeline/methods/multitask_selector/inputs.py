@@ -98,9 +98,8 @@ def task_rows(X: Array | sp.sparray, codes: np.ndarray, target: np.ndarray, weig
 
 
 def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
-    """Return the rows of a fit.
-
-    Raises DataError: no row, or none of a class, has a positive weight; ValueError: class weights that do not suit the target.
+    """Return the rows of a fit. Raises DataError: no row, or none of a class, has a positive weight; ValueError: class weights that do not
+    suit the target.
     """
     weight, data, d = row_weights(config, inputs), inputs.data, int(inputs.data.n_cols)
     offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)

@@ -50,10 +50,8 @@ class Selector(Method):
 
     @classmethod
     def build_loop(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> RoundsLoop | BatchLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight; MemoryBoundExceeded: rows and
-        weights are more than the driver may hold.
+        """Return the loop of a fit. Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight;
+        MemoryBoundExceeded: rows and weights are more than the driver may hold.
         """
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
         holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)

@@ -30,9 +30,8 @@ class TaskLearner:
         return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds)
 
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:
-        """Read rows behind those of the open round; ``names`` of the tasks are for messages.
-
-        Raises ValueError: predictions grow without bound.
+        """Read rows behind those of the open round; ``names`` of the tasks are for messages. Raises ValueError: predictions grow without
+        bound.
         """
         n_open = self.rows.n
         together = self.rows.followed_by(rows) if n_open else rows

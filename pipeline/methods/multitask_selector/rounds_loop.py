@@ -116,8 +116,6 @@ class RoundsLoop:
             **accuracy_metrics(self.trackers, {0: values + self.data.offsets[self.data.rows.codes]}),
         }
 
-    # -- results -------------------------------------------------------------------------------------------------------------------
-
     def solution(self, state: SelectorState) -> Solution:
         """Return the weights of the last round and their objective."""
         stream, rounds = state.stream, self.rounds(state)
@@ -166,8 +164,6 @@ class RoundsLoop:
             order, epoch, part = self.next_rows(epoch, part)
             sums[k] = losses[order[order >= 0]].sum()
         return sums
-
-    # -- orders --------------------------------------------------------------------------------------------------------------------
 
     @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:

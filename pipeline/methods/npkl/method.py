@@ -53,10 +53,8 @@ class NPKL(Method):
 
     @classmethod
     def build_loop(cls, config: NPKLConfig, inputs: NPKLInputs, ctx: RunContext) -> NPKLLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: fewer than two rows, constraints that are none, sizes that cannot be; DataError: data without coordinates;
-        MemoryBoundExceeded: graph, constraints and the least eigenpairs are more than the driver may hold.
+        """Return the loop of a fit. Raises ValueError: fewer than two rows, constraints that are none, sizes that cannot be; DataError:
+        data without coordinates; MemoryBoundExceeded: graph, constraints and the least eigenpairs are more than the driver may hold.
         """
         require(inputs.data, cls.name, "columns")
         n = inputs.data.n_rows

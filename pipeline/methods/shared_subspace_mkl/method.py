@@ -58,10 +58,8 @@ class SharedSubspace(Method):
 
     @classmethod
     def build_loop(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> SubspaceLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target; MemoryBoundExceeded: what must lie on
-        the driver is more than it may hold.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target;
+        MemoryBoundExceeded: what must lie on the driver is more than it may hold.
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         n, memory = len(inputs.target), ctx.driver_memory

@@ -122,8 +122,6 @@ class TriClassSVC(KernelClassifier):
         check_is_fitted(self, "model_")
         return three_way(self.decision_function(X), self.model_.figures["eps"])
 
-    # -- data ----------------------------------------------------------------------------------------------------------------------
-
     def _read_inputs(self, X: UserRows, y: Any, X_unlabelled: UserRows | None, sample_weight: Any) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -164,8 +162,6 @@ class TriClassSVC(KernelClassifier):
             self.n_features_in_ = matrix.n_rows
             return matrix
         return MemoryBlocks(self._checked(X, reset=reset))
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)

@@ -52,13 +52,9 @@ class TriClassInputs:
         return self.labels != 0
 
 
-# -- labels ------------------------------------------------------------------------------------------------------------------------
-
-
 def check_labels(y: Sequence[Any] | np.ndarray, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
-    """Return labels as float64 -1, 0 and +1.
-
-    Raises ValueError: a label that is none of these (its row is named), or a class without a row of positive weight.
+    """Return labels as float64 -1, 0 and +1. Raises ValueError: a label that is none of these (its row is named), or a class without a row
+    of positive weight.
     """
     values, labels = np.asarray(y), np.full(len(y), np.nan)
     for row, value in enumerate(values.tolist()):
@@ -76,12 +72,8 @@ def check_labels(y: Sequence[Any] | np.ndarray, weight: np.ndarray | None = None
     return labels
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------------------
-
-
 def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) -> BlockStore | MemoryBlocks | TextRows:
     """Return the rows of two stores one after the other as kernels read them, within ``budget`` bytes; without a second one the first.
-
     Raises DataError: no unlabelled rows, another width, another scaling; MemoryBoundExceeded: more rows than the driver's memory holds.
     """
     if unlabelled is None:
@@ -110,9 +102,6 @@ def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     is_same = all(np.array_equal(other, scale, equal_nan=True) for other, scale in scales if scale is not None)
     if unlabelled.scale.kind != data.scale.kind or not is_same:
         raise DataError(f"its features are scaled otherwise than those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
-
-
-# -- kernel ------------------------------------------------------------------------------------------------------------------------
 
 
 def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None) -> KernelSpec:
@@ -164,13 +153,9 @@ def kernel_text(kernel: str | KernelSpec | Callable[..., Any]) -> str:
     return str(as_specs([kernel], None if getattr(kernel, "columns", None) is None else 1 << 31)[0])
 
 
-# -- points ------------------------------------------------------------------------------------------------------------------------
-
-
 def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
-    """Return labels and costs of all rows; rows held out cost nothing.
-
-    Raises ValueError: a balance without unlabelled rows, or a class weight of a class that is none.
+    """Return labels and costs of all rows; rows held out cost nothing. Raises ValueError: a balance without unlabelled rows, or a class
+    weight of a class that is none.
     """
     if config.balance is not None and not inputs.n_unlabelled:
         raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
@@ -190,9 +175,8 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
 
 
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
-    """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit.
-
-    Raises DataError: a class with fewer rows than folds.
+    """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit. Raises DataError: a
+    class with fewer rows than folds.
     """
     if not config.validation:
         return []

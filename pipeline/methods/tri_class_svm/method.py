@@ -50,8 +50,6 @@ class TriClass(Method):
     inputs: TriClassInputs
     loop: TriClassLoop
 
-    # -- before a run ----------------------------------------------------------------------------------------------------------
-
     @classmethod
     def read_inputs(cls, config: TriClassConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassConfig, TriClassInputs]:
         """Return parameters, and labels and rows of a run; ``extra`` may hold ``unlabelled``, a store, and ``test_share``.
@@ -83,10 +81,9 @@ class TriClass(Method):
 
     @classmethod
     def build_loop(cls, config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) -> TriClassLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds without rows of both classes;
-        MemoryBoundExceeded: more rows than the driver's memory allows, or than a solver that needs the Gram matrix there can have.
+        """Return the loop of a fit. Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds
+        without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows, or than a solver that needs the Gram
+        matrix there can have.
         """
         data = inputs.data
         spec = resolve_kernel(config, data, inputs.held_out)
@@ -122,8 +119,6 @@ class TriClass(Method):
     def beside(self) -> tuple[BlockStore, ...]:
         """The unlabelled store."""
         return () if self.inputs.unlabelled_store is None else (self.inputs.unlabelled_store,)
-
-    # -- after its last step ---------------------------------------------------------------------------------------------------
 
     def model(self, state: TriClassState, ctx: RunContext) -> KernelModel:
         """Return the model of the best start."""

@@ -106,8 +106,6 @@ class TwoLayerLoop:
         self._grams: LayerGrams | None = None
         self._scratch, self._kernels_checked = Scratch(), False
 
-    # -- kernels -------------------------------------------------------------------------------------------------------------------
-
     def kernels(self, widths: np.ndarray) -> tuple[KernelSpec, ...]:
         """Return all kernels, added ones last."""
         return (*self.specs, *(KernelSpec("rbf", (("gamma", float(width)),), None, self.config.normalize) for width in widths))
@@ -132,8 +130,6 @@ class TwoLayerLoop:
     def costly_rows(self) -> np.ndarray:
         """Rows with a cost, which are the same for all machines."""
         return np.flatnonzero(self.problems[0].hi > self.problems[0].lo)
-
-    # -- steps ---------------------------------------------------------------------------------------------------------------------
 
     def init(self, ctx: RunContext) -> TwoLayerState:
         """Return the machines at random weights."""
@@ -192,8 +188,6 @@ class TwoLayerLoop:
             assert isinstance(layer, LayerGrams)
             refuse_indefinite(layer)
 
-    # -- rounds --------------------------------------------------------------------------------------------------------------------
-
     def best(self, state: TwoLayerState) -> tuple[LayerState, ...]:
         """Return the start with the smallest objective of every machine."""
         starts = len(state.machines) // len(self.problems)
@@ -240,8 +234,6 @@ class TwoLayerLoop:
             point = tried if tried is not None and tried.value <= point.value else point
         path = np.hstack([machine.path, np.zeros((len(machine.path), added))])
         return LayerState.at(point, first_length(point, self.penalty), path)
-
-    # -- figures -------------------------------------------------------------------------------------------------------------------
 
     def _metrics(self, state: TwoLayerState) -> dict[str, Any]:
         machines = self.best(state)

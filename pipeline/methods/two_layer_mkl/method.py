@@ -51,9 +51,8 @@ class TwoLayer(Method):
 
     @classmethod
     def read_inputs(cls, config: TwoLayerConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TwoLayerConfig, Inputs]:
-        """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``.
-
-        Raises DataError: the target is real-valued.
+        """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: the target is
+        real-valued.
         """
         config, inputs = with_gram_store(config, store_inputs(ctx, cls.name))
         if inputs.classes is None:
@@ -62,9 +61,8 @@ class TwoLayer(Method):
 
     @classmethod
     def build_loop(cls, config: TwoLayerConfig, inputs: Inputs, ctx: RunContext) -> TwoLayerLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more kernels or rows than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more kernels or rows than
+        the memory allows.
         """
         data = inputs.data
         if config.infinite and data.holds != "columns":

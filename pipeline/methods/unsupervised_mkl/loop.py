@@ -58,9 +58,8 @@ class UMKLLoop:
         self._factors: np.ndarray | None = None
 
     def factors(self, ctx: RunContext) -> np.ndarray:
-        """Return multipliers of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one.
-
-        Raises ValueError: a kernel whose largest entries do not sum to a positive number.
+        """Return multipliers of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one. Raises
+        ValueError: a kernel whose largest entries do not sum to a positive number.
         """
         if self._factors is None:
             self._factors = np.ones(len(self.specs))

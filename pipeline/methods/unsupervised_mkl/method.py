@@ -61,10 +61,8 @@ class UMKL(Method):
 
     @classmethod
     def build_loop(cls, config: UMKLConfig, inputs: UMKLInputs, ctx: RunContext) -> UMKLLoop:
-        """Return the loop of a fit.
-
-        Raises ValueError: data without coordinates (strings, matrices), or fewer than two rows; MemoryBoundExceeded: more rows than the
-        driver's memory allows.
+        """Return the loop of a fit. Raises ValueError: data without coordinates (strings, matrices), or fewer than two rows;
+        MemoryBoundExceeded: more rows than the driver's memory allows.
         """
         data = ctx.data
         if data.holds != "columns":
