@@ -16,8 +16,7 @@ STOPS = {
     "max_rounds": "max_rounds={0.max_rounds}",
     "max_nodes": "max_groups={0.max_groups}",
     "stalled": "a cap on the search over groups, or rounding,",
-}
-"""What ended a fit before its tolerance was reached, in words."""
+}  # what ended a fit before its tolerance was reached
 
 
 @dataclass(frozen=True)

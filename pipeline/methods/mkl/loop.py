@@ -46,10 +46,8 @@ from .forms import Solved, certify_with_all_kernels, quadratic_forms, with_secon
 UNFINISHED = ("max_iter", "flat")  # reasons of a stop before the tolerance was reached
 SLOW_STEP_SHARE = 0.7  # a step that leaves more of the gap than this is slow: after every third one in a row the level method takes a step
 MODEL_RISE_SHARE = 0.5  # a second-order model is made where J is above its smallest value so far by at most this share of the gap
-
+# Own gap of a machine, as a share of the gap, for methods that compare values of machines or trust their slopes.
 GAP_SHARES = {"auto": 0.05, "simplemkl": 0.02}
-"""Own gap of a machine, as a share of the gap, for methods that compare values of machines or trust their slopes."""
-
 N_CHECKED_ROWS = 512  # rows of the matrices whose eigenvalues tell which kernel is not positive semi-definite
 
 

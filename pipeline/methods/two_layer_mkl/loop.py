@@ -30,16 +30,12 @@ from .new_kernels import best_candidate
 UNFINISHED = ("max_iter", "flat")  # reasons of a stop before a tolerance was reached
 N_CHECKED_ROWS = 512  # rows of a matrix whose eigenvalues are computed when a machine met negative curvature
 MIN_NEGATIVE_SHARE = 1e-5  # a negative eigenvalue beyond this share of the largest one is no round-off
-
+# Default penalty, in units of the trace that kernels are normalised to. Of 1 (the thesis'), 1/3, 1/10, 1/30 and 1/n the third was least
+# often below a single layer at C = 1: larger ones leave no kernel a weight on sets that are hard to separate, smaller ones memorise.
 PENALTY_SHARE = 0.1
-"""Default penalty, in units of the trace that kernels are normalised to. Of 1 (the thesis'), 1/3, 1/10, 1/30 and 1/n the third was least
-often below a single layer at C = 1: larger ones leave no kernel a weight on sets that are hard to separate, smaller ones memorise."""
-
 MIN_PROMISE_SHARE = 0.1  # a step is not tried when it promises less than this share of the decrease at which a fit ends
 SAME_WIDTH_TOL = 1e-2  # Gaussians whose widths differ by less than this share are one kernel
-
-FIRST_WEIGHT_SHARE = 1e-3
-"""First weight of a new kernel towards which the objective does not fall at once, in units of the sum of the others."""
+FIRST_WEIGHT_SHARE = 1e-3  # of the sum of the others: weight of a new kernel towards which the objective does not fall at once
 
 
 @dataclass(frozen=True)
