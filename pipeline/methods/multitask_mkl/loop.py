@@ -24,7 +24,7 @@ from ...grams.held import Held
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
-from ...loops.protocol import Step, joint_stop
+from ...loops.protocol import Bounded, Step, joint_stop
 from ...loops.weight_steps import mirror_step
 from ...models.kernel import is_selected
 from ...records.context import RunContext
@@ -40,7 +40,7 @@ MAX_SLOW_STEPS = 20  # closed-form steps in a row without a better bound, after 
 
 
 @dataclass(frozen=True)
-class TaskSearch:
+class TaskSearch(Bounded):
     """Where the search of one fit stands."""
 
     record_name: ClassVar[str] = "TaskSearch"
@@ -64,16 +64,6 @@ class TaskSearch:
     moves: int = 0  # its steps
     value: float = np.inf  # of the newest machines while shares and machines alternate; infinite after the weights moved
     stop: str | None = None  # why it ended
-
-    @property
-    def gap(self) -> float:
-        """Absolute gap between the bounds."""
-        return self.upper - self.lower
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap in units of the upper bound."""
-        return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
 
 
 @dataclass(frozen=True)

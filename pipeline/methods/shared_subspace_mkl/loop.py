@@ -32,7 +32,7 @@ from ...grams.held import held_grams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
-from ...loops.protocol import Step
+from ...loops.protocol import Bounded, Step
 from ...records.context import RunContext
 from .config import SharedSubspaceConfig
 from .interior import PathMatrices, interior_fits
@@ -55,7 +55,7 @@ no_entries = partial(np.zeros, 0)
 
 
 @dataclass(frozen=True)
-class SubspaceState:
+class SubspaceState(Bounded):
     """State of the search over m kernels; one for the average kernel."""
 
     record_name: ClassVar[str] = "SubspaceState"
@@ -87,16 +87,6 @@ class SubspaceState:
     takeover: int = NEVER  # step after which the interior path takes over
     interior: InteriorPoint | None = None  # its next point
     stop: str | None = None  # why it ended
-
-    @property
-    def gap(self) -> float:
-        """Absolute gap between the bounds."""
-        return self.upper - self.lower
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap in units of the upper bound."""
-        return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
 
 
 class SubspaceLoop:
