@@ -102,7 +102,7 @@ def task_counts(model: TaskModel, stop: str | None) -> dict[str, Any]:
     return {**counts, "stop": stop, "classes": json.loads(model.classes_json)}
 
 
-def task_rows(names: Sequence[Any], codes: np.ndarray, beta: np.ndarray, intercepts: np.ndarray) -> list[dict[str, Any]]:
+def task_table(names: Sequence[Any], codes: np.ndarray, beta: np.ndarray, intercepts: np.ndarray) -> list[dict[str, Any]]:
     """Return a table of the tasks: rows, rows with a coefficient ``beta``, and intercept; ``codes`` ``(n,)`` are the tasks of the rows."""
     sizes, supports = (np.bincount(codes, used, len(names)).astype(int).tolist() for used in (None, beta != 0))
     columns = zip(names, sizes, supports, intercepts.tolist(), strict=True)

@@ -21,10 +21,10 @@ STOPS = {
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """A group of tasks and the weight of its kernels."""
+    """A group of tasks, ``tasks`` by name, and ``weight``, the sum of the weights of its kernels."""
 
-    tasks: tuple[Any, ...]  # their names
-    weight: float  # sum of the weights of its kernels
+    tasks: tuple[Any, ...]
+    weight: float
 
 
 class _LatentTaskMKL(TaskEstimator):

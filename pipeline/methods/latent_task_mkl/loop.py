@@ -45,13 +45,19 @@ RIDGE_TOL = 1e-6  # residual of squared-loss machines, as a share of the greates
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is proven of a fit over all groups of tasks."""
+    """What is proven of a fit over all groups of tasks.
 
-    gap: float  # distance of the objective to the optimum over all groups, at most
-    relative_gap: float  # the same, as a share of the objective
-    complete: bool  # no group above the threshold escaped the search: neither its caps nor those of the loop cut it off
-    sufficient: float  # relative gap by the thesis' sufficient condition, sums over descendants (6.6); usually useless
-    visits: int  # groups that the last search looked at, of 2^T - 1
+    ``gap``: distance of the objective to the optimum over all groups, at most; ``relative_gap``: the same, as a share of the objective;
+    ``complete``: whether no group above the threshold escaped the search: neither its caps nor those of the loop cut it off;
+    ``sufficient``: relative gap by the thesis' sufficient condition, sums over descendants of the groups next to the working set (6.6);
+    usually useless; ``visits``: groups that the last search looked at, of ``2^T - 1``.
+    """
+
+    gap: float
+    relative_gap: float
+    complete: bool
+    sufficient: float
+    visits: int
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method, bound_figures, bounds_summary
 from ...models.kernel import is_selected
-from ...models.task import TaskModel, task_counts, task_rows
+from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
@@ -35,8 +35,6 @@ ONE_STEP = Held("kernels of the tasks of one step", "4 k s^2", f"else; s rows of
 LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "8 s^2")
 WEIGHTS = Held("weights of kernels in tasks, forms, and copies of them", "64 k T")
 
-HELD = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)  # what the driver may hold
-
 
 class MultiTaskMKL(Method):
     """Machines of many tasks on kernels that they choose together."""
@@ -44,7 +42,7 @@ class MultiTaskMKL(Method):
     name = "multitask-mkl"
     config_type = MultiTaskMKLConfig
     models = {TaskModel: TaskPredictor()}
-    held = HELD
+    held = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)
     programs = "methods.multitask_mkl.solve_pass"
 
     config: MultiTaskMKLConfig
@@ -112,7 +110,7 @@ class MultiTaskMKL(Method):
         return {
             "kernels": [{"kernel": names[q], "weight": float(weights[q])} for q in order],
             "task_kernels": [{"task": task, **{names[q]: float(parts[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(tasks)],
-            "tasks": task_rows(tasks, self.inputs.codes[loop.order], search.best_beta, search.best_bias),
+            "tasks": task_table(tasks, self.inputs.codes[loop.order], search.best_beta, search.best_bias),
         }
 
 

@@ -17,7 +17,7 @@ from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method, bound_figures, bounds_summary
-from ...models.task import TaskModel, task_counts, task_rows
+from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
@@ -34,8 +34,6 @@ COUPLINGS = Held("couplings of tasks, and copies of them", "96 k T^2")
 FACTORS = Held("factors of the pooled kernels", "8 n^2 (2 k + 3)", "`solver: mirror`; `solver: alternate` with k = 1")
 INTERIOR = Held("system of the interior path", "8 (6 n^2 + 5 k n T)", f"`solver: auto`, where that is within {MATRIX_SHARE:g} L")
 
-HELD = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)  # what the driver may hold
-
 
 class SharedSubspace(Method):
     """Machines of many tasks that share a subspace of every kernel's feature space."""
@@ -43,7 +41,7 @@ class SharedSubspace(Method):
     name = "shared-subspace-mkl"
     config_type = SharedSubspaceConfig
     models = {TaskModel: TaskPredictor()}
-    held = HELD
+    held = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)
 
     config: SharedSubspaceConfig
     inputs: TaskInputs
@@ -112,7 +110,7 @@ class SharedSubspace(Method):
             "kernels": [{"kernel": names[q], "weight": float(traces[q])} for q in order],
             "eigenvalues": [{"kernel": names[q], **{str(i): float(v) for i, v in enumerate(spectra[q], 1)}} for q in order],
             "task_pairs": [{"task": task, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, task in enumerate(shown)],
-            "tasks": task_rows(tasks, loop.codes, state.best_beta, state.best_bias),
+            "tasks": task_table(tasks, loop.codes, state.best_beta, state.best_bias),
         }
 
     def _couplings(self, state: SubspaceState) -> np.ndarray:
