@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -99,3 +99,37 @@ def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, fl
     if len(weights) == 1:
         return {"weight": float(weights[0])}
     return {f"weight[{label}]": float(weight) for label, weight in zip(labels, weights, strict=True)}
+
+
+N_FOLLOWED = 20  # kernels whose weights a report follows along the iterations
+
+
+def heaviest_first(weights: np.ndarray) -> np.ndarray:
+    """Return the indices of positive weights, the largest first; equal ones keep their order."""
+    order = np.argsort(-weights, kind="stable")
+    return order[weights[order] > 0]
+
+
+def weight_tables(
+    names: Sequence[str], labels: Sequence[Any], weights: np.ndarray, paths: Iterable[np.ndarray]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return kernels by weight ``(n_machines, k)``, and the weights of the heaviest along ``paths`` ``(t, k)`` of the machines."""
+    order = heaviest_first(weights.max(axis=0))
+    followed = [
+        {"machine": label, "iteration": t, **{names[q]: float(row[q]) for q in order[:N_FOLLOWED]}}
+        for label, path in zip(labels, paths, strict=True)
+        for t, row in enumerate(path, 1)
+    ]
+    return {"kernels": [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in order], "weights": followed}
+
+
+def bound_figures(lower: float, upper: float, state: LoopState, unfinished: Sequence[str]) -> dict[str, float]:
+    """Return the figures of a model with bounds of its optimum: these, and how its search ended."""
+    converged = float(state.stop not in unfinished)
+    return {"lower_bound": float(lower), "upper_bound": float(upper), "iterations": float(state.iteration), "converged": converged}
+
+
+def bounds_summary(model: Any, certified_over: str) -> dict[str, Any]:
+    """Return what a summary says of such a model's certificate."""
+    upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
+    return {"objective": upper, "gap": upper - lower, "certified_over": certified_over, "lower_bound": lower, "upper_bound": upper}

@@ -10,11 +10,13 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import joblib
 import numpy as np
+import scipy.sparse as sp
 import sklearn
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state, get_tags
@@ -22,10 +24,16 @@ from sklearn.utils.validation import validate_data
 
 from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
 from ...kernels.jit import one_thread
-from ...storage import BlockStore, MemoryBlocks, RunStore, admitted, gathered
+from ...storage import BlockStore, GramStore, MemoryBlocks, RunStore, admitted, gathered
 from ...storage.temporary import temporary_folder
 from ..records.context import RunContext
 from ..records.data_set import refuse_missing
+
+UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
+"""Rows as users hand them over: arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a store or its path."""
+
+Column: TypeAlias = ArrayLike | None
+"""What users hand over for every row: target, task, weight, or nothing."""
 
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 

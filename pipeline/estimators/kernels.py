@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -16,7 +16,7 @@ from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
-from .inputs import fan_out, fit_context, in_memory, is_store, opened_for, validated
+from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
 
@@ -48,6 +48,28 @@ class KernelEstimator(SupervisedEstimator):
         if "kernels" in params:
             params["kernels"] = kernel_texts(params["kernels"])
         return super()._plain(params)
+
+    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
+        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``; a block store may hold the target itself.
+        y
+            ``(n_samples,)`` target.
+        sample_weight
+            ``(n_samples,)`` factors of ``C``.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
+        """
+        config = self._config()
+        self._fit(self._inputs(X, y, sample_weight), config)
+        return self
+
 
     def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it: rows, strings, matrices, a Gram store."""

@@ -10,6 +10,7 @@ import numpy as np
 from ...kernels.grams.spec import KernelSpec
 from ...storage import DataError
 from ..grams.grams import Grams
+from ..records.context import RunContext
 
 N_SAMPLED_ENTRIES = 1 << 13  # entries, spread over a given matrix, by which those that may be the same are found
 
@@ -31,6 +32,12 @@ def kernel_warnings(grams: Grams) -> list[str]:
         pairs = _join_names([f"{grams.specs[a]} and {grams.specs[b]} (positions {a}, {b})" for a, b in twins])
         messages.append(f"kernels that are the same: {pairs}; every one keeps a weight of its own")
     return messages
+
+
+def emit_warnings(grams: Grams, ctx: RunContext) -> None:
+    """Emit these warnings, one event each."""
+    for message in kernel_warnings(grams):
+        ctx.emit({"event": "warning", "message": message})
 
 
 def _join_names(names: Sequence[str], n_shown: int = 5) -> str:

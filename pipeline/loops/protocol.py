@@ -5,9 +5,11 @@ Nothing but the state survives a step: so a killed run that is resumed ends bit-
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import numpy as np
 
 if TYPE_CHECKING:
     from ..records.context import RunContext
@@ -59,3 +61,27 @@ class Loop(Protocol[S]):
     def step(self, state: S, ctx: RunContext) -> Step[S]:
         """Return the state after one more step."""
         ...
+
+
+class Bounded:
+    """What a state with bounds of the optimum says of the gap between them."""
+
+    upper: float
+    lower: float
+
+    @property
+    def gap(self) -> float:
+        """Absolute gap between the bounds."""
+        return self.upper - self.lower
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap in units of the upper bound."""
+        return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
+
+
+def joint_stop(reasons: Sequence[str | None], unfinished: Sequence[str]) -> str | None:
+    """Return why machines that go side by side have all stopped, that of an unfinished one first; ``None`` while one still runs."""
+    if None in reasons:
+        return None
+    return next((reason for reason in unfinished if reason in reasons), reasons[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -59,3 +60,16 @@ class TaskModel:
         if weights.ndim == 3:
             return weights[:, self.support_tasks, task]
         return weights[:, task, None] * (self.support_tasks == task)
+
+
+def task_counts(model: TaskModel, stop: str | None) -> dict[str, Any]:
+    """Return what a summary says of the size of a model, of its classes, and of why its search ended."""
+    counts = {"n_kernels": len(model.weights), "n_tasks": len(model.intercepts), "n_support": len(model.support_ids)}
+    return {**counts, "stop": stop, "classes": json.loads(model.classes_json)}
+
+
+def task_table(names: Sequence[Any], codes: np.ndarray, beta: np.ndarray, intercepts: np.ndarray) -> list[dict[str, Any]]:
+    """Return a table of the tasks: rows, rows with a coefficient ``beta``, and intercept; ``codes`` ``(n,)`` are the tasks of the rows."""
+    sizes, supports = (np.bincount(codes, used, len(names)).astype(int).tolist() for used in (None, beta != 0))
+    columns = zip(names, sizes, supports, intercepts.tolist(), strict=True)
+    return [{"task": task, "rows": size, "support": support, "intercept": b} for task, size, support, b in columns]

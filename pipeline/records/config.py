@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -14,6 +14,30 @@ Unit = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Normalize = Literal["none", "trace", "unit_trace", "multiplicative", "cosine"]
 GramPolicy = Literal["auto", "memory", "store", "recompute"]
+StorePath = Annotated[str | None, Field(description="path of a Gram store, kept for further fits")]
+ClassWeight = Annotated[Literal["balanced"] | dict[str, Positive] | None, Field(description="factor of C per class")]
+Kernels = Literal["precomputed"] | list[str] | None
+MachineKernels = Annotated[
+    Kernels,
+    Field(
+        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed: matrices (n_kernels, n, n) at "
+        "fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default: kernel_grid, ten Gaussian widths and three polynomial "
+        "degrees on all features and on each one"
+    ),
+]
+TaskKernels = Annotated[
+    Kernels,
+    Field(
+        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed for matrices: an estimator takes "
+        "(n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default: Gaussians and polynomials on all features and on "
+        "each one"
+    ),
+]
+TaskLoss = Annotated[
+    Literal["auto", "hinge", "epsilon_insensitive", "squared"],
+    Field(description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"),
+]
+Tube = Annotated[NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss")]
 
 
 class MethodConfig(BaseModel):
@@ -29,3 +53,17 @@ class MethodConfig(BaseModel):
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON form."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+
+class GramConfig(MethodConfig):
+    """Base of the parameters of methods whose Gram matrices may lie in a Gram store."""
+
+    if TYPE_CHECKING:
+        grams: GramPolicy
+        gram_store: str | None
+
+    @model_validator(mode="after")
+    def _store_has_a_path(self) -> Self:
+        if self.grams == "store" and self.gram_store is None:
+            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
+        return self

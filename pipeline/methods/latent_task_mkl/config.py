@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from ...records.config import Count, GramPolicy, MethodConfig, Normalize, Positive, Unit
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, StorePath, TaskKernels, TaskLoss, Tube, Unit
 
 Norm = Annotated[float, Field(gt=1, le=2)]
 
 
-class LatentTaskConfig(MethodConfig):
+class LatentTaskConfig(GramConfig):
     """Parameters of multiple kernel learning on latent task structure (``latent-task-mkl``)."""
 
     has_tasks = True
 
-    kernels: Literal["precomputed"] | list[str] | None = Field(
-        None,
-        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed for matrices: an estimator takes "
-        "(n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default: Gaussians and polynomials on all features and on "
-        "each one",
-    )
+    kernels: TaskKernels = None
     p: Norm = Field(1.5, description="norm over the kernels of a group; small values give few kernels")
     q: Norm = Field(1.5, description="norm over the groups that hold a group (inverted: that are in it); small values give few groups")
     a: Positive = Field(
@@ -37,12 +32,8 @@ class LatentTaskConfig(MethodConfig):
         False,
         description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups",
     )
-    loss: Literal["auto", "hinge", "epsilon_insensitive", "squared"] = Field(
-        "auto", description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"
-    )
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.1, description="epsilon_insensitive: half width of the tube without loss"
-    )
+    loss: TaskLoss = "auto"
+    epsilon: Tube = 0.1
     normalize: Normalize = Field("trace", description="normalisation of kernels that leave it open; trace: trace n")
     tol: Positive = Field(1e-2, description="gap, certified over all groups, at which the fit ends, relative to the objective")
     max_iter: Count = Field(500, description="machines solved at most")
@@ -61,11 +52,5 @@ class LatentTaskConfig(MethodConfig):
     grams: GramPolicy = Field(
         "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
     )
-    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
-
-    @model_validator(mode="after")
-    def _store(self) -> LatentTaskConfig:
-        if self.grams == "store" and self.gram_store is None:
-            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
-        return self
+    gram_store: StorePath = None
+    class_weight: ClassWeight = None

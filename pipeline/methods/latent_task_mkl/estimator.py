@@ -8,8 +8,7 @@ from typing import Any
 from ....cluster import machine_memory
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
-from .certificate import Certificate
-from .loop import LatentState
+from .loop import Certificate, LatentState
 from .method import LatentTask
 
 STOPS = {
@@ -17,21 +16,12 @@ STOPS = {
     "max_rounds": "max_rounds={0.max_rounds}",
     "max_nodes": "max_groups={0.max_groups}",
     "stalled": "a cap on the search over groups, or rounding,",
-}
-"""What ended a fit before its tolerance was reached, in words."""
+}  # what ended a fit before its tolerance was reached
 
 
 @dataclass(frozen=True)
 class TaskGroup:
-    """A group of tasks and the weight of its kernels.
-
-    Attributes
-    ----------
-    tasks
-        Names of its tasks.
-    weight
-        Sum of the weights of its kernels.
-    """
+    """A group of tasks, ``tasks`` by name, and ``weight``, the sum of the weights of its kernels."""
 
     tasks: tuple[Any, ...]
     weight: float
@@ -76,9 +66,8 @@ class _LatentTaskMKL(TaskEstimator):
         return machine_memory()
 
     def _unfinished(self, state: LatentState) -> str:
-        config = self._config()
+        config, gap = self._config(), self.certificate_.relative_gap
         reason = STOPS.get(str(state.stop), str(state.stop)).format(config)
-        gap = self.certificate_.relative_gap
         return f"{reason} ended the fit before tol={config.tol:g} was reached; a relative gap of {gap:.2g} is certified"
 
     def _set_model(self, model: TaskModel) -> None:
@@ -88,13 +77,8 @@ class _LatentTaskMKL(TaskEstimator):
         totals = self.group_kernel_weights_.sum(axis=1).tolist()
         self.groups_ = [TaskGroup(tuple(self.tasks_[group].tolist()), total) for group, total in zip(groups, totals, strict=True)]
         self.task_kernel_weights_ = model.weights.copy()
-        self.certificate_ = Certificate(
-            figures["certified_gap"],
-            figures["certified_relative_gap"],
-            bool(figures["certificate_complete"]),
-            figures["sufficient_relative_gap"],
-            int(figures["search_visits"]),
-        )
+        gaps, complete = (figures["certified_gap"], figures["certified_relative_gap"]), bool(figures["certificate_complete"])
+        self.certificate_ = Certificate(*gaps, complete, figures["sufficient_relative_gap"], int(figures["search_visits"]))
         self.objective_, self.dual_gap_ = figures["upper_bound"], figures["certified_gap"]
         self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 

@@ -26,68 +26,55 @@ from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.lazy import lazy_grams
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ...loops.protocol import Step
 from ...records.context import RunContext
-from .certificate import Certificate
 from .config import LatentTaskConfig
 
-MAX_ADDED = 60
-"""Groups that join at a time, without their ancestors."""
+MAX_ADDED = 60  # groups that join at a time, without their ancestors
+NEW_WEIGHT_SHARE = 0.03  # weight of a group that joins, as a share of the median
+SMOOTHING = 1e-3  # norms are smoothed by this share of the greatest, half of it after every step: a weight of zero never grows again
+MAX_STEPS = 60  # machines solved between two looks outside, at most
+MACHINE_SHARE = 0.05  # own gap of a machine, as a share of the one that is asked for
+ROUND_OFF = 1e-5  # forms of single-precision kernels below zero by more than this, relative to the size of their terms, are no rounding
+RIDGE_TOL = 1e-6  # residual of squared-loss machines, as a share of the greatest target
 
-NEW_WEIGHT_SHARE = 0.03
-"""Weight of a group that joins, as a share of the median."""
 
-SMOOTHING = 1e-3
-"""Norms are smoothed by this share of the greatest one, half of it after every further step: a weight of zero never grows again."""
+@dataclass(frozen=True)
+class Certificate:
+    """What is proven of a fit over all groups of tasks.
 
-MAX_STEPS = 60
-"""Machines solved between two looks outside, at most."""
+    ``gap``: distance of the objective to the optimum over all groups, at most; ``relative_gap``: the same, as a share of the objective;
+    ``complete``: whether no group above the threshold escaped the search: neither its caps nor those of the loop cut it off;
+    ``sufficient``: relative gap by the thesis' sufficient condition, sums over descendants of the groups next to the working set (6.6);
+    usually useless; ``visits``: groups that the last search looked at, of ``2^T - 1``.
+    """
 
-MACHINE_SHARE = 0.05
-"""Own gap of a machine, as a share of the one that is asked for."""
-
-ROUND_OFF = 1e-5
-"""Forms of single-precision kernels below zero by more than this, relative to the size of their terms, are no rounding."""
-
-RIDGE_TOL = 1e-6
-"""Residual of squared-loss machines, as a share of the greatest target."""
+    gap: float
+    relative_gap: float
+    complete: bool
+    sufficient: float
+    visits: int
 
 
 @dataclass(frozen=True)
 class GroupMachine:
-    """The machine over the groups of the working set.
-
-    Attributes
-    ----------
-    weights
-        ``(W, k)`` weights to be tried next.
-    beta
-        ``(n,)`` newest dual point.
-    forms
-        ``(k, n_learned, n_learned)`` its forms ``A_j``.
-    solves, steps
-        Machines solved, in all and since groups joined.
-    upper
-        Least primal value, attained by the next four.
-    best_weights, best_beta, biases, decision
-        ``(W, k)``, ``(n,)``, ``(T,)``, and the decision values of all rows ``(n,)``.
-    """
+    """The machine over the W groups of the working set: its newest point, and the best one so far."""
 
     record_name: ClassVar[str] = "GroupMachine"
-    weights: np.ndarray
-    beta: np.ndarray
-    forms: np.ndarray
-    solves: int
-    steps: int
-    upper: float
-    best_weights: np.ndarray
-    best_beta: np.ndarray
-    biases: np.ndarray
-    decision: np.ndarray
+    weights: np.ndarray  # (W, k) to be tried next
+    beta: np.ndarray  # (n,) newest dual point
+    forms: np.ndarray  # (k, n_learned, n_learned) its forms A_j
+    solves: int  # machines solved,
+    steps: int  # and of these since groups joined
+    upper: float  # least primal value, attained by the next four
+    best_weights: np.ndarray  # (W, k)
+    best_beta: np.ndarray  # (n,)
+    biases: np.ndarray  # (T,)
+    decision: np.ndarray  # (n,) decision values of all rows
 
 
 @dataclass(frozen=True)
@@ -134,6 +121,7 @@ class LatentLoop:
         learned = np.flatnonzero(self.constants == 0)
         self.learned = learned if len(learned) else np.zeros(1, np.int64)
         self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
+        self.parents, self.penalties = self.lattice.parents, self.lattice.penalties
         stall_tol = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, MAX_ADDED, True, stall_tol)
         self.grams = lazy_grams(self.specs, settings, data)
@@ -141,8 +129,7 @@ class LatentLoop:
     def init(self, ctx: RunContext) -> LatentState:
         """Return the sources of the lattice with equal weights."""
         grams, lattice = self.grams(ctx), self.lattice
-        for message in kernel_warnings(grams):
-            ctx.emit({"event": "warning", "message": message})
+        emit_warnings(grams, ctx)
         empty = NodeSet.empty(lattice.width, np.uint64)
         nodes = empty.with_hulls(lattice.sources(), lattice.parents, lattice.penalties)
         shares = kernel_shares(np.zeros((nodes.size, grams.k)), self.config.p)
@@ -205,9 +192,8 @@ class LatentLoop:
 
     def search(self, nodes: NodeSet, master: GroupMachine, threshold: float) -> GroupSearch:
         """Return the groups above a threshold, those of the working set among them."""
-        config = self.config
         # Of so many, as many as may join are not in the working set.
-        count = MAX_ADDED + nodes.size
+        count, config = MAX_ADDED + nodes.size, self.config
         return search_groups(self.lattice, master.forms, config.mu, config.p, threshold, count, config.max_size)
 
     def enlarged(self, master: GroupMachine, before: NodeSet, after: NodeSet) -> GroupMachine:
@@ -220,19 +206,8 @@ class LatentLoop:
         typical = NEW_WEIGHT_SHARE * np.median(master.weights.max(axis=1) * before.hull.d**2)
         added = typical / after.hull.d[new, None] ** 2 * shares
         return replace(
-            master,
-            weights=np.vstack([master.weights, added]),
-            best_weights=np.vstack([master.best_weights, np.zeros_like(added)]),
-            steps=0,
+            master, weights=np.vstack([master.weights, added]), best_weights=np.vstack([master.best_weights, np.zeros_like(added)]), steps=0
         )
-
-    def parents(self, key: np.ndarray) -> np.ndarray:
-        """Return the groups with one task less (inverted: more)."""
-        return self.lattice.parents(key)
-
-    def penalties(self, keys: np.ndarray) -> np.ndarray:
-        """Return the penalties of groups."""
-        return self.lattice.penalties(keys)
 
     def pair_weights(self, nodes: NodeSet, weights: np.ndarray) -> np.ndarray:
         """Return the weight of every kernel between pairs of tasks, ``(k, T, T)``, of weights ``(W, k)`` of groups."""
@@ -276,12 +251,8 @@ class LatentLoop:
 
 
 def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, codes: np.ndarray) -> None:
-    """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``.
-
-    Raises
-    ------
-    DataError
-        The kernel is named where the rows of one task show it.
+    """Refuse kernels that a machine has shown not to be positive semi-definite; ``forms`` are ``(k, T, T)``. Raises DataError: the kernel
+    is named where the rows of one task show it.
     """
     sums = np.bincount(codes, np.abs(solution.beta), forms.shape[1])
     diagonal = np.diagonal(forms, axis1=1, axis2=2)
@@ -296,7 +267,6 @@ def refuse_negative(grams: Grams, forms: np.ndarray, solution: DualSolution, cod
 
 def solve_machine(gram: Gram, problem: DualProblem, warm: np.ndarray, share: float) -> DualSolution:
     """Solve a machine until its own gap is at most a share of its value."""
-    squared = not np.isfinite(problem.hi).all()
-    if squared:
+    if not np.isfinite(problem.hi).all():  # squared loss
         return solve_ridge(gram, problem, warm=warm, tol=RIDGE_TOL * max(float(np.abs(problem.c).max()), 1e-300))
     return solve_to_gap(gram, problem, warm=warm, tol=min(0.1, 10.0 * share), aim=lambda solution: share * abs(solution.upper))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -15,8 +14,8 @@ from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kerne
 from ...inputs.memory import HELD, machines_held, refuse_machines, refuse_pooled
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
 from ...loops.active_set import FINISHED
-from ...method import Method
-from ...models.task import TaskModel
+from ...method import Method, heaviest_first
+from ...models.task import TaskModel, task_counts
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
@@ -24,11 +23,8 @@ from ...records.holdings import holdings_plan
 from .config import LatentTaskConfig
 from .loop import LatentLoop, LatentState
 
-MAX_COLUMNS = 20
-"""Kernels whose weights a report shows by group."""
-
-MAX_GROUPS_LISTED = 100
-"""Groups that a report lists."""
+MAX_COLUMNS = 20  # kernels whose weights a report shows by group
+MAX_GROUPS_LISTED = 100  # groups that a report lists
 
 
 class LatentTask(Method):
@@ -52,14 +48,8 @@ class LatentTask(Method):
 
     @classmethod
     def build_loop(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> LatentLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            Kernels that do not suit the data, a loss that does not suit the target.
-        gramplane.cluster.MemoryBoundExceeded
-            More kernels or rows than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data, a loss that does not suit the target;
+        MemoryBoundExceeded: more kernels or rows than the memory allows.
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         losses = pooled_problem(config, inputs)
@@ -100,17 +90,9 @@ class LatentTask(Method):
             "search_visits": float(certificate.visits),
             "working_set": float(nodes.size),
         }
-        return build_task_model(
-            self.config,
-            self.inputs,
-            loop.specs,
-            loop.grams(ctx).normalizations,
-            loop.pair_weights(nodes, machine.best_weights),
-            machine.best_beta,
-            machine.biases,
-            figures,
-            {"groups": groups.astype(np.uint8), "group_kernel_weights": weights},
-        )
+        pair_weights, norms = loop.pair_weights(nodes, machine.best_weights), loop.grams(ctx).normalizations
+        arrays, solution = {"groups": groups.astype(np.uint8), "group_kernel_weights": weights}, (machine.best_beta, machine.biases)
+        return build_task_model(self.config, self.inputs, loop.specs, norms, pair_weights, *solution, figures, arrays)
 
     def warnings(self, state: LatentState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -132,11 +114,7 @@ class LatentTask(Method):
             "n_nodes": state.active.nodes.size,
             "n_selected": len(groups),
             "n_groups": int((groups.sum(axis=1) > 1).sum()),
-            "n_kernels": len(model.weights),
-            "n_tasks": len(model.intercepts),
-            "n_support": len(model.support_ids),
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
+            **task_counts(model, state.stop),
         }
 
     def tables(self, state: LatentState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
@@ -144,8 +122,7 @@ class LatentTask(Method):
         tasks, names = model.tasks, [str(spec) for spec in self.loop.specs]
         groups, weights = model.arrays["groups"].astype(bool), model.arrays["group_kernel_weights"]
         kernel_weights, parts = weights.sum(axis=0), np.diagonal(model.weights, axis1=1, axis2=2)
-        order = np.lexsort((np.arange(len(names)), -kernel_weights))
-        order = order[kernel_weights[order] > 0]
+        order = heaviest_first(kernel_weights)
         return {
             "groups": [
                 {

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from ...records.charts import SystemCharts
 
-GLOSSARY = {
-    "working_gap": "Relative gap over the kernels in the working set.",
-    "working_kernels": "Kernels in the working set.",
-}
-
-CHARTS = SystemCharts(glossary=GLOSSARY)
+CHARTS = SystemCharts(
+    glossary={"working_gap": "Relative gap over the kernels in the working set.", "working_kernels": "Kernels in the working set."}
+)

@@ -6,18 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, GramPolicy, MethodConfig, Normalize, Positive, Unit
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, MachineKernels, NonNegative, Normalize, Positive, StorePath, Unit
 
 
-class MKLConfig(MethodConfig):
+class MKLConfig(GramConfig):
     """Parameters of generalized multiple kernel learning (``mkl``)."""
 
-    kernels: Literal["precomputed"] | list[str] | None = Field(
-        None,
-        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed: matrices (n_kernels, n, n) at "
-        "fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default: kernel_grid, ten Gaussian widths and three polynomial "
-        "degrees on all features and on each one",
-    )
+    kernels: MachineKernels = None
     constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field(
         "elastic_net", description="set of the kernel weights theta >= 0: elastic_net, simplex (v = 1), l2 (v = 0), lp"
     )
@@ -36,22 +31,19 @@ class MKLConfig(MethodConfig):
     )
     tol: Positive = Field(1e-3, description="gap between the bounds at which the fit ends, in units of max(1, upper bound)")
     max_iter: Count = Field(200, description="weight vectors tried at most; a warning tells when they end the fit")
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(0.1, description="regression: half width of the tube")
+    epsilon: NonNegative = Field(0.1, description="regression: half width of the tube")
     threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
-    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    gram_store: StorePath = None
+    class_weight: ClassWeight = None
 
     @model_validator(mode="after")
     def _solver_and_set(self) -> MKLConfig:
         if self.solver == "simplemkl" and not self.on_simplex:
             raise ValueError(f"solver='simplemkl' needs constraint='simplex' (or v=1, p=1); found constraint={self.constraint!r}")
-        if self.grams == "store" and self.gram_store is None:
-            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
         return self
 
     @property
     def on_simplex(self) -> bool:
         """Whether the weights lie on a simplex."""
-        flat = {"elastic_net": self.v == 1, "lp": self.p == 1}
-        return flat.get(self.constraint, self.constraint == "simplex")
+        return {"elastic_net": self.v == 1, "lp": self.p == 1}.get(self.constraint, self.constraint == "simplex")

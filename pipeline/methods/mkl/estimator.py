@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
-
 import numpy as np
 
 from ....cluster import machine_memory
@@ -43,33 +41,13 @@ class _MKL(KernelEstimator):
 
     _method = MKL
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
-
-        Parameters
-        ----------
-        X
-            ``(n_samples, n_features)``; a block store may hold the target itself.
-        y
-            ``(n_samples,)`` target.
-        sample_weight
-            ``(n_samples,)`` factors of ``C``.
-
-        Raises
-        ------
-        ValueError
-            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
-        """
-        config = self._config()
-        self._fit(self._inputs(X, y, sample_weight), config)
-        return self
-
     def _limit(self) -> int:
         return machine_memory()
 
     def _unfinished(self, state: MKLState) -> str:
-        ended = "the machine's rounding" if state.stop == "flat" else f"max_iter={self._config().max_iter}"
-        return f"{ended} ended the fit before tol={self._config().tol:g} was reached"
+        config = self._config()
+        ended = "the machine's rounding" if state.stop == "flat" else f"max_iter={config.max_iter}"
+        return f"{ended} ended the fit before tol={config.tol:g} was reached"
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)

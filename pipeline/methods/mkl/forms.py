@@ -64,11 +64,6 @@ def _trial_with_model(products: np.ndarray, kernels: np.ndarray, state: WeightSt
     return make_trial(problem, state.theta, solved.solution, s, curvature_root(matrix, working, problem.sum_constraint is not None))
 
 
-def upper_bound_only(problem: DualProblem, theta: np.ndarray, solution: DualSolution) -> Trial:
-    """Return a trial without quadratic forms, for its upper bound alone."""
-    return make_trial(problem, theta, solution, np.zeros(len(theta)))
-
-
 def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProblem, domain: NormDomain) -> WeightState:
     """Return the state with the lower bound over all kernels, and with those that break it in the working set: one or two passes."""
     if not len(state.mix):

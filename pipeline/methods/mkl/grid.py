@@ -12,23 +12,18 @@ from .method import MKL, shared_loop
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
-    """Return the loops that evaluate a grid by cross-validation on row masks.
-
-    Raises
-    ------
-    ValueError
-        The method chooses among kernels by folds of its own.
+    """Return the loops that evaluate a grid by cross-validation on row masks. Raises ValueError: the method chooses among kernels by folds
+    of its own.
     """
     if any(config.solver == "single" for config in grid):
         raise ValueError("solver='single' chooses its kernel by folds of its own; run it once per setting")
-    return [_shared_fits(ctx, points, grid, folds, seed) for points in group_by_parameters(grid, GRAM_PARAMETERS)]
-
-
-def _shared_fits(ctx: RunContext, points: tuple[int, ...], grid: Sequence[MKLConfig], folds: int, seed: int) -> SharedLoop:
-    first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
-    configs = [first, *(grid[k] for k in points[1:])]
-    masks = fold_masks(inputs.target, inputs.classes, folds, seed)
-    return SharedLoop(points, shared_loop(ctx, configs, inputs, masks, ctx.driver_memory))
+    shared = []
+    for points in group_by_parameters(grid, GRAM_PARAMETERS):
+        first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
+        masks = fold_masks(inputs.target, inputs.classes, folds, seed)
+        loop = shared_loop(ctx, [first, *(grid[k] for k in points[1:])], inputs, masks, ctx.driver_memory)
+        shared.append(SharedLoop(points, loop))
+    return shared
 
 
 __all__ = ["shared_loops", "table_rows"]

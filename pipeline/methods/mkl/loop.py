@@ -22,7 +22,7 @@ from ...grams.given import GivenGrams
 from ...grams.grams import Grams
 from ...grams.lazy import lazy_grams
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.kernel_weights import (
     GAP_SHARE,
@@ -30,32 +30,25 @@ from ...loops.kernel_weights import (
     WeightState,
     add_cut,
     initial_state,
+    make_trial,
     shrink_working_set,
     solve_fixed,
     solve_machine,
     with_best,
 )
-from ...loops.protocol import Step
+from ...loops.protocol import Step, joint_stop
 from ...loops.weight_steps import STEPPERS, TRIES_LAST_WEIGHTS, WeightSearch, uses_model
 from ...models.kernel import is_selected
 from ...records.context import RunContext
 from .config import MKLConfig
-from .forms import Solved, certify_with_all_kernels, quadratic_forms, upper_bound_only, with_second_order_model
+from .forms import Solved, certify_with_all_kernels, quadratic_forms, with_second_order_model
 
-UNFINISHED = ("max_iter", "flat")
-"""Reasons of a stop before the tolerance was reached."""
-
-SLOW_STEP_SHARE = 0.7
-"""A step that leaves more of the gap than this is slow: after every third one in a row the level method takes a step."""
-
-MODEL_RISE_SHARE = 0.5
-"""A second-order model is made where J is above its smallest value so far by at most this share of the gap."""
-
+UNFINISHED = ("max_iter", "flat")  # reasons of a stop before the tolerance was reached
+SLOW_STEP_SHARE = 0.7  # a step that leaves more of the gap than this is slow: after every third one in a row the level method takes a step
+MODEL_RISE_SHARE = 0.5  # a second-order model is made where J is above its smallest value so far by at most this share of the gap
+# Own gap of a machine, as a share of the gap, for methods that compare values of machines or trust their slopes.
 GAP_SHARES = {"auto": 0.05, "simplemkl": 0.02}
-"""Own gap of a machine, as a share of the gap, for methods that compare values of machines or trust their slopes."""
-
-N_CHECKED_ROWS = 512
-"""Rows of the matrices whose eigenvalues tell which kernel is not positive semi-definite."""
+N_CHECKED_ROWS = 512  # rows of the matrices whose eigenvalues tell which kernel is not positive semi-definite
 
 
 @dataclass(frozen=True)
@@ -69,10 +62,7 @@ class MKLState:
     @property
     def stop(self) -> str | None:
         """Reason why every machine has stopped, or ``None``."""
-        reasons = [machine.stop for machine in self.machines]
-        if None in reasons:
-            return None
-        return next((reason for reason in UNFINISHED if reason in reasons), str(reasons[-1]))
+        return joint_stop([machine.stop for machine in self.machines], UNFINISHED)
 
 
 def weight_set(config: MKLConfig) -> NormDomain:
@@ -85,20 +75,9 @@ def weight_set(config: MKLConfig) -> NormDomain:
 class MKLLoop:
     """The search for kernel weights of one or several machines.
 
-    Parameters
-    ----------
-    config, specs
-        Parameters and kernels.
-    problems
-        Dual problem of each machine.
-    settings
-        Policy of the Gram matrices; decided from sizes by default.
-    fits
-        Classifiers and regressions whose accuracy, or R2, is followed.
-    data
-        Precomputed matrices, which the kernels are over in place of the run's data set.
-    configs
-        Parameters of each machine, where they differ; what concerns the matrices is ``config``'s.
+    The policy of the Gram matrices is decided from sizes where no ``settings`` are given. ``fits`` are classifiers and regressions whose
+    accuracy, or R2, is followed; ``data`` precomputed matrices, which the kernels are over in place of the run's data set; ``configs`` the
+    parameters of each machine, where they differ: what concerns the matrices is ``config``'s.
     """
 
     state_type = MKLState
@@ -122,8 +101,7 @@ class MKLLoop:
     def init(self, ctx: RunContext) -> MKLState:
         """Return equal weights for every machine."""
         grams = self.grams(ctx)
-        for message in kernel_warnings(grams):
-            ctx.emit({"event": "warning", "message": message})
+        emit_warnings(grams, ctx)
         return MKLState(0, tuple(initial_state(domain, grams.k, grams.n) for domain in self.domains))
 
     def step(self, state: MKLState, ctx: RunContext) -> Step[MKLState]:
@@ -152,7 +130,9 @@ class MKLLoop:
         if state.stop is None and iteration >= config.max_iter:
             state = replace(state, stop="max_iter")
         if state.stop == "tol" and config.solver in TRIES_LAST_WEIGHTS:
-            state = with_best(state, upper_bound_only(problem, state.theta, self._solve(grams, m, state, state.theta).solution))
+            # For its upper bound alone.
+            last = self._solve(grams, m, state, state.theta).solution
+            state = with_best(state, make_trial(problem, state.theta, last, np.zeros(len(state.theta))))
         elif state.stop is not None and not state.whole:
             # The bound over all kernels is reported, and the search stops all the same.
             state = replace(certify_with_all_kernels(grams, state, problem, domain), stop=state.stop)

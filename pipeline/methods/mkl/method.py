@@ -16,7 +16,7 @@ from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kerne
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
-from ...method import Method
+from ...method import Method, bound_figures, bounds_summary, weight_tables
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
@@ -25,9 +25,6 @@ from ...records.holdings import holdings_plan
 from .config import MKLConfig
 from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
-
-N_SHOWN = 20
-"""Kernels whose weights a report follows along the iterations."""
 
 
 class MKL(Method):
@@ -50,14 +47,8 @@ class MKL(Method):
 
     @classmethod
     def build_loop(cls, config: MKLConfig, inputs: Inputs, ctx: RunContext) -> MKLLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            Kernels that do not suit the data.
-        gramplane.cluster.MemoryBoundExceeded
-            More of them than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more of them than the memory
+        allows.
         """
         return shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
 
@@ -80,22 +71,10 @@ class MKL(Method):
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""
         machines = state.machines
-        figures = {
-            "lower_bound": float(sum(machine.lower for machine in machines)),
-            "upper_bound": float(sum(machine.upper for machine in machines)),
-            "iterations": float(state.iteration),
-            "converged": float(state.stop not in UNFINISHED),
-        }
-        return build_model(
-            self.config,
-            self.inputs,
-            self.loop.grams(ctx),
-            np.stack([machine.best_theta for machine in machines]),
-            np.stack([machine.best_beta for machine in machines]),
-            np.array([machine.best_bias for machine in machines]),
-            figures,
-            {f"weights_path_{m}": machine.path for m, machine in enumerate(machines)},
-        )
+        figures = bound_figures(sum(one.lower for one in machines), sum(one.upper for one in machines), state, UNFINISHED)
+        theta, beta = np.stack([one.best_theta for one in machines]), np.stack([one.best_beta for one in machines])
+        paths, biases = {f"weights_path_{m}": one.path for m, one in enumerate(machines)}, np.array([one.best_bias for one in machines])
+        return build_model(self.config, self.inputs, self.loop.grams(ctx), theta, beta, biases, figures, paths)
 
     def warnings(self, state: MKLState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -103,13 +82,8 @@ class MKL(Method):
 
     def summary(self, state: MKLState, model: KernelModel) -> dict[str, Any]:
         """Return bounds, and how many kernels and rows were selected."""
-        upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
         return {
-            "objective": upper,
-            "gap": upper - lower,
-            "certified_over": "all kernels",
-            "lower_bound": lower,
-            "upper_bound": upper,
+            **bounds_summary(model, "all kernels"),
             "n_selected": int(np.sum(np.any([is_selected(row, self.config.threshold) for row in model.theta], axis=0))),
             "n_kernels": int(model.theta.shape[1]),
             "n_support": len(model.support_ids),
@@ -119,18 +93,10 @@ class MKL(Method):
 
     def tables(self, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
-        machines = [str(label) for label in self.inputs.classes or ()] if len(state.machines) > 1 else [""]
-        theta = np.stack([machine.best_theta for machine in state.machines])
-        order = np.lexsort((np.arange(theta.shape[1]), -theta.max(axis=0)))
-        order = order[theta.max(axis=0)[order] > 0]
-        names = [str(spec) for spec in self.loop.specs]
-        kernels = [{"kernel": names[q], **_weights(theta[:, q], machines)} for q in order]
-        path = [
-            {"machine": name, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:N_SHOWN]}}
-            for name, machine in zip(machines, state.machines, strict=True)
-            for t, row in enumerate(machine.path)
-        ]
-        return {"kernels": kernels, "weights": path}
+        machines = state.machines
+        labels = [str(label) for label in self.inputs.classes or ()] if len(machines) > 1 else [""]
+        names, theta = [str(spec) for spec in self.loop.specs], np.stack([one.best_theta for one in machines])
+        return weight_tables(names, labels, theta, [one.path for one in machines])
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> MKLLoop:
@@ -145,20 +111,13 @@ def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, m
     for config in configs:
         for mask in masks:
             machines = dual_problems(config, with_held_out(inputs, mask), config.epsilon)
-            trackers.append(
-                R2Tracker(len(problems), inputs.target, mask)
-                if inputs.classes is None
-                else AccuracyTracker(len(problems), len(machines), inputs.target, mask)
-            )
+            if inputs.classes is None:
+                trackers.append(R2Tracker(len(problems), inputs.target, mask))
+            else:
+                trackers.append(AccuracyTracker(len(problems), len(machines), inputs.target, mask))
             problems += machines
             machine_configs += [config] * len(machines)
     holdings = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
     refuse_machines(settings, holdings, ctx.data.n_rows, len(specs), limit, MKL.name)
     kind = SingleLoop if first.solver == "single" else MKLLoop
     return kind(first, specs, problems, settings, trackers, given_grams_or_none(inputs.data), machine_configs)
-
-
-def _weights(column: np.ndarray, machines: Sequence[str]) -> dict[str, float]:
-    if len(column) == 1:
-        return {"weight": float(column[0])}
-    return {f"weight[{name}]": float(value) for name, value in zip(machines, column, strict=True)}

@@ -48,9 +48,8 @@ class _MultiTaskMKL(TaskEstimator):
         super()._set_model(model)
         self.kernel_weights_ = model.arrays["kernel_weights"].copy()
         self.task_kernel_weights_ = model.weights.copy()
-        self.support_ = np.flatnonzero(
-            is_selected(self.kernel_weights_, MultiTaskMKLConfig.model_validate_json(model.params_json).threshold)
-        )
+        threshold = MultiTaskMKLConfig.model_validate_json(model.params_json).threshold
+        self.support_ = np.flatnonzero(is_selected(self.kernel_weights_, threshold))
         self._set_bounds(model)
 
 

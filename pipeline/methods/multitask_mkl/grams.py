@@ -31,6 +31,7 @@ from .solve_pass import (
     batch_bytes,
     build_bytes,
     build_chunk,
+    normalized_block,
     solve_chunk,
     split_batches,
     sums_chunk,
@@ -39,15 +40,12 @@ from .task_blocks_pass import ComputedPair, LoadedPair, TaskPair, load_pairs, ta
 
 
 class TaskMachines(NamedTuple):
-    """Machines of all tasks: ``(n,)`` coefficients and values in the order of tasks.
+    """Machines of all tasks, rows in the order of tasks."""
 
-    ``forms`` are ``(k, T)`` those of the normalised kernels, ``joint`` the forms of the sum with other coefficients.
-    """
-
-    beta: np.ndarray
-    decision: np.ndarray
-    forms: np.ndarray
-    joint: np.ndarray
+    beta: np.ndarray  # (n,)
+    decision: np.ndarray  # (n,)
+    forms: np.ndarray  # (k, T) of the normalised kernels
+    joint: np.ndarray  # (k, T) forms of the sum with other coefficients
 
 
 class TaskGrams:
@@ -58,7 +56,11 @@ class TaskGrams:
 
     def __init__(self, ctx: RunContext, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, settings: GramSettings) -> None:
         self.ctx, self.specs, self.layout, self.order, self.settings = ctx, tuple(specs), layout, order, settings
-        _refuse_centred_cosine(self.specs)
+        for spec in specs:
+            if spec.centre and spec.normalize == "cosine":
+                raise ValueError(
+                    f"kernel {spec}: a cosine of centred rows needs all pairs of rows; within tasks give cosine or centre alone"
+                )
         self._pairs: Sequence[TaskPair] = task_pairs(ctx.data, self.specs, layout, order)
         event = {"grams": settings.policy, "gram_reason": settings.reason, "gram_block_rows": layout.block, "kernels": len(self.specs)}
         ctx.emit({"event": "grams", **event, "tasks": len(layout.groups)})
@@ -69,7 +71,7 @@ class TaskGrams:
         self.scale = np.array([norm.scale if scales_only else 1.0 for norm in self.normalizations])
         self._norms: Norms = None if scales_only else tuple(self.normalizations)
         if settings.policy == "memory" and self._norms is not None:
-            self._pairs = [self._normalize(pair) for pair in self._pairs]
+            self._pairs = [LoadedPair(pair.rows, pair.cols, normalized_block(pair, self._norms, 0)) for pair in self._pairs]
             self._norms = None
         self.batches = split_batches(self._pairs, layout)
 
@@ -97,10 +99,7 @@ class TaskGrams:
 
         ``partner`` are ``(n,)`` coefficients for the joint forms.
 
-        Raises
-        ------
-        gramplane.storage.DataError
-            A kernel is not positive semi-definite.
+        Raises DataError: a kernel is not positive semi-definite.
         """
         whole = BatchProblem(problem, beta, weights * self.scale[:, None], accuracy, partner, self._norms)
         batches = [_with_problem(batch, whole) for batch in self.batches]
@@ -115,54 +114,33 @@ class TaskGrams:
             raise DataError(f"a kernel is not positive semi-definite on the rows of task number {indefinite[0]}")
         forms = np.concatenate([solution.forms for solution in solutions])
         plain, joint = (np.ascontiguousarray(forms[:, :, i]).T * self.scale[:, None] for i in (0, 1))
-        return TaskMachines(
-            np.concatenate([solution.beta for solution in solutions]),
-            np.concatenate([solution.decision for solution in solutions]),
-            plain,
-            joint,
-        )
-
-    # -- entries -------------------------------------------------------------------------------------------------------------------
+        beta, decision = (np.concatenate([getattr(solution, name) for solution in solutions]) for name in ("beta", "decision"))
+        return TaskMachines(beta, decision, plain, joint)
 
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
             return self._open_store()
         if self.settings.policy == "memory":
-            return self._load_into_memory()
+            blocks = load_pairs(self._pairs)
+            sums = [block_sums(block, pair.rows, pair.cols) for block, pair in zip(blocks, self._pairs, strict=True)]
+            self._pairs = [LoadedPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
+            return kernel_sums(self.n, sums)
         batches = split_batches(self._pairs, self.layout)
         largest = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
         return kernel_sums(self.n, self._run_pass("task-sums", sums_chunk, 24 * self.k * largest, batches))
-
-    def _load_into_memory(self) -> list[KernelSums]:
-        blocks = load_pairs(self._pairs)
-        sums = [block_sums(block, pair.rows, pair.cols) for block, pair in zip(blocks, self._pairs, strict=True)]
-        self._pairs = [LoadedPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
-        return kernel_sums(self.n, sums)
-
-    def _normalize(self, pair: TaskPair) -> LoadedPair:
-        parts = zip(self.normalizations, pair.load(), strict=True)
-        block = np.stack([norm.apply_block(one, slice(*pair.rows), slice(*pair.cols)) for norm, one in parts])
-        return LoadedPair(pair.rows, pair.cols, block)
 
     def _open_store(self) -> list[KernelSums]:
         """Fill what the store lacks, then refer to its blocks."""
         path, layout = str(self.settings.store), self.layout
         raw = {spec.digest(): spec for spec in self.specs}
-        store = GramStore.create(
-            path,
-            data_digest=ordered_digest(self.ctx.data.digest, self.order),
-            n=layout.n,
-            kernels=[(digest, spec.raw_json()) for digest, spec in raw.items()],
-            block=layout.block,
-            groups=layout.groups,
-        )
+        kernels, data_digest = [(key, spec.raw_json()) for key, spec in raw.items()], ordered_digest(self.ctx.data.digest, self.order)
+        store = GramStore.create(path, data_digest=data_digest, n=layout.n, kernels=kernels, block=layout.block, groups=layout.groups)
         missing = store.missing(list(raw))
         if missing:
             with store.lock():
                 store.commit(self._build(missing, raw))
         self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
-        positions = {digest: i for i, digest in enumerate(raw)}
-        selection = tuple(positions[spec.digest()] for spec in self.specs)
+        selection = tuple(list(raw).index(spec.digest()) for spec in self.specs)
         self._pairs = [StoredPair(ref, selection) for ref in store.refs(list(raw))]
         # Its files stay readable while the store is open, should it be replaced.
         self._store = store
@@ -195,9 +173,3 @@ def ordered_digest(digest: str, order: np.ndarray) -> str:
     if np.array_equal(order, np.arange(len(order))):
         return digest
     return hashlib.sha256(digest.encode() + np.ascontiguousarray(order, "<i8").tobytes()).hexdigest()
-
-
-def _refuse_centred_cosine(specs: Sequence[Any]) -> None:
-    for spec in specs:
-        if spec.centre and spec.normalize == "cosine":
-            raise ValueError(f"kernel {spec}: a cosine of centred rows needs all pairs of rows; within tasks give cosine or centre alone")

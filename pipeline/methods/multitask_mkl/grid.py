@@ -13,14 +13,8 @@ from .method import MultiTaskMKL, shared_loop
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
-    """Return the loops that evaluate a grid by cross-validation on row masks, folds stratified by task.
-
-    Raises
-    ------
-    ValueError
-        Fewer than two folds.
-    DataError
-        A task with fewer rows than folds.
+    """Return the loops that evaluate a grid by cross-validation on row masks, folds stratified by task. Raises ValueError: fewer than two
+    folds; DataError: a task with fewer rows than folds.
     """
     inputs = store_task_inputs(ctx, MultiTaskMKL.name)
     masks = task_folds(inputs, folds, seed)

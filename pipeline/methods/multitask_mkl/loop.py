@@ -16,17 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.svm.task_machine import Accuracy
-from ....kernels.tasks.multitask import (
-    certify_machine,
-    damped_weights,
-    even_shares,
-    even_weights,
-    kernel_strengths,
-    mixed_dual,
-    next_weights,
-    task_kernel_weights,
-    task_shares,
-)
+from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
 from ....storage.grams.layout import GramLayout
 from ...grams.given import GivenGrams
@@ -34,95 +24,46 @@ from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
-from ...loops.protocol import Step
+from ...loops.protocol import Bounded, Step, joint_stop
 from ...loops.weight_steps import mirror_step
 from ...models.kernel import is_selected
 from ...records.context import RunContext
 from .config import MultiTaskMKLConfig
 from .grams import TaskGrams, TaskMachines
 
-UNFINISHED = ("max_iter",)
-"""Reasons of a stop before the tolerance was reached."""
-
-FIRST_TOL = 1e-2
-"""Tolerance at which a machine is first solved, in units of the slope of its dual."""
-
-GAP_SHARE = 0.02
-"""A machine is solved on until its own gap is below its part of this share of the gap."""
-
-NESTED_TOL = 1e-6
-"""Nested search: machines and shares alternate until their value changes by less than this share (the thesis')."""
-
-FIRST_EXPONENT = 1.0
-"""Exponent of the first closed-form step: twice the plain one, which is too careful in all we measured."""
-
-MAX_SLOW_STEPS = 20
-"""Closed-form steps in a row without a better bound, after which mirror descent takes over from the best point."""
+UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
+FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual
+GAP_SHARE = 0.02  # a machine is solved on until its own gap is below its part of this share of the gap
+NESTED_TOL = 1e-6  # nested search: machines and shares alternate until their value changes by less than this share (the thesis')
+FIRST_EXPONENT = 1.0  # exponent of the first closed-form step: twice the plain one, which is too careful in all we measured
+MAX_SLOW_STEPS = 20  # closed-form steps in a row without a better bound, after which mirror descent takes over from the best point
 
 
 @dataclass(frozen=True)
-class TaskSearch:
-    """Where the search of one fit stands.
-
-    Attributes
-    ----------
-    weights, shares
-        ``(k,)`` gamma and ``(k, T)`` lambda to be tried next.
-    beta
-        ``(n,)`` newest coefficients in the order of tasks.
-    path
-        ``(t, k)`` weights tried.
-    upper, lower
-        Bounds of the optimum.
-    best_weights, best_shares, best_beta, best_bias, best_decision
-        The point whose primal value is ``upper``.
-    dual_beta, dual_forms
-        Coefficients and forms of the point whose dual value is ``lower``, up to a factor.
-    paces, sides
-        Exponents of closed-form steps by kernel, see :func:`gramplane.kernels.tasks.multitask.damped_weights`.
-    slow
-        Steps in a row that moved neither bound.
-    nested
-        Whether mirror descent chooses the weights.
-    moves
-        Its steps.
-    value
-        Value of the newest machines while shares and machines alternate; infinite after the weights moved.
-    stop
-        Why it ended, or ``None``.
-    """
+class TaskSearch(Bounded):
+    """Where the search of one fit stands."""
 
     record_name: ClassVar[str] = "TaskSearch"
-    weights: np.ndarray
-    shares: np.ndarray
-    beta: np.ndarray
-    path: np.ndarray
-    upper: float
+    weights: np.ndarray  # (k,) gamma to be tried next
+    shares: np.ndarray  # (k, T) lambda to be tried next
+    beta: np.ndarray  # (n,) newest coefficients in the order of tasks
+    path: np.ndarray  # (t, k) weights tried
+    upper: float  # bounds of the optimum
     lower: float
-    best_weights: np.ndarray
+    best_weights: np.ndarray  # the point whose primal value is upper
     best_shares: np.ndarray
     best_beta: np.ndarray
     best_bias: np.ndarray
     best_decision: np.ndarray
-    dual_beta: np.ndarray
+    dual_beta: np.ndarray  # coefficients and forms of the point whose dual value is lower, up to a factor
     dual_forms: np.ndarray
-    paces: np.ndarray
+    paces: np.ndarray  # exponents of closed-form steps by kernel, see multitask.damped_weights
     sides: np.ndarray
-    slow: int = 0
-    nested: bool = False
-    moves: int = 0
-    value: float = np.inf
-    stop: str | None = None
-
-    @property
-    def gap(self) -> float:
-        """Absolute gap between the bounds."""
-        return self.upper - self.lower
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap in units of the upper bound."""
-        return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
+    slow: int = 0  # steps in a row that moved neither bound
+    nested: bool = False  # whether mirror descent chooses the weights
+    moves: int = 0  # its steps
+    value: float = np.inf  # of the newest machines while shares and machines alternate; infinite after the weights moved
+    stop: str | None = None  # why it ended
 
 
 @dataclass(frozen=True)
@@ -136,10 +77,7 @@ class MultiTaskState:
     @property
     def stop(self) -> str | None:
         """Reason why every search has stopped, or ``None``."""
-        reasons = [search.stop for search in self.searches]
-        if None in reasons:
-            return None
-        return next((reason for reason in UNFINISHED if reason in reasons), str(reasons[-1]))
+        return joint_stop([search.stop for search in self.searches], UNFINISHED)
 
 
 class MultiTaskLoop:
@@ -179,25 +117,10 @@ class MultiTaskLoop:
 
     def _initial_search(self, config: MultiTaskMKLConfig) -> TaskSearch:
         k, zeros = len(self.specs), np.zeros(self.layout.n)
-        weights, shares = even_weights(k, config.q), even_shares(k, self.n_tasks, config.p)
-        return TaskSearch(
-            weights=weights,
-            shares=shares,
-            beta=zeros,
-            path=np.zeros((0, k)),
-            upper=np.inf,
-            lower=0.0,
-            best_weights=weights,
-            best_shares=shares,
-            best_beta=zeros,
-            best_bias=np.zeros(self.n_tasks),
-            best_decision=zeros,
-            dual_beta=zeros,
-            dual_forms=np.zeros_like(shares),
-            paces=np.full(k, FIRST_EXPONENT),
-            sides=np.zeros(k),
-            nested=config.solver == "mirror",
-        )
+        weights, shares = multitask.even_weights(k, config.q), multitask.even_shares(k, self.n_tasks, config.p)
+        best, dual = (weights, shares, zeros, np.zeros(self.n_tasks), zeros), (zeros, np.zeros_like(shares))
+        paces, nested = np.full(k, FIRST_EXPONENT), config.solver == "mirror"
+        return TaskSearch(weights, shares, zeros, np.zeros((0, k)), np.inf, 0.0, *best, *dual, paces, np.zeros(k), nested=nested)
 
     def step(self, state: MultiTaskState, ctx: RunContext) -> Step[MultiTaskState]:
         """Solve the machines of every running fit, bound the optimum, and choose the next weights."""
@@ -207,7 +130,9 @@ class MultiTaskLoop:
         for m in running:
             began = time.perf_counter()
             search, config, losses = searches[m], self.configs[m], self.problems[m]
-            accuracy, weights = self._accuracy(search, config), task_kernel_weights(search.weights, search.shares)
+            share = NESTED_TOL * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
+            accuracy = Accuracy(FIRST_TOL, share / self.n_tasks)  # infinite before the first machine
+            weights = multitask.task_kernel_weights(search.weights, search.shares)
             machines = grams.solve(losses.problem, search.beta, weights, accuracy, search.dual_beta)
             seconds += time.perf_counter() - began
             search = choose_next(self._with_bounds(search, config, losses, machines), config, losses, machines)
@@ -215,18 +140,13 @@ class MultiTaskLoop:
         new = MultiTaskState(state.iteration + 1, tuple(searches))
         return Step(new, {**self._metrics(new, len(running)), "seconds_machines": seconds})
 
-    def _accuracy(self, search: TaskSearch, config: MultiTaskMKLConfig) -> Accuracy:
-        if not np.isfinite(search.upper):
-            return Accuracy(FIRST_TOL, np.inf)
-        share = NESTED_TOL * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
-        return Accuracy(FIRST_TOL, share / self.n_tasks)
-
     def _with_bounds(self, search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
         """Return the search with bounds and best point brought up to date."""
-        weights = task_kernel_weights(search.weights, search.shares)
-        bounds = certify_machine(losses.problem, self.edges, machines.beta, machines.decision, machines.forms, weights, config.p, config.q)
+        weights = multitask.task_kernel_weights(search.weights, search.shares)
+        solution, p, q = (machines.beta, machines.decision, machines.forms), config.p, config.q
+        bounds = multitask.certify_machine(losses.problem, self.edges, *solution, weights, p, q)
         forms = search.dual_forms, machines.forms, machines.joint
-        mixed = mixed_dual(losses.problem, search.dual_beta, machines.beta, forms, config.p, config.q)
+        mixed = multitask.mixed_dual(losses.problem, search.dual_beta, machines.beta, forms, p, q)
         better, raised = bounds.primal < search.upper, mixed.value > search.lower
         slow = 0 if better or raised else search.slow + 1
         search = replace(search, beta=machines.beta, path=np.vstack([search.path, search.weights]), slow=slow)
@@ -235,36 +155,26 @@ class MultiTaskLoop:
         if not better:
             return search
         bias = np.where(losses.constants != 0, losses.constants, bounds.biases)
-        return replace(
-            search,
-            upper=bounds.primal,
-            best_weights=search.weights,
-            best_shares=search.shares,
-            best_beta=machines.beta,
-            best_bias=bias,
-            best_decision=machines.decision + np.repeat(bias, np.diff(self.edges)),
-        )
+        decision = machines.decision + np.repeat(bias, np.diff(self.edges))
+        search = replace(search, upper=bounds.primal, best_weights=search.weights, best_shares=search.shares)
+        return replace(search, best_beta=machines.beta, best_bias=bias, best_decision=decision)
 
     def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
         searches = state.searches
         upper, lower = sum(search.upper for search in searches), sum(search.lower for search in searches)
         counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
+        decisions = {m: np.empty(self.layout.n) for m in range(len(searches))}
+        for m, search in enumerate(searches):
+            decisions[m][self.order] = search.best_decision
         return {
             **figures,
             "relative_gap": max(search.relative_gap for search in searches),
             "n_selected": max(counts),
             **({"selected": counts} if len(self.fits) > 1 else {}),
             "machines": running * self.n_tasks,
-            **self._scores(searches),
+            **accuracy_metrics(self.fits, decisions),
         }
-
-    def _scores(self, searches: Sequence[TaskSearch]) -> dict[str, Any]:
-        decisions = {}
-        for m, search in enumerate(searches):
-            decisions[m] = np.empty(self.layout.n)
-            decisions[m][self.order] = search.best_decision
-        return accuracy_metrics(self.fits, decisions)
 
 
 def with_stop(search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) -> TaskSearch:
@@ -276,24 +186,19 @@ def with_stop(search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) ->
 
 def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
     """Return the search with its next weights and shares."""
-    shares, strengths = task_shares(machines.forms, config.p), kernel_strengths(machines.forms, config.p)
+    shares, strengths = multitask.task_shares(machines.forms, config.p), multitask.kernel_strengths(machines.forms, config.p)
     if search.nested:
         return _nested_step(search, config, losses, machines, shares, strengths)
     if search.slow >= MAX_SLOW_STEPS:
         return replace(search, nested=True, weights=search.best_weights, shares=search.best_shares, moves=MAX_SLOW_STEPS)
     if config.q > 1:
-        return replace(search, weights=next_weights(search.weights, strengths, config.q), shares=shares)
-    weights, paces, sides = damped_weights(search.weights, strengths, search.paces, search.sides)
+        return replace(search, weights=multitask.next_weights(search.weights, strengths, config.q), shares=shares)
+    weights, paces, sides = multitask.damped_weights(search.weights, strengths, search.paces, search.sides)
     return replace(search, weights=weights, shares=shares, paces=paces, sides=sides)
 
 
 def _nested_step(
-    search: TaskSearch,
-    config: MultiTaskMKLConfig,
-    losses: TaskProblem,
-    machines: TaskMachines,
-    shares: np.ndarray,
-    strengths: np.ndarray,
+    search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines, shares: np.ndarray, strengths: np.ndarray
 ) -> TaskSearch:
     """Alternate machines and shares until their value settles, then move the weights (q = 1: a mirror step on the simplex).
 
@@ -305,9 +210,9 @@ def _nested_step(
     value = linear - 0.5 * float(search.weights @ inner)
     settled = abs(value - search.value) <= NESTED_TOL * abs(value) or (config.q == 1 and config.p == 2)
     search = replace(search, value=np.inf if settled else value)
-    if config.q > 1:
-        return replace(search, shares=shares) if settled else replace(search, weights=next_weights(search.weights, inner, config.q))
-    if not settled:
+    if config.q > 1 and not settled:
+        return replace(search, weights=multitask.next_weights(search.weights, inner, config.q))
+    if config.q > 1 or not settled:
         return replace(search, shares=shares)
     weights = mirror_step(Simplex(), search.weights, -0.5 * strengths, search.moves + 1)
     return replace(search, weights=weights, shares=shares, moves=search.moves + 1)

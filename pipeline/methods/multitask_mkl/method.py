@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.grams.normalization import Normalization
 from ....kernels.tasks.multitask import task_kernel_weights
 from ....storage.grams.layout import GramLayout
 from ...grams.settings import GramSettings
@@ -18,9 +16,9 @@ from ...inputs.kernels import given_grams_or_none, resolved_kernels
 from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
 from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
-from ...method import Method
+from ...method import Method, bound_figures, bounds_summary
 from ...models.kernel import is_selected
-from ...models.task import TaskModel
+from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
@@ -30,16 +28,12 @@ from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
 from .solve_pass import batch_bytes, split_batches
 from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 
-MAX_COLUMNS = 20
-"""Kernels whose weights a report shows by task."""
+MAX_COLUMNS = 20  # kernels whose weights a report shows by task
 
 WITHIN = Held("kernels within the tasks", "4 k q", f"q the sum of the squares of the tasks' sizes; within {BANK_SHARE:g} L")
 ONE_STEP = Held("kernels of the tasks of one step", "4 k s^2", f"else; s rows of the largest task, and at least {BATCH_BYTES >> 20} MiB")
 LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "8 s^2")
 WEIGHTS = Held("weights of kernels in tasks, forms, and copies of them", "64 k T")
-
-HELD = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)
-"""What the driver may hold."""
 
 
 class MultiTaskMKL(Method):
@@ -48,7 +42,7 @@ class MultiTaskMKL(Method):
     name = "multitask-mkl"
     config_type = MultiTaskMKLConfig
     models = {TaskModel: TaskPredictor()}
-    held = HELD
+    held = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)
     programs = "methods.multitask_mkl.solve_pass"
 
     config: MultiTaskMKLConfig
@@ -64,14 +58,8 @@ class MultiTaskMKL(Method):
 
     @classmethod
     def build_loop(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, ctx: RunContext) -> MultiTaskLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            Kernels that do not suit the data or cannot be formed within tasks, or a loss that does not suit the target.
-        gramplane.cluster.MemoryBoundExceeded
-            More kernels or rows than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data or cannot be formed within tasks, or a loss that
+        does not suit the target; MemoryBoundExceeded: more kernels or rows than the memory allows.
         """
         return shared_loop(ctx, [config], inputs, [inputs.held_out])
 
@@ -98,53 +86,31 @@ class MultiTaskMKL(Method):
 
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
-        search, order = state.searches[0], self.inputs.order
-        beta = np.empty(order.size)
-        beta[order] = search.best_beta
-        figures = {
-            "lower_bound": float(search.lower),
-            "upper_bound": float(search.upper),
-            "iterations": float(state.iteration),
-            "converged": float(state.stop not in UNFINISHED),
-        }
+        search, back = state.searches[0], np.argsort(self.inputs.order)  # from the order of tasks to that of the data
+        figures = bound_figures(search.lower, search.upper, state, UNFINISHED)
         arrays = {"kernel_weights": search.best_weights, "task_shares": search.best_shares, "weights_path": search.path}
-        norms = [_in_data_order(norm, order) for norm in self.loop.grams(ctx).normalizations]
+        norms = self.loop.grams(ctx).normalizations
+        norms = [norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[back]) for norm in norms]
         weights = task_kernel_weights(search.best_weights, search.best_shares)
-        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, beta, search.best_bias, figures, arrays)
+        solution = search.best_beta[back], search.best_bias
+        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
 
     def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many kernels and rows were selected."""
-        upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
-        return {
-            "objective": upper,
-            "gap": upper - lower,
-            "certified_over": "all kernels",
-            "lower_bound": lower,
-            "upper_bound": upper,
-            "n_selected": int(is_selected(model.arrays["kernel_weights"], self.config.threshold).sum()),
-            "n_kernels": len(model.weights),
-            "n_tasks": len(model.intercepts),
-            "n_support": len(model.support_ids),
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        n_selected = int(is_selected(model.arrays["kernel_weights"], self.config.threshold).sum())
+        return {**bounds_summary(model, "all kernels"), "n_selected": n_selected, **task_counts(model, state.stop)}
 
     def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
         search, loop, tasks = state.searches[0], self.loop, self.inputs.names
-        weights = search.best_weights
-        order = np.lexsort((np.arange(len(weights)), -weights))
+        weights, names = search.best_weights, [str(spec) for spec in loop.specs]
+        order = np.argsort(-weights, kind="stable")
         order = order[is_selected(weights, self.config.threshold)[order]]
-        names = [str(spec) for spec in loop.specs]
         parts = task_kernel_weights(weights, search.best_shares)
-        sizes, supports = np.diff(loop.edges), np.add.reduceat(search.best_beta != 0, loop.edges[:-1])
         return {
             "kernels": [{"kernel": names[q], "weight": float(weights[q])} for q in order],
             "task_kernels": [{"task": task, **{names[q]: float(parts[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(tasks)],
-            "tasks": [
-                {"task": task, "rows": int(sizes[t]), "support": int(supports[t]), "intercept": float(search.best_bias[t])}
-                for t, task in enumerate(tasks)
-            ],
+            "tasks": task_table(tasks, self.inputs.codes[loop.order], search.best_beta, search.best_bias),
         }
 
 
@@ -172,16 +138,6 @@ def shared_loop(
 def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Holding, ...]:
     """Return what the driver holds of k kernels within T tasks, the largest of s rows: entries or one step's, a task's sum, vectors."""
     largest, n, whole = max(layout.groups), sum(layout.groups), entries_bytes(layout, k)
-    if settings.policy == "memory":
-        entries = WITHIN.taking(whole)
-    else:
-        entries = ONE_STEP.taking(min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
+    one_step = ONE_STEP.taking(min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
+    entries = WITHIN.taking(whole) if settings.policy == "memory" else one_step
     return entries, LARGEST.of(s=largest), WEIGHTS.of(k=k, T=len(layout.groups) * fits), vectors_held(n, fits)
-
-
-def _in_data_order(norm: Normalization, order: np.ndarray) -> Normalization:
-    if norm.diag_root is None:
-        return norm
-    root = np.empty_like(norm.diag_root)
-    root[order] = norm.diag_root
-    return replace(norm, diag_root=root)

@@ -23,8 +23,7 @@ from ...grams.grams import load_programs as load_gram_programs
 from ...grams.sources import FREED_BYTES
 from .task_blocks_pass import BATCH_BYTES, ComputedPair, TaskPair
 
-CACHE_BYTES = 256 << 20
-"""Blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice."""
+CACHE_BYTES = 256 << 20  # blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice
 
 Norms = tuple[Normalization, ...] | None
 
@@ -45,30 +44,14 @@ class TaskPart:
 
 @dataclass(frozen=True)
 class BatchProblem:
-    """What is to be solved for a batch of tasks.
+    """What is to be solved for a batch of tasks."""
 
-    Attributes
-    ----------
-    problem
-        Losses of the rows of the batch.
-    beta
-        Coefficients to start from.
-    weights
-        ``(k, tasks)`` of the kernels as they are loaded.
-    accuracy
-        When a machine is solved.
-    partner
-        Coefficients whose sum with the solution has its forms computed as well, or ``None``.
-    norms
-        Cosine normalisation over the rows of the batch, or ``None``.
-    """
-
-    problem: DualProblem
-    beta: np.ndarray
-    weights: np.ndarray
-    accuracy: Accuracy
-    partner: np.ndarray | None = None
-    norms: Norms = None
+    problem: DualProblem  # losses of the rows of the batch
+    beta: np.ndarray  # coefficients to start from
+    weights: np.ndarray  # (k, tasks) of the kernels as they are loaded
+    accuracy: Accuracy  # when a machine is solved
+    partner: np.ndarray | None = None  # coefficients whose sum with the solution has its forms computed as well
+    norms: Norms = None  # cosine normalisation over the rows of the batch
 
 
 @dataclass(frozen=True)
@@ -90,25 +73,13 @@ class TaskBatch:
 
 
 class BatchSolution(NamedTuple):
-    """Machines of a batch.
+    """Machines of a batch: coefficients and values, without bias, of its rows."""
 
-    Attributes
-    ----------
-    first
-        First row of the batch.
-    beta, decision
-        Coefficients and values of its rows, values without bias.
-    forms
-        ``(tasks, k, 2)`` quadratic forms of kernels as they are loaded: of the coefficients, and of their sum with ``partner``.
-    indefinite
-        Tasks with a matrix that turned out not to be positive semi-definite.
-    """
-
-    first: int
+    first: int  # first row of the batch
     beta: np.ndarray
     decision: np.ndarray
-    forms: np.ndarray
-    indefinite: tuple[int, ...]
+    forms: np.ndarray  # (tasks, k, 2) of kernels as they are loaded: of the coefficients, and of their sum with the partner
+    indefinite: tuple[int, ...]  # tasks with a matrix that turned out not to be positive semi-definite
 
 
 def split_batches(pairs: Sequence[TaskPair], layout: GramLayout) -> list[TaskBatch]:
@@ -123,9 +94,6 @@ def split_batches(pairs: Sequence[TaskPair], layout: GramLayout) -> list[TaskBat
             parts = []
         parts.append(part)
     return [*batches, TaskBatch(tuple(parts))]
-
-
-# -- steps of passes -------------------------------------------------------------------------------------------------------------
 
 
 def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
@@ -148,25 +116,27 @@ def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
     return [BatchSolution(begin, beta, decision, forms, tuple(indefinite))]
 
 
+def normalized_block(pair: TaskPair, norms: Norms, begin: int) -> np.ndarray:
+    """Return the kernels of a block pair ``(k, rows, columns)``, normalised by vectors over the rows from ``begin`` on."""
+    block = pair.load()
+    if norms is None:
+        return block
+    rows, cols = (slice(lo - begin, hi - begin) for lo, hi in (pair.rows, pair.cols))
+    return np.stack([norm.apply_block(one, rows, cols) for norm, one in zip(norms, block, strict=True)])
+
+
 class _TaskKernels:
     """The kernels of one task, its blocks in memory while they are few."""
 
     def __init__(self, part: TaskPart, norms: Norms, begin: int) -> None:
         self._part, self._norms, self._begin = part, norms, begin
-        self._cached = [self._load(pair) for pair in part.pairs] if part.nbytes <= CACHE_BYTES else None
-
-    def _load(self, pair: TaskPair) -> np.ndarray:
-        block = pair.load()
-        if self._norms is None:
-            return block
-        rows, cols = (slice(lo - self._begin, hi - self._begin) for lo, hi in (pair.rows, pair.cols))
-        return np.stack([norm.apply_block(one, rows, cols) for norm, one in zip(self._norms, block, strict=True)])
+        self._cached = [normalized_block(pair, norms, begin) for pair in part.pairs] if part.nbytes <= CACHE_BYTES else None
 
     def _blocks(self) -> Iterator[tuple[np.ndarray, tuple[int, int], tuple[int, int]]]:
         """Yield every block with its rows and columns, counted from the first row of the task."""
         start = self._part.rows[0]
         for i, pair in enumerate(self._part.pairs):
-            block = self._load(pair) if self._cached is None else self._cached[i]
+            block = normalized_block(pair, self._norms, self._begin) if self._cached is None else self._cached[i]
             (a, b), (c, d) = pair.rows, pair.cols
             yield block, (a - start, b - start), (c - start, d - start)
 
@@ -205,18 +175,14 @@ def build_chunk(build: BlockBuild) -> list[Any]:
     return [store.write(build.task, build.pair.load())]
 
 
-# -- memory ----------------------------------------------------------------------------------------------------------------------
-
-
 def batch_bytes(batch: TaskBatch) -> int:
     """Bound the memory of a step: the blocks of one task and a normalised copy, its matrix in double precision, rows, freed blocks."""
-    return max(_part_bytes(part) for part in batch.parts)
-
-
-def _part_bytes(part: TaskPart) -> int:
-    m, largest = part.rows[1] - part.rows[0], max(part.pairs, key=lambda pair: pair.nbytes)
-    blocks = min(part.nbytes, CACHE_BYTES) + 4 * largest.nbytes
-    return blocks + 28 * m * m + max(pair.row_bytes for pair in part.pairs) + FREED_BYTES
+    needed = []
+    for part in batch.parts:
+        m, largest = part.rows[1] - part.rows[0], max(pair.nbytes for pair in part.pairs)
+        rows = max(pair.row_bytes for pair in part.pairs)
+        needed.append(min(part.nbytes, CACHE_BYTES) + 4 * largest + 28 * m * m + rows + FREED_BYTES)
+    return max(needed)
 
 
 def build_bytes(build: BlockBuild) -> int:

@@ -21,20 +21,16 @@ from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
 from ....storage.grams.layout import GramLayout
 from ...grams.given import GivenGrams
 from ...grams.pairs import StoredPair
-from ...grams.settings import PLACES, GramSettings
+from ...grams.settings import PLACES, GramSettings, Policy
 from ...grams.sources import TILE, TextRows, rows_of
+from ...records.config import GramPolicy
 from ...records.context import BANK_SHARE, RunContext
 
 RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
 
-BLOCK_BYTES = 32 << 20
-"""Entries of one block pair, all kernels together."""
-
-BATCH_BYTES = 64 << 20
-"""Entries of the tasks that one step of a pass takes together; a larger task is a step of its own."""
-
-MAX_ROWS_READ = 4
-"""Rows of a task are read with those between them up to this many times their number, else run by run."""
+BLOCK_BYTES = 32 << 20  # entries of one block pair, all kernels together
+BATCH_BYTES = 64 << 20  # entries of the tasks that one step of a pass takes together; a larger task is a step of its own
+MAX_ROWS_READ = 4  # rows of a task are read with those between them up to this many times their number, else run by run
 
 
 def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
@@ -51,55 +47,30 @@ def entries_bytes(layout: GramLayout, k: int) -> int:
     return 4 * k * sum(int(np.prod(layout.shape(i, j))) for i, j in layout.pairs())
 
 
-def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: str = "auto", store: str | None = None) -> GramSettings:
-    """Return where the entries lie: decided from sizes, or as ``policy`` says.
-
-    Raises
-    ------
-    ValueError
-        A store is asked for without a path.
-    """
+def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: GramPolicy = "auto", store: str | None = None) -> GramSettings:
+    """Return where the entries lie: decided from sizes, or as ``policy`` says. Raises ValueError: a store is asked for without a path."""
     if policy == "store" and store is None:
         raise ValueError("grams='store' needs a path for the Gram store")
     needed, budget = entries_bytes(layout, k), int(BANK_SHARE * ctx.driver_memory)
-    auto = "memory" if needed <= budget else "recompute" if store is None else "store"
-    chosen: Any = auto if policy == "auto" else policy
+    auto: Policy = "memory" if needed <= budget else "recompute" if store is None else "store"
+    chosen: Policy = auto if policy == "auto" else policy
     sizes = f"{k} Gram matrices within {len(layout.groups)} tasks take {bytes_text(needed)}, the driver may give them {bytes_text(budget)}"
     return GramSettings(chosen, layout.block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
 
 
-# -- references ----------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ComputedPair:
-    """A block pair within a task that is computed when it is loaded.
+    """A block pair within a task that is computed when it is loaded."""
 
-    Attributes
-    ----------
-    url, digest
-        The block store, or ``"memory"`` and empty.
-    rows, cols
-        Ranges in the order of tasks; equal on the diagonal.
-    specs
-        Kernels, in order.
-    width
-        Columns of the data.
-    left, right
-        Rows of the data they stand for, ascending.
-    source
-        Arrays in memory; such a reference stays in its process.
-    """
-
-    url: str
-    digest: str
-    rows: tuple[int, int]
+    url: str  # of the block store, or "memory"
+    digest: str  # of its contents, or empty
+    rows: tuple[int, int]  # ranges in the order of tasks; equal on the diagonal
     cols: tuple[int, int]
     specs: tuple[KernelSpec, ...] = field(repr=False, compare=False)
-    width: int
-    left: np.ndarray = field(repr=False, compare=False)
+    width: int  # columns of the data
+    left: np.ndarray = field(repr=False, compare=False)  # rows of the data they stand for, ascending
     right: np.ndarray = field(repr=False, compare=False)
-    source: Any = field(default=None, repr=False, compare=False)
+    source: RowData | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a reference stays in its process
 
     @property
     def nbytes(self) -> int:
@@ -171,12 +142,15 @@ def task_pairs(data: RowData | GivenGrams, specs: Sequence[Any], layout: GramLay
     """Return references to the block pairs of all tasks, task by task; ``order`` are the rows of the data in that order."""
     spans = [(layout.span(i), layout.span(j)) for i, j in layout.pairs()]
     if isinstance(data, GivenGrams):
-        source, positions = _matrices(data), tuple(spec.position for spec in specs)
+        source, positions = data.source, tuple(spec.position for spec in specs)
+        if isinstance(source, GramStore):
+            # It keeps pairs of rows of different tasks, which are of no use here.
+            raise ValueError("a Gram store of whole matrices cannot be cut into tasks; give the matrices as an array (n_kernels, n, n)")
         return [GivenTaskPair(rows, cols, positions, order[slice(*rows)], order[slice(*cols)], source) for rows, cols in spans]
     data, order = _sort_rows(data, order)
-    url, digest, source = (data.url, data.digest, None) if isinstance(data, BlockStore) else (data.url, "", data)
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     return [
-        ComputedPair(url, digest, rows, cols, tuple(specs), data.n_cols, order[slice(*rows)], order[slice(*cols)], source)
+        ComputedPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, order[slice(*rows)], order[slice(*cols)], source)
         for rows, cols in spans
     ]
 
@@ -188,19 +162,6 @@ def _sort_rows(data: RowData, order: np.ndarray) -> tuple[RowData, np.ndarray]:
         return data, order
     X = sp.csr_array(data.X)[order] if sp.issparse(data.X) else data.X[order]
     return MemoryBlocks(X), np.arange(len(order))
-
-
-def _matrices(data: GivenGrams) -> np.ndarray:
-    """Return precomputed matrices as an array.
-
-    Raises
-    ------
-    ValueError
-        They lie in a Gram store, which keeps pairs of rows of different tasks that are of no use here.
-    """
-    if isinstance(data.source, GramStore):
-        raise ValueError("a Gram store of whole matrices cannot be cut into tasks; give the matrices as an array (n_kernels, n, n)")
-    return data.source
 
 
 def load_pairs(pairs: Sequence[TaskPair]) -> list[np.ndarray]:

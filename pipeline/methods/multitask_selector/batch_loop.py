@@ -19,68 +19,31 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
-from .inputs import SelectorData, moments_fit
-from .objective import Solution, objective_value, penalty_weight
+from .inputs import SelectorData, Solution, moments_fit, objective_value, penalty_weight
 
-STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}
-"""Sweeps, Newton steps or proximal steps of a step of the loop, by loss."""
-
-CUT_SHORT = 2
-"""Phase of a second fit after a selection that ``max_iter`` ended: however it ends, the fit is unfinished."""
+STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}  # sweeps, Newton steps or proximal steps of a step of the loop, by loss
+CUT_SHORT = 2  # phase of a second fit after a selection that max_iter ended: however it ends, the fit is unfinished
 
 
 @dataclass(frozen=True)
 class BatchState:
-    """State of the batch solver.
-
-    Attributes
-    ----------
-    iteration
-        Steps so far.
-    phase
-        0 while features are selected, 1 while they are fitted again, ``CUT_SHORT`` while those are that an unfinished selection had.
-    sweeps
-        Sweeps, Newton steps or proximal steps of this phase.
-    weights, intercepts
-        ``(Q, d)`` and ``(Q,)``.
-    objective, gap
-        Primal value and its distance to the dual value.
-    mu
-        Smoothing of the hinge.
-    kept
-        ``(d,)`` features that may have weights.
-    stop
-        Why it ended, or ``None``.
-    """
+    """State of the batch solver."""
 
     record_name: ClassVar[str] = "BatchState"
     iteration: int
-    phase: int
-    sweeps: int
-    weights: np.ndarray
-    intercepts: np.ndarray
-    objective: float
-    gap: float
-    mu: float
-    kept: np.ndarray
+    phase: int  # 0 while features are selected, 1 while they are fitted again, or CUT_SHORT
+    sweeps: int  # sweeps, Newton steps or proximal steps of this phase
+    weights: np.ndarray  # (Q, d)
+    intercepts: np.ndarray  # (Q,)
+    objective: float  # primal value
+    gap: float  # its distance to the dual value
+    mu: float  # smoothing of the hinge
+    kept: np.ndarray  # (d,) features that may have weights
     stop: str | None = None
 
 
 class BatchLoop:
-    """Descends until the gap closes; then, with ``refit``, on the selected features alone.
-
-    Parameters
-    ----------
-    config
-        Parameters.
-    data
-        Rows of the fit.
-
-    Attributes
-    ----------
-    trackers
-        The fit whose accuracy or R2 is followed, if any.
-    """
+    """Descends until the gap closes; then, with ``refit``, on the selected features alone; ``trackers`` follow accuracy or R2, if any."""
 
     state_type = BatchState
     counter = "sweeps"
@@ -98,34 +61,24 @@ class BatchLoop:
         return BatchState(iteration, phase, 0, weights, np.zeros(self.data.n_tasks), np.inf, np.inf, 0.0, selectable)
 
     @cached_property
-    def _rows_by_task(self) -> np.ndarray:
-        """Rows with a weight, task by task."""
-        used = np.flatnonzero(self.data.rows.weight > 0)
-        return used[np.argsort(self.data.rows.codes[used], kind="stable")]
-
-    @cached_property
-    def _sorted_rows(self) -> Any:
+    def _sorted_rows(self) -> sp.csr_array:
         rows = self.data.rows
-        return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self._rows_by_task]
+        return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self.data.used_rows]
 
     def problem(self, state: BatchState) -> batch.RowProblem:
         """Return the problem of a phase, over the features that may have weights."""
-        config, rows, order = self.config, self.data.rows, self._rows_by_task
+        config, rows, order = self.config, self.data.rows, self.data.used_rows
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
-        penalty = task_penalty(config.penalty, X.shape[1], config.r)
-        loss, lam = MeanLoss(config.loss, state.mu), penalty_weight(config, state.phase)
-        cost = self.data.mean_weights[order]
-        return batch.RowProblem(batch.TaskRows(X, edges), rows.target[order], cost, loss, penalty, lam, config.fit_intercept)
+        penalty, lam = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r), penalty_weight(config, state.phase)
+        losses = rows.target[order], self.data.mean_weights[order], MeanLoss(config.loss, state.mu)
+        return batch.RowProblem(batch.TaskRows(X, edges), *losses, penalty, lam, config.fit_intercept)
 
     @property
     def plan(self) -> dict[str, int]:
         """Bytes of the moments of all tasks, and sweeps of both fits."""
         fits = 1 if self.config.refit is None else 2
-        return {
-            "moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2,
-            "sweeps_at_most": self.config.max_iter * fits,
-        }
+        return {"moment_bytes": 8 * self.data.n_tasks * (self.data.n_features + 2) ** 2, "sweeps_at_most": self.config.max_iter * fits}
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Descend until the gap closes, or a fixed number of times."""
@@ -136,16 +89,8 @@ class BatchLoop:
         solution = batch.solve_rows(self.problem(state), **warm, tol=config.tol, max_iter=limit, method=method)
         weights = np.zeros_like(state.weights)
         weights[:, columns] = solution.copies
-        after = replace(
-            state,
-            iteration=state.iteration + 1,
-            sweeps=state.sweeps + solution.steps,
-            weights=weights,
-            intercepts=solution.biases,
-            objective=solution.objective,
-            gap=max(solution.gap, 0.0),
-            mu=solution.mu,
-        )
+        after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=weights, mu=solution.mu)
+        after = replace(after, intercepts=solution.biases, objective=solution.objective, gap=max(solution.gap, 0.0))
         return Step(self._next_phase(after, solution.stop), self._metrics(after))
 
     def _next_phase(self, state: BatchState, reason: str) -> BatchState:

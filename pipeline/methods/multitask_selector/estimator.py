@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import ClassifierTags, RegressorTags, column_or_1d
+from sklearn.utils import ClassifierTags, RegressorTags, Tags, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for
+from ...estimators.inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
 from ...estimators.kernels import is_text
 from ...estimators.linear import FeatureSelection, StreamEstimator
 from ...estimators.supervised import checked_weight, predicted_labels
@@ -22,10 +23,11 @@ from ...inputs.tasks import known_codes, task_codes
 from ...models.linear import LinearModel
 from ...passes.columns import fetch_columns
 from ...passes.scaling import inverse_row_norms
-from .batch_loop import CUT_SHORT
+from .batch_loop import CUT_SHORT, BatchState
 from .inputs import task_rows
 from .method import Selector, selected_weights, stream_model
 from .partial_fit import TaskLearner
+from .rounds_loop import SelectorState
 
 
 def _classifies(estimator: Any) -> bool:
@@ -101,8 +103,8 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     tasks_: np.ndarray
     _stream: TaskLearner | None = None
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         if _classifies(self):
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
@@ -114,9 +116,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     def _is_classifier(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] (it depends on the loss)
         return _classifies(self)
 
-    # -- fitting -------------------------------------------------------------------------------------------------------------------
-
-    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, or a block store.
 
         Parameters
@@ -135,34 +135,33 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         ValueError
             A parameter out of range, data that are not finite, more than two classes, an empty task, predictions without bound.
         """
-        self._forget()
+        self._model = self._stream = None
+        vars(self).pop("classes_", None)
         config = self._config()
         self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task), config)
         return self
 
-    def _keep_run(self, run: Selector, state: Any) -> None:
+    def _keep_run(self, run: Selector, state: SelectorState) -> None:
         # A stream goes on with rows as they come, so only from sums over rows that were taken as they are.
         config = run.config
         if config.algorithm == "da" and config.refit is None and config.task_offset is None and run.inputs.data.scale.kind == "none":
             self._stream = TaskLearner.after(config, state.stream)
 
-    def _unfinished(self, state: Any) -> str:
+    def _unfinished(self, state: SelectorState | BatchState) -> str:
         ended = "rounding" if state.stop == "no_progress" else f"max_iter={self.max_iter}"
         if state.phase == CUT_SHORT:
             return f"{ended} ended the selection before tol={self.tol:g} was reached; the second fit is on the features it had by then"
         return f"{ended} ended the fit before tol={self.tol:g} was reached"
 
-    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+    def _data(self, X: UserRows, y: Column = None) -> tuple[Any, Any]:
         if is_text(X):
             raise ValueError("X holds strings; features are numbers")
         return super()._data(X, y)
 
-    def _forget(self) -> None:
-        self._model = self._stream = None
-        vars(self).pop("classes_", None)
-
     @available_if(_takes_streams)
-    def partial_fit(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None, *, tasks: Any = None, classes: Any = None) -> Self:
+    def partial_fit(
+        self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None, *, tasks: Column = None, classes: Column = None
+    ) -> Self:
         """Learn from more rows, in the order given.
 
         Parameters
@@ -184,31 +183,33 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
             raise ValueError(
                 "this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; take a new one"
             )
-        X, y = self._checked(X, y=y, reset=not goes_on, y_numeric=not self._is_classifier)
-        weight = np.ones(X.shape[0]) if sample_weight is None else checked_weight(sample_weight, X.shape[0])
-        codes, target = self._codes(task, tasks, X.shape[0], goes_on), self._signs(y, classes, goes_on)
+        rows, labels = self._checked(X, y=y, reset=not goes_on, y_numeric=not self._is_classifier)
+        n, d = rows.shape
+        weight = np.ones(n) if sample_weight is None else checked_weight(sample_weight, n)
+        codes, target = self._codes(task, tasks, n, goes_on), self._signs(labels, classes, goes_on)
         if config.class_weight is not None:
-            labels = (target > 0).astype(np.int64)
-            weight = weight * class_factors(config.class_weight, self.classes_.tolist(), labels)[labels]
+            sides = (target > 0).astype(np.int64)
+            weight = weight * class_factors(config.class_weight, self.classes_.tolist(), sides)[sides]
         if self._stream is None:
-            self._stream = TaskLearner.after(config, TaskStream.empty(X.shape[1], len(self.tasks_)))
+            self._stream = TaskLearner.after(config, TaskStream.empty(d, len(self.tasks_)))
             self.history_, self.converged_ = {}, True
         self._model = None
-        self._stream.learn(task_rows(X, codes, target, weight), self.tasks_.tolist())
+        self._stream.learn(task_rows(rows, codes, target, weight), self.tasks_.tolist())
         return self
 
-    def _codes(self, task: Any, tasks: Any, n: int, goes_on: bool) -> np.ndarray:
+    def _codes(self, task: Column, tasks: Column, n: int, goes_on: bool) -> np.ndarray:
         if goes_on:
             return known_codes(task, tuple(self.tasks_.tolist()), n)
         if tasks is None:
             codes, names = task_codes(task, n)
         else:
-            _, names = task_codes(np.asarray(tasks), len(tasks))
+            named = np.asarray(tasks)
+            names = task_codes(named, len(named))[1]
             codes = known_codes(task, names, n)
         self.tasks_ = np.asarray(names)
         return codes
 
-    def _signs(self, y: np.ndarray, classes: Any, goes_on: bool) -> np.ndarray:
+    def _signs(self, y: np.ndarray, classes: Column, goes_on: bool) -> np.ndarray:
         if not self._is_classifier:
             return np.asarray(y, np.float64)
         if not goes_on:
@@ -220,8 +221,6 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
             raise ValueError(f"row {unknown[0]}: label {y[unknown[0]].item()!r} is not among the classes {self.classes_.tolist()}")
         return np.where(y == self.classes_[1], 1.0, -1.0)
 
-    # -- results -------------------------------------------------------------------------------------------------------------------
-
     def _stream_model(self) -> LinearModel:
         assert self._stream is not None
         classes = tuple(self.classes_.tolist()) if self._is_classifier else None
@@ -231,20 +230,19 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         super()._set_model(model)
         self.tasks_ = np.asarray(model.tasks)
 
-    def _values(self, X: Any, task: Any = None) -> np.ndarray:
+    def _values(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``(n_samples, 1)`` decision values of any form of data."""
         check_is_fitted(self)
         model, names = self.model_, tuple(self.tasks_.tolist())
         if is_store(X):
             return self._store_values(model, X, task)
-        X = self._checked(X, reset=False)
-        codes, none = known_codes(task, names, X.shape[0]), np.zeros(X.shape[0])
-        factor = inverse_row_norms(X) if model.row_scaled else np.ones(X.shape[0])
-        weights = selected_weights(model)
-        values = task_rows(X[:, model.features], codes, none, none).decide(weights, np.zeros(len(weights)))
+        rows, weights = self._checked(X, reset=False), selected_weights(model)
+        codes, none = known_codes(task, names, rows.shape[0]), np.zeros(rows.shape[0])
+        factor = inverse_row_norms(rows) if model.row_scaled else np.ones(rows.shape[0])
+        values = task_rows(rows[:, model.features], codes, none, none).decide(weights, np.zeros(len(weights)))
         return (factor * values + model.intercepts[codes])[:, None]
 
-    def _store_values(self, model: LinearModel, X: Any, task: Any) -> np.ndarray:
+    def _store_values(self, model: LinearModel, X: UserRows, task: Column) -> np.ndarray:
         predictor = self._method.predictor(model)
         with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
             if task is None:
@@ -253,21 +251,21 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
             return np.take_along_axis(predictor.decision_values(replace(model, tasks_json="null"), ctx), codes[:, None], axis=1)
 
     @available_if(_classifies)
-    def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
+    def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``; positive speaks for the second class."""
         return self._values(X, task)[:, 0]
 
-    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted numbers or labels, ``(n_samples,)``."""
         values = self._values(X, task)[:, 0]
         return predicted_labels(values, self.classes_) if self._is_classifier else values
 
-    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""
-        measure: Any = accuracy_score if self._is_classifier else r2_score
+        measure = accuracy_score if self._is_classifier else r2_score
         return float(measure(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: UserRows) -> np.ndarray | sp.sparray:
         """Return the columns of features that some task has selected; raw ones, also of a store."""
         check_is_fitted(self)
         if not is_store(X):

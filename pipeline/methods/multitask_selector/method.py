@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
-from ...inputs.tasks import TaskInputs, refuse_empty, store_task_inputs
+from ...inputs.labels import resolve_loss
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, task_fit
 from ...method import Method
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
@@ -20,15 +20,12 @@ from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
-from .inputs import HELD, check_loss, driver_holdings, selector_data
+from .inputs import HELD, driver_holdings, selector_data
 from .partial_fit import TaskLearner
 from .rounds_loop import RoundsLoop, SelectorState
 
-UNFINISHED = ("max_iter", "no_progress")
-"""Reasons of a stop before the tolerance was reached."""
-
-MAX_TASK_FEATURES = 40
-"""Features whose weights a report shows by task."""
+UNFINISHED = ("max_iter", "no_progress")  # reasons of a stop before the tolerance was reached
+MAX_TASK_FEATURES = 40  # features whose weights a report shows by task
 
 State = SelectorState | BatchState
 
@@ -49,25 +46,14 @@ class Selector(Method):
     @classmethod
     def read_inputs(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[SelectorConfig, TaskInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
-        inputs = store_task_inputs(ctx, cls.name)
-        inputs = with_held_out(inputs, held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
-        refuse_empty(inputs, ctx.data.url)
-        return config, inputs
+        return config, held_out_task_inputs(ctx, cls.name, extra)
 
     @classmethod
     def build_loop(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> RoundsLoop | BatchLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            A loss that does not suit the target.
-        DataError
-            No row has a positive weight.
-        gramplane.cluster.MemoryBoundExceeded
-            Rows and weights are more than the driver may hold.
+        """Return the loop of a fit. Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight;
+        MemoryBoundExceeded: rows and weights are more than the driver may hold.
         """
-        check_loss(config, inputs)
+        resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
         holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)
         refuse_beyond(holdings, ctx.fit_limit, cls.name, "feed the rows in pieces with MultiTaskSelector.partial_fit")
         data = selector_data(config, inputs)
@@ -77,8 +63,7 @@ class Selector(Method):
     def prepare(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
         """Return the method ready to run on ``ctx.data``; a run follows accuracy or R2, which takes decisions on all rows."""
         run = super().prepare(config, ctx, extra)
-        target, mask = run.inputs.target, run.inputs.held_out
-        run.loop.trackers = (R2Tracker(0, target, mask) if run.inputs.classes is None else AccuracyTracker(0, 1, target, mask),)
+        run.loop.trackers = (task_fit(run.inputs),)
         return run
 
     @cached_property
@@ -90,23 +75,18 @@ class Selector(Method):
     def model(self, state: State, ctx: RunContext) -> LinearModel:
         """Return the model of the last weights; intercepts hold the offsets of the tasks."""
         solution, data = self.loop.solution(state), self.loop.data
-        intercepts = solution.intercepts + data.offsets
-        coef, intercepts = raw_coefficients(solution.weights, intercepts, data.scale.factor, data.scale.shift)
-        figures = {
-            "objective": solution.objective,
-            "gap": solution.gap,
-            "iterations": float(self.loop.count(state)),
-            "converged": float(state.stop not in UNFINISHED),
-        }
+        scale, intercepts = data.scale, solution.intercepts + data.offsets
+        coef, intercepts = raw_coefficients(solution.weights, intercepts, scale.factor, scale.shift)
+        iterations, converged = float(self.loop.count(state)), float(state.stop not in UNFINISHED)
+        figures = {"objective": solution.objective, "gap": solution.gap, "iterations": iterations, "converged": converged}
         model = _linear_model(self.config, self.inputs.names, self.inputs.classes, coef, intercepts, figures)
         return replace(model, row_scaled=self.inputs.data.scale.kind == "unit-row", arrays={"offsets": data.offsets})
 
     def warnings(self, state: State, model: LinearModel, ctx: RunContext) -> list[str]:
         """Return that nothing was selected."""
-        lam = self.config.lam
-        if lam == 0 or len(model.features):
+        if self.config.lam == 0 or len(model.features):
             return []
-        return [f"lam={lam:g} selects no feature: every weight is zero; choose a smaller one"]
+        return [f"lam={self.config.lam:g} selects no feature: every weight is zero; choose a smaller one"]
 
     def summary(self, state: State, model: LinearModel) -> dict[str, Any]:
         """Return the certificate of a batch, and what was selected."""
@@ -131,16 +111,15 @@ class Selector(Method):
         norms = np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
         sizes, counts = np.bincount(rows.codes, rows.weight > 0, len(tasks)), np.count_nonzero(weights, axis=1)
+        shown = order[:MAX_TASK_FEATURES]
         return {
             "selected": [
                 {"feature": names[k], "column": int(features[k]), "norm": float(norms[k]), "tasks": int(np.count_nonzero(weights[:, k]))}
                 for k in order
             ],
             "task_features": [
-                {"task": name, **{names[k]: float(weights[q, k]) for k in order[:MAX_TASK_FEATURES]}} for q, name in enumerate(tasks)
-            ]
-            if len(order)
-            else [],
+                {"task": name, **{names[k]: float(weights[q, k]) for k in shown}} for q, name in enumerate(tasks) if len(order)
+            ],
             "tasks": [
                 {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
                 for q, name in enumerate(tasks)
@@ -165,15 +144,8 @@ def _linear_model(
     intercepts: np.ndarray,
     figures: dict[str, float],
 ) -> LinearModel:
-    return LinearModel(
-        params_json=config.model_dump_json(),
-        classes_json=json.dumps(None if classes is None else list(classes)),
-        tasks_json=json.dumps(list(names)),
-        n_features=coef.shape[1],
-        coef=coef,
-        intercepts=intercepts,
-        figures=figures,
-    )
+    classes_json, tasks_json = json.dumps(None if classes is None else list(classes)), json.dumps(list(names))
+    return LinearModel(config.model_dump_json(), classes_json, tasks_json, coef.shape[1], coef, intercepts, figures=figures)
 
 
 def selected_weights(model: LinearModel) -> np.ndarray:

@@ -15,37 +15,23 @@ from .inputs import divergence_message, task_rows
 
 @dataclass
 class TaskLearner:
-    """What ``partial_fit`` goes on from.
+    """What ``partial_fit`` goes on from."""
 
-    Attributes
-    ----------
-    stream
-        Sums over the closed rounds.
-    rows, slopes
-        Rows of the open round, in the order of arrival, and the derivatives of their losses.
-    rounds
-        What the steps minimise.
-    """
-
-    stream: TaskStream
-    rows: TaskRows
-    slopes: np.ndarray
-    rounds: Rounds
+    stream: TaskStream  # sums over the closed rounds
+    rows: TaskRows  # those of the open round, in the order of arrival
+    slopes: np.ndarray  # derivatives of their losses
+    rounds: Rounds  # what the steps minimise
 
     @classmethod
     def after(cls, config: SelectorConfig, stream: TaskStream) -> Self:
         """Return what goes on from a stream whose last round is closed."""
-        penalty = task_penalty(config.penalty, len(stream.norms), config.r)
+        penalty, none = task_penalty(config.penalty, len(stream.norms), config.r), np.zeros(0)
         rounds = Rounds(penalty, config.lam, config.gamma, config.loss, config.fit_intercept)
-        return cls(stream, task_rows(np.zeros((0, 1)), np.zeros(0, np.int64), np.zeros(0), np.zeros(0)), np.zeros(0), rounds)
+        return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds)
 
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:
-        """Read rows behind those of the open round; ``names`` of the tasks are for messages.
-
-        Raises
-        ------
-        ValueError
-            Predictions grow without bound.
+        """Read rows behind those of the open round; ``names`` of the tasks are for messages. Raises ValueError: predictions grow without
+        bound.
         """
         n_open = self.rows.n
         together = self.rows.followed_by(rows) if n_open else rows

@@ -18,52 +18,30 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
-from .inputs import SelectorData, divergence_message
-from .objective import Solution, objective_value, penalty_weight
+from .inputs import SelectorData, Solution, divergence_message, objective_value, penalty_weight
 
-STEP_ENTRIES = 1 << 17
-"""Entries of rows that a step reads at most; more where the weights alone have more."""
-
-N_STEPS = 20
-"""A fit of few rows and many epochs takes about this many steps, so that its progress can be seen."""
+STEP_ENTRIES = 1 << 17  # entries of rows that a step reads at most; more where the weights alone have more
+N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, so that its progress can be seen
 
 
 @dataclass(frozen=True)
 class SelectorState:
-    """State of the stream.
-
-    Attributes
-    ----------
-    iteration
-        Steps so far.
-    phase
-        0 while features are selected, 1 while they are fitted again.
-    epoch, part
-        Finished epochs of this phase, and finished parts of the next one.
-    t, sums, bias, paid, norms
-        See :class:`gramplane.kernels.group_lasso.task_selection.TaskStream`.
-    kept
-        ``(d,)`` features that may have weights.
-    along
-        ``(n_steps, 6)``: phase, rows, rounds, sum of losses, penalty at the end, features with a weight.
-    stop
-        Why it ended, or ``None``.
-    """
+    """State of the stream; sums, bias, paid and norms are those of a TaskStream after ``t`` rounds."""
 
     record_name: ClassVar[str] = "SelectorState"
     record_version: ClassVar[int] = 2
 
     iteration: int
-    phase: int
-    epoch: int
-    part: int
+    phase: int  # 0 while features are selected, 1 while they are fitted again
+    epoch: int  # finished epochs of this phase
+    part: int  # finished parts of the next one
     t: int
     sums: np.ndarray
     bias: np.ndarray
     paid: np.ndarray
     norms: np.ndarray
-    kept: np.ndarray
-    along: np.ndarray
+    kept: np.ndarray  # (d,) features that may have weights
+    along: np.ndarray  # (n_steps, 6): phase, rows, rounds, sum of losses, penalty at the end, features with a weight
     stop: str | None = None
 
     @property
@@ -73,22 +51,7 @@ class SelectorState:
 
 
 class RoundsLoop:
-    """Rounds of one row per task, epoch after epoch.
-
-    Parameters
-    ----------
-    config
-        Parameters.
-    data
-        Rows of the fit.
-    seed
-        Root of the orders.
-
-    Attributes
-    ----------
-    trackers
-        The fit whose accuracy or R2 is followed, if any.
-    """
+    """Rounds of one row per task, epoch after epoch, in orders drawn from ``seed``; ``trackers`` follow accuracy or R2, if any."""
 
     state_type = SelectorState
     counter = "rounds"
@@ -107,9 +70,8 @@ class RoundsLoop:
 
     def rounds(self, state: SelectorState) -> Rounds:
         """Return what the steps of this phase minimise."""
-        config = self.config
+        config, selectable = self.config, None if state.kept.all() else state.kept
         penalty = task_penalty(config.penalty, self.data.n_features, config.r)
-        selectable = None if state.kept.all() else state.kept
         return Rounds(penalty, penalty_weight(config, state.phase), config.gamma, config.loss, config.fit_intercept, selectable)
 
     def step(self, state: SelectorState, ctx: RunContext) -> Step[SelectorState]:
@@ -153,8 +115,6 @@ class RoundsLoop:
             "objective": objective_value(self.config, self.data, rounds.lam, weights, values),
             **accuracy_metrics(self.trackers, {0: values + self.data.offsets[self.data.rows.codes]}),
         }
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
 
     def solution(self, state: SelectorState) -> Solution:
         """Return the weights of the last round and their objective."""
@@ -205,24 +165,12 @@ class RoundsLoop:
             sums[k] = losses[order[order >= 0]].sum()
         return sums
 
-    # -- orders --------------------------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _used_rows(self) -> np.ndarray:
-        """Rows of positive weight, task by task, those of a task ascending."""
-        used = np.flatnonzero(self.data.rows.weight > 0)
-        return used[np.argsort(self.data.rows.codes[used], kind="stable")]
-
-    @cached_property
-    def _codes(self) -> np.ndarray:
-        """Tasks of the rows in the narrowest type: numbers of two bytes are sorted by counting."""
-        return self.data.rows.codes.astype(np.min_scalar_type(self.data.n_tasks))
-
     @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Indices into ``_used_rows`` of the rows of every round, round after round, and the edges of the rounds, ``(n_rounds + 1,)``."""
-        counts = np.bincount(self.data.rows.codes[self._used_rows], minlength=self.data.n_tasks)
-        ranks = np.arange(len(self._used_rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        """Indices into the used rows of the rows of every round, round after round, and the edges of the rounds, ``(n_rounds + 1,)``."""
+        codes = self.data.rows.codes[self.data.used_rows]
+        counts = np.bincount(codes, minlength=self.data.n_tasks)
+        ranks = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
         return np.argsort(ranks, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(ranks))])
 
     @property
@@ -234,7 +182,7 @@ class RoundsLoop:
     def schedule(self) -> tuple[int, int]:
         """Return ``(epochs of a step, parts of an epoch)``; one of them is 1."""
         indptr = self.data.rows.indptr
-        entries = max(int(np.diff(indptr)[self._used_rows].sum()), 1)
+        entries = max(int(np.diff(indptr)[self.data.used_rows].sum()), 1)
         limit = max(STEP_ENTRIES, self.data.n_features * self.data.n_tasks)
         return max(min(limit // entries, -(-self.config.epochs // N_STEPS)), 1), min(-(-entries // limit), self.n_rounds)
 
@@ -249,10 +197,12 @@ class RoundsLoop:
 
         The rows of every task are permuted anew from ``(seed, epoch)``, unless ``shuffle`` is off.
         """
-        used = self._used_rows
+        used = self.data.used_rows
         if self.config.shuffle:
             shuffled = np.random.default_rng(np.random.SeedSequence((self.seed, 0x57EA, epoch))).permutation(used)
-            used = shuffled[np.argsort(self._codes[shuffled], kind="stable")]
+            # Numbers of two bytes are sorted by counting.
+            codes = self.data.rows.codes.astype(np.min_scalar_type(self.data.n_tasks))
+            used = shuffled[np.argsort(codes[shuffled], kind="stable")]
         return used[self._ranks[0]]
 
     def next_rows(self, epoch: int, part: int) -> tuple[np.ndarray, int, int]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.cluster import KMeans
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
 from ....kernels.spectral.dual_ascent import SpectralState
-from ...estimators.inputs import in_memory, seed_of
+from ...estimators.inputs import Column, UserRows, in_memory, seed_of
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
@@ -62,14 +64,8 @@ class SimpleNPKL(SpectralEstimator):
     """
 
     _method = NPKL
-    _run_parameters = (
-        replace(
-            RUN_PARAMETERS[0],
-            name="run_on",
-            text="Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here.",
-        ),
-        *RUN_PARAMETERS[1:],
-    )
+    _run_on = "Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here."
+    _run_parameters = (replace(RUN_PARAMETERS[0], name="run_on", text=_run_on), *RUN_PARAMETERS[1:])
 
     max_iter: int
     run_on: str | None
@@ -78,12 +74,12 @@ class SimpleNPKL(SpectralEstimator):
     def _place(self) -> str | None:
         return self.run_on
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, constraints: Any = None) -> Self:
+    def fit(self, X: UserRows, constraints: Column | sp.sparray = None) -> Self:
         """Learn the kernel of the rows of ``X``.
 
         Parameters
@@ -108,7 +104,9 @@ class SimpleNPKL(SpectralEstimator):
         ended = f"max_iter={self.max_iter} ended the fit" if state.stop == "max_iter" else "rounding ended the fit"
         return f"{ended} at a duality gap of {self.dual_gap_:.3g}"
 
-    def fit_predict(self, X: Any, constraints: Any = None, *, n_clusters: int = 2, normalize: bool = False) -> np.ndarray:
+    def fit_predict(
+        self, X: UserRows, constraints: Column | sp.sparray = None, *, n_clusters: int = 2, normalize: bool = False
+    ) -> np.ndarray:
         """Learn the kernel and return the cluster of every row, ``(n_samples,)``."""
         return self.fit(X, constraints).cluster(n_clusters, normalize=normalize)
 
@@ -135,17 +133,14 @@ class SimpleNPKL(SpectralEstimator):
         if not len(self.eigenvalues_):
             raise ValueError("the learnt kernel is zero, so all rows are one cluster; raise C")
         factor = self.model_.factor
+        if normalize:  # rows of unit length; rows of zero stay
+            lengths = np.linalg.norm(factor, axis=1)
+            factor = factor / np.where(lengths > 0, lengths, 1.0)[:, None]
         with one_thread():
-            means: Any = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
-            self.labels_ = np.asarray(means.fit(_directions(factor) if normalize else factor).labels_, dtype=np.int64)
+            means = KMeans(int(n_clusters), n_init=10, random_state=seed_of(self.random_state))  # pyright: ignore[reportArgumentType]
+            self.labels_ = np.asarray(means.fit(factor).labels_, dtype=np.int64)
         return self.labels_
 
     def _set_model(self, model: SpectralModel) -> None:
         super()._set_model(model)
         self.constraints_, self.dual_coef_ = model.arrays["constraints"], model.arrays["alpha"]
-
-
-def _directions(factor: np.ndarray) -> np.ndarray:
-    """Return rows of unit length; rows of zero stay."""
-    lengths = np.linalg.norm(factor, axis=1)
-    return factor / np.where(lengths > 0, lengths, 1.0)[:, None]

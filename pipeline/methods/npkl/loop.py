@@ -25,6 +25,7 @@ from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance_a
 from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
+from ....storage import BlockStore, MemoryBlocks
 from ...grams.neighbours import nearest_neighbours
 from ...grams.sources import rows_of
 from ...loops.protocol import Step
@@ -33,25 +34,18 @@ from ...records.context import RunContext
 from ...records.holdings import Held, Holding, total_bytes
 from .config import NPKLConfig
 
-WIDTH_PAIRS = 2000
-"""Pairs of rows whose median distance is the width of the kernel that selects constraints."""
-
-ROWS = 4096
-"""Rows read at a time."""
-
+WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
+ROWS = 4096  # rows read at a time
 
 GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
 CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m constraints")
 BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {MAX_DENSE_BASIS_ROWS:,} rows 32 n^2 more")
 DENSE_MATRIX = Held("a small matrix as a dense one", "32 n^2", f"up to {MAX_WHOLE_ROWS} rows")
 EIGENPAIRS = Held(
-    "eigenpairs, here one",
-    "n (8 b + 16 r) + 40 b^2",
-    "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20",
+    "eigenpairs, here one", "n (8 b + 16 r) + 40 b^2", "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20"
 )
 
-HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)
-"""What the driver may hold."""
+HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)  # what the driver may hold
 
 
 @dataclass(frozen=True)
@@ -65,18 +59,9 @@ class Setting:
 
 
 class NPKLLoop:
-    """The ascent on the rows of a context's data.
+    """The ascent on the rows of a context's data, with ``n_neighbors`` in the graph, less than the rows.
 
-    Parameters
-    ----------
-    config
-        Parameters.
-    constraints
-        All constraints.
-    n_neighbors
-        Of the graph, less than the rows.
-    seed
-        Of random selections and of the eigensolver's first block.
+    ``seed`` is that of random selections and of the eigensolver's first block.
     """
 
     state_type = SpectralState
@@ -100,30 +85,18 @@ class NPKLLoop:
     def setting(self, ctx: RunContext) -> Setting:
         """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""
         if self._setting is None:
-            self._setting = self._made(ctx)
+            config = self.config
+            graph: Any = neighbour_graph(nearest_neighbours(ctx, self.n_neighbors).ids, config.graph)
+            laplacian = normalized_laplacian(graph)
+            pairs = select_constraints(config, self.given, ctx.data, self.seed)
+            ctx.emit({"event": "phase", "phase": f"graph of {graph.nnz // 2} edges, {pairs.size} constraints"})
+            goal = np.zeros(pairs.size) if config.loss == "linear" else np.ones(pairs.size)
+            terms, cap = EntryTerms(pairs.n, pairs.rows, pairs.cols, pairs.signs), config.B if config.G is None else None
+            basis = None if config.base is None else smooth_basis(laplacian, config.base)
+            budget, operator = ctx.driver_memory - total_bytes(self.given_held(pairs.n)), SymmetricOperator(sp.csr_array(-laplacian))
+            problem = SpectralProblem(operator, terms, goal, config.loss, config.C, config.p, cap, config.G, basis, self.seed, budget)
+            self._setting = Setting(pairs, problem, np.diff(graph.indptr) == 0, count_components(graph))
         return self._setting
-
-    def _made(self, ctx: RunContext) -> Setting:
-        config = self.config
-        graph: Any = neighbour_graph(nearest_neighbours(ctx, self.n_neighbors).ids, config.graph)
-        laplacian = normalized_laplacian(graph)
-        chosen = selected(config, self.given, ctx.data, self.seed)
-        ctx.emit({"event": "phase", "phase": f"graph of {graph.nnz // 2} edges, {chosen.size} constraints"})
-        linear = config.loss == "linear"
-        problem = SpectralProblem(
-            SymmetricOperator(sp.csr_array(-laplacian)),
-            EntryTerms(chosen.n, chosen.rows, chosen.cols, chosen.signs),
-            np.zeros(chosen.size) if linear else np.ones(chosen.size),
-            config.loss,
-            config.C,
-            config.p,
-            config.B if config.G is None else None,
-            config.G,
-            None if config.base is None else smooth_basis(laplacian, config.base),
-            self.seed,
-            ctx.driver_memory - total_bytes(self.given_held(chosen.n)),
-        )
-        return Setting(chosen, problem, np.diff(graph.indptr) == 0, count_components(graph))
 
     def init(self, ctx: RunContext) -> SpectralState:
         """Return the start: alpha = C, whose kernel is that of the linear loss."""
@@ -141,17 +114,17 @@ class NPKLLoop:
         return kernel_at(self.setting(ctx).problem, state, tol=self.config.tol, evaluator=self._evaluator)
 
 
-def selected(config: NPKLConfig, given: PairConstraints, data: Any, seed: int) -> PairConstraints:
+def select_constraints(config: NPKLConfig, pairs: PairConstraints, data: BlockStore | MemoryBlocks, seed: int) -> PairConstraints:
     """Return the constraints that are used (section 3.4 of the thesis); the kernel that judges certainty is a Gaussian."""
     if config.selection is None:
-        return given
-    rows = config.n_select or -(-int(np.count_nonzero(given.counts)) // 2)
+        return pairs
+    rows = config.n_select or -(-int(np.count_nonzero(pairs.counts)) // 2)
     rng = np.random.default_rng(seed)
-    active = select_uncertain_pairs(given, gaussian_at(data, given, rng), rows)
-    return active if config.selection == "active" else select_random_pairs(given, active.size, rng)
+    active = select_uncertain_pairs(pairs, gaussian_at(data, pairs, rng), rows)
+    return active if config.selection == "active" else select_random_pairs(pairs, active.size, rng)
 
 
-def gaussian_at(data: Any, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
+def gaussian_at(data: BlockStore | MemoryBlocks, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
     """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, m the median over pairs of rows drawn at random."""
     i, j = rng.integers(0, pairs.n, (2, WIDTH_PAIRS))
     j = np.where(i == j, (j + 1) % pairs.n, j)
@@ -160,15 +133,14 @@ def gaussian_at(data: Any, pairs: PairConstraints, rng: np.random.Generator) -> 
     return np.exp(-squares[: pairs.size] / (width if width > 0 else 1.0))
 
 
-def squared_distances(data: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+def squared_distances(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Return the squared distances of pairs of rows; only rows of a pair are kept."""
-    wanted = np.unique(np.concatenate([i, j]))
+    ids = np.unique(np.concatenate([i, j]))
     parts = []
     for lo, hi in spans(data.n_rows, ROWS):
-        near = wanted[(wanted >= lo) & (wanted < hi)] - lo
-        if len(near):
-            held: Any = rows_of(data, lo, hi)
-            parts.append(held[near].astype(np.float64))
+        inside = ids[(ids >= lo) & (ids < hi)] - lo
+        if len(inside):
+            parts.append(rows_of(data, lo, hi)[inside].astype(np.float64))
     rows = sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
-    apart: Any = rows[np.searchsorted(wanted, i)] - rows[np.searchsorted(wanted, j)]
-    return np.asarray(apart.multiply(apart).sum(axis=1)).ravel() if sp.issparse(apart) else np.einsum("ij,ij->i", apart, apart)
+    steps: Any = rows[np.searchsorted(ids, i)] - rows[np.searchsorted(ids, j)]
+    return np.asarray(steps.multiply(steps).sum(axis=1)).ravel() if sp.issparse(steps) else np.einsum("ij,ij->i", steps, steps)

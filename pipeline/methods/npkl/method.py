@@ -20,10 +20,9 @@ from ...records.context import RunContext
 from ...records.data_set import DataSet, require
 from ...records.holdings import holdings_plan, refuse_beyond
 from .config import NPKLConfig
-from .loop import HELD, NPKLLoop, Setting
+from .loop import HELD, NPKLLoop
 
-ACTIVE_CAP = 1.0 - 1e-6
-"""Share of the cap from which it counts as active."""
+ACTIVE_CAP = 1.0 - 1e-6  # share of the cap from which it counts as active
 
 
 @dataclass(frozen=True)
@@ -54,16 +53,8 @@ class NPKL(Method):
 
     @classmethod
     def build_loop(cls, config: NPKLConfig, inputs: NPKLInputs, ctx: RunContext) -> NPKLLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            Fewer than two rows, constraints that are none, sizes that cannot be.
-        gramplane.storage.DataError
-            Data without coordinates.
-        gramplane.cluster.MemoryBoundExceeded
-            Graph, constraints and the least eigenpairs are more than the driver may hold.
+        """Return the loop of a fit. Raises ValueError: fewer than two rows, constraints that are none, sizes that cannot be; DataError:
+        data without coordinates; MemoryBoundExceeded: graph, constraints and the least eigenpairs are more than the driver may hold.
         """
         require(inputs.data, cls.name, "columns")
         n = inputs.data.n_rows
@@ -94,8 +85,9 @@ class NPKL(Method):
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel of the least objective."""
         best, setting = self.loop.kernel(state, ctx), self.loop.setting(ctx)
-        positive = best.spectrum > 0
-        dual = max(state.best_dual, best.dual)
+        positive, dual = best.spectrum > 0, max(state.best_dual, best.dual)
+        # Rows of K are zero where a row has neither a neighbour nor a constraint.
+        alone = setting.isolated & (setting.constraints.counts == 0)
         figures = {
             "objective": best.primal,
             "dual": dual,
@@ -104,32 +96,39 @@ class NPKL(Method):
             "converged": float(state.converged),
             "cap_used": cap_used(setting.problem, best),
             "isolated": float(setting.isolated.sum()),
-            "isolated_alone": float(_alone(setting)),
+            "isolated_alone": float(alone.sum()),
             "components": float(setting.components),
         }
-        arrays = {
-            "constraints": setting.constraints.triples(),
-            "alpha": state.best_alpha,
-            "entries": setting.constraints.signs * best.forms,
-        }
+        entries = setting.constraints.signs * best.forms
+        arrays = {"constraints": setting.constraints.triples(), "alpha": state.best_alpha, "entries": entries}
         vectors = np.ascontiguousarray(best.part.vectors[:, positive])
         digest = getattr(ctx.data, "digest", "") if ctx.data.url != "memory" else ""
         return SpectralModel(self.config.model_dump_json(), digest, ctx.data.n_rows, vectors, best.spectrum[positive], figures, arrays)
 
     def warnings(self, state: SpectralState, model: SpectralModel, ctx: RunContext) -> list[str]:
         """Return what of graph, constraints or cap has no effect."""
-        return _warnings(model)
+        figures, messages = model.figures, []
+        if isolated := figures["isolated"]:
+            messages.append(
+                f"{isolated:.0f} of {model.n_rows} rows have no neighbour in the graph, {figures['isolated_alone']:.0f} of these no "
+                "constraint either, so that the kernel is zero there; graph='union' or more n_neighbors link them"
+            )
+        if not len(model.eigenvalues):
+            messages.append("the kernel is zero: the constraints weigh too little against the graph; raise C")
+        elif figures["cap_used"] < ACTIVE_CAP:
+            messages.append(f"the cap B is not active: tr K^p is {figures['cap_used']:.3g} of it; a larger B changes nothing")
+        return messages
 
     def summary(self, state: SpectralState, model: SpectralModel) -> dict[str, Any]:
         """Return the certificate, and how many constraints the kernel agrees with."""
-        messages = _warnings(model)
+        messages = self.warnings(state, model, self.ctx)
         return {
             "objective": model.figures["objective"],
             "gap": model.figures["gap"],
             "certified_over": "all kernel matrices" if self.config.base is None else "kernel matrices on the base",
             "rank": len(model.eigenvalues),
             "constraints": len(model.arrays["constraints"]),
-            "satisfied": int(sum(row["satisfied"] for row in satisfied(model))),
+            "satisfied": int(sum(row["satisfied"] for row in constraint_counts(model))),
             "stop": state.stop,
             **({"remark": "; ".join(messages)} if messages else {}),
         }
@@ -137,38 +136,18 @@ class NPKL(Method):
     def tables(self, state: SpectralState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
         """Return constraints by kind, and the eigenvalues of the kernel."""
         return {
-            "constraints": satisfied(model),
+            "constraints": constraint_counts(model),
             "spectrum": [{"rank": k, "eigenvalue": float(value)} for k, value in enumerate(model.eigenvalues, 1)],
         }
 
 
-def _alone(setting: Setting) -> int:
-    """Return the number of rows with neither a neighbour nor a constraint: their rows of K are zero."""
-    return int(np.sum(setting.isolated & (setting.constraints.counts == 0)))
-
-
-def _warnings(model: SpectralModel) -> list[str]:
-    figures, messages = model.figures, []
-    if figures["isolated"]:
-        messages.append(
-            f"{figures['isolated']:.0f} of {model.n_rows} rows have no neighbour in the graph, {figures['isolated_alone']:.0f} of these no "
-            "constraint either, so that the kernel is zero there; graph='union' or more n_neighbors link them"
-        )
-    if not len(model.eigenvalues):
-        messages.append("the kernel is zero: the constraints weigh too little against the graph; raise C")
-    elif figures["cap_used"] < ACTIVE_CAP:
-        messages.append(f"the cap B is not active: tr K^p is {figures['cap_used']:.3g} of it; a larger B changes nothing")
-    return messages
-
-
-def satisfied(model: SpectralModel) -> list[dict[str, Any]]:
+def constraint_counts(model: SpectralModel) -> list[dict[str, Any]]:
     """Return how many constraints of either kind the kernel agrees with: an entry with the sign of the constraint."""
     signs, entries = model.arrays["constraints"][:, 2], model.arrays["entries"]
     rows = []
     for name, sign in (("together", 1), ("apart", -1)):
         chosen = signs == sign
         right = int(np.sum(chosen & (signs * entries > 0)))
-        mean = float(entries[chosen].mean()) if chosen.any() else None
-        given = int(chosen.sum())
-        rows.append({"constraints": name, "given": given, "satisfied": right, "violated": given - right, "mean_entry": mean})
+        mean, count = float(entries[chosen].mean()) if chosen.any() else None, int(chosen.sum())
+        rows.append({"constraints": name, "given": count, "satisfied": right, "violated": count - right, "mean_entry": mean})
     return rows

@@ -13,22 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....kernels.svm.dual import DenseGram
-from ....kernels.tasks.pooled_subspace import (
-    Half,
-    MirrorPoint,
-    Squares,
-    alternating_half,
-    factor_products,
-    independent_kernel,
-    mirror_length,
-    mirror_point,
-    pair_forms,
-    part_norms,
-    part_roots,
-    pooled_factor,
-    scatter_by_task,
-    start_constants,
-)
+from ....kernels.tasks import pooled_subspace as pooled
 from ....kernels.tasks.shared_subspace import SubspaceBounds, best_coupling, dual_value, machine_value
 from ...grams.grams import Grams
 from ...records.context import RunContext
@@ -47,32 +32,31 @@ class PooledLoop(SubspaceLoop):
             for weights in self.mix:
                 gram = grams.combine(weights)
                 assert isinstance(gram, DenseGram), "what the driver cannot hold was refused before"
-                self._factors.append(pooled_factor(gram.array))
+                self._factors.append(pooled.pooled_factor(gram.array))
         return self._factors
 
     def solve_independent(
-        self, state: SubspaceState, halves: list[Half], grams: Grams
+        self, state: SubspaceState, halves: list[pooled.Half], grams: Grams
     ) -> tuple[SubspaceState, list[np.ndarray], list[np.ndarray], float]:
         """Return the state with the bounds at ``Q_j = H_j H_j'``, the parts ``G_j`` and ``W_j``, and the seconds of the machines."""
         factors, q = self.factors(grams), self.config.q
-        gram = DenseGram(independent_kernel(factors, halves, self.codes))
+        gram = DenseGram(pooled.independent_kernel(factors, halves, self.codes))
         began = time.perf_counter()
         solution = self.solve(gram, state)
         seconds = time.perf_counter() - began
-        G = factor_products(factors, scatter_by_task(solution.beta, self.codes, self.n_tasks))
+        G = pooled.factor_products(factors, pooled.scatter_by_task(solution.beta, self.codes, self.n_tasks))
         W = [half.part(part) for half, part in zip(halves, G, strict=True)]
-        primal, biases = machine_value(self.problem, solution.decision, part_norms(W, q))
-        limits = SubspaceBounds(primal, dual_value(self.problem, solution.beta, pair_forms(G), q), biases)
-        coupling = best_coupling(part_roots(W), q)
+        primal, biases = machine_value(self.problem, solution.decision, pooled.part_norms(W, q))
+        limits = SubspaceBounds(primal, dual_value(self.problem, solution.beta, pooled.pair_forms(G), q), biases)
+        coupling = best_coupling(pooled.part_roots(W), q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits), G, W, seconds
 
-    def _with_stop(self, state: SubspaceState) -> SubspaceState:
-        state = super()._with_stop(state)
-        return state if state.stop is None or self.grams.found is None else self._solve_best_coupling(state, self.grams.found)
-
-    def _solve_best_coupling(self, state: SubspaceState, grams: Grams) -> SubspaceState:
-        """Return the last state with the best point as couplings and their machine."""
-        solution, forms, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, grams)
+    def finish(self, state: SubspaceState) -> SubspaceState:
+        """Return the state with the reason of its end, if it has one: then with the best point as couplings and their machine."""
+        state = super().finish(state)
+        if state.stop is None or self.grams.found is None:
+            return state
+        solution, forms, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, self.grams.found)
         # The parts were as good already but for round-off: the machine of the couplings is what the model predicts with.
         return self.with_solution(replace(state, upper=np.inf), state.best_coupling, solution, forms)
 
@@ -83,17 +67,17 @@ class MirrorLoop(PooledLoop):
     def init(self, ctx: RunContext) -> SubspaceState:
         """Return the state before the first machine."""
         state, factors = super().init(ctx), self.factors(self.grams(ctx))
-        squares = np.zeros(Squares(self.codes).size)
-        return replace(state, sums=squares, constants=start_constants(factors, self.config.q), average=np.zeros(self.problem.n))
+        squares = np.zeros(pooled.Squares(self.codes).size)
+        return replace(state, sums=squares, constants=pooled.start_constants(factors, self.config.q), average=np.zeros(self.problem.n))
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        factors, squares = self.factors(grams), Squares(self.codes)
-        point: MirrorPoint = mirror_point(factors, squares, state.sums, state.constants, self.config.q)
+        factors, squares = self.factors(grams), pooled.Squares(self.codes)
+        point = pooled.mirror_point(factors, squares, state.sums, state.constants, self.config.q)
         state, G, _, seconds = self.solve_independent(state, point.halves, grams)
-        step = mirror_length(G, sum(F.shape[1] for F in factors), state.iteration + 1)
+        step = pooled.mirror_length(G, sum(F.shape[1] for F in factors), state.iteration + 1)
         length = state.length + step
         average = state.average + (step / length if length > 0 else 0.0) * (state.beta - state.average)
-        mean = pair_forms(factor_products(factors, scatter_by_task(average, self.codes, self.n_tasks)))
+        mean = pooled.pair_forms(pooled.factor_products(factors, pooled.scatter_by_task(average, self.codes, self.n_tasks)))
         lower = max(state.lower, dual_value(self.problem, average, mean, self.config.q))
         sums = state.sums + step * squares.outer(state.beta)
         return replace(state, sums=sums, constants=point.constants, average=average, length=length, lower=lower), seconds
@@ -108,11 +92,9 @@ class AlternatingLoop(PooledLoop):
         return np.full((1, len(self.specs)), 1.0 / len(self.specs))
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
-        rank = self.factors(grams)[0].shape[1]
-        half = alternating_half(state.part, rank, self.smoothing(state))
+        half = pooled.alternating_half(state.part, self.factors(grams)[0].shape[1], self.smoothing(state))
         state, _, W, seconds = self.solve_independent(state, [half], grams)
         return replace(state, part=W[0]), seconds
 
 
-LOOPS = {"auto": SubspaceLoop, "mirror": MirrorLoop, "alternate": AlternatingLoop}
-"""The search of every solver."""
+LOOPS = {"auto": SubspaceLoop, "mirror": MirrorLoop, "alternate": AlternatingLoop}  # the search of every solver

@@ -5,12 +5,10 @@ from __future__ import annotations
 from ...records.charts import ShownTable, SystemCharts
 from ...records.shared_charts import task_heat_maps
 
-TABLES = (
-    ShownTable("eigenvalues", "Eigenvalues between tasks", "Of the weights between tasks: how many directions they share.", is_open=False),
+DIRECTIONS = "Of the weights between tasks: how many directions they share."
+
+CHARTS = SystemCharts(
+    single=(task_heat_maps,),
+    tables=(ShownTable("eigenvalues", "Eigenvalues between tasks", DIRECTIONS, is_open=False),),
+    glossary={"pooled_matrix_bytes": "Memory of the matrix of all rows of all tasks."},
 )
-
-GLOSSARY = {
-    "pooled_matrix_bytes": "Memory of the matrix of all rows of all tasks.",
-}
-
-CHARTS = SystemCharts(single=(task_heat_maps,), tables=TABLES, glossary=GLOSSARY)

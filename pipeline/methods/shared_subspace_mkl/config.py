@@ -4,30 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from ...records.config import Count, GramPolicy, MethodConfig, Normalize, Positive
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, StorePath, TaskKernels, TaskLoss, Tube
 
 
-class SharedSubspaceConfig(MethodConfig):
+class SharedSubspaceConfig(GramConfig):
     """Parameters of shared-subspace multiple kernel learning (``shared-subspace-mkl``)."""
 
     has_tasks = True
 
-    kernels: Literal["precomputed"] | list[str] | None = Field(
-        None,
-        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed for matrices: an estimator takes "
-        "(n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default: Gaussians and polynomials on all features and on "
-        "each one",
-    )
+    kernels: TaskKernels = None
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels: 1 gives few kernels, 2 equal traces")
     C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
-    loss: Literal["auto", "hinge", "epsilon_insensitive", "squared"] = Field(
-        "auto", description="loss of a row: hinge for classes, epsilon_insensitive for real targets, squared; auto: the first that fits"
-    )
-    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.1, description="epsilon_insensitive: half width of the tube without loss"
-    )
+    loss: TaskLoss = "auto"
+    epsilon: Tube = 0.1
     solver: Literal["auto", "mirror", "alternate"] = Field(
         "auto",
         description="auto: couplings of tasks (T x T) in closed form after every solve; mirror: the thesis' matrix mirror descent in the "
@@ -39,11 +30,5 @@ class SharedSubspaceConfig(MethodConfig):
     grams: GramPolicy = Field(
         "auto", description="where the Gram matrices lie: auto decides from sizes; memory, store (at gram_store), recompute"
     )
-    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
-
-    @model_validator(mode="after")
-    def _store_has_a_path(self) -> SharedSubspaceConfig:
-        if self.grams == "store" and self.gram_store is None:
-            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
-        return self
+    gram_store: StorePath = None
+    class_weight: ClassWeight = None

@@ -10,8 +10,7 @@ import numpy as np
 from ...grams.grams import Grams
 from ...grams.weighted_sum import MATRIX_SHARE
 
-MAX_SYSTEM_ROWS = 4000
-"""Rows beyond which a system of the interior path, cubic in them, takes longer than many machines."""
+MAX_SYSTEM_ROWS = 4000  # rows beyond which a system of the interior path, cubic in them, takes longer than many machines
 
 
 def interior_fits(n: int, k: int, n_tasks: int, driver_memory: int) -> bool:
@@ -26,10 +25,10 @@ def interior_bytes(n: int, k: int, n_tasks: int) -> int:
 
 @dataclass(frozen=True)
 class PathMatrices:
-    """Passes over the matrices of a search: tasks of the rows ``codes``, and ``task_forms(beta)`` of pairs of tasks."""
+    """Passes over the matrices of a search."""
 
     grams: Grams
-    codes: np.ndarray
+    codes: np.ndarray  # (n,) tasks of the rows
     n_tasks: int
     task_forms: Callable[[np.ndarray], np.ndarray]
 

@@ -23,21 +23,8 @@ from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram, DualSolution
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
+from ....kernels.tasks import shared_subspace as subspace
 from ....kernels.tasks.multitask import power_norm
-from ....kernels.tasks.shared_subspace import (
-    SubspaceBounds,
-    best_coupling,
-    coupling_roots,
-    coupling_size,
-    coupling_slack,
-    dual_value,
-    even_coupling,
-    long_step,
-    machine_value,
-    next_lengths,
-    nuclear_norms,
-    subspace_bounds,
-)
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
 from ...grams.given import GivenGrams
 from ...grams.grams import Grams
@@ -45,126 +32,61 @@ from ...grams.lazy import lazy_grams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
-from ...loops.protocol import Step
+from ...loops.protocol import Bounded, Step
 from ...records.context import RunContext
 from .config import SharedSubspaceConfig
 from .interior import PathMatrices, interior_fits
 
-UNFINISHED = ("max_iter",)
-"""Reasons of a stop before the tolerance was reached."""
-
-FIRST_TOL = 1e-2
-"""Tolerance at which a machine is first solved, in units of the slope of its dual."""
-
-GAP_SHARE = 0.1
-"""A machine is solved on until its own gap is below this share of the gap."""
-
-RIDGE_TOL = 1e-8
-"""Tolerance of the linear system of the squared loss, in units of the greatest target."""
-
-MAX_REFINEMENTS = 50
-"""Steps that refine a linear system at most; a few suffice, and none helps where round-off is reached."""
-
-FIRST_SMOOTHING, SMOOTHING_DECAY, SMOOTHING_GAP_SHARE = 1e-2, 0.6, 0.1
-"""Smoothing of the first step, its decay, and its end in units of ``gap / T``: what it adds to all traces stays below the gap."""
-
-MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
-"""Shares of the newest machine in a mean that are tried, for losses without curvature."""
-
-PACE_CUT = 0.25
-"""Factor of the lengths of long steps after one that led uphill."""
-
-MAX_SEARCH_STEPS = 12
-"""Steps of the search, after which the interior path takes over."""
-
-NEVER = 2**31
-"""No step."""
-
-MAX_SLOW_STEPS = 6
-"""Steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps."""
+UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
+FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual
+GAP_SHARE = 0.1  # a machine is solved on until its own gap is below this share of the gap
+RIDGE_TOL = 1e-8  # tolerance of the linear system of the squared loss, in units of the greatest target
+MAX_REFINEMENTS = 50  # steps that refine a linear system at most; a few suffice, and none helps where round-off is reached
+FIRST_SMOOTHING, SMOOTHING_DECAY = 1e-2, 0.6  # smoothing of the first step, and its decay
+SMOOTHING_GAP_SHARE = 0.1  # and its end in units of gap / T: what it adds to all traces stays below the gap
+MEAN_SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)  # of the newest machine in means tried for losses without curvature
+PACE_CUT = 0.25  # factor of the lengths of long steps after one that led uphill
+MAX_SEARCH_STEPS = 12  # steps of the search, after which the interior path takes over
+NEVER = 2**31  # no step
+MAX_SLOW_STEPS = 6  # steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps
 
 
-def _no_entries() -> np.ndarray:
-    return np.zeros(0)
+no_entries = partial(np.zeros, 0)
 
 
 @dataclass(frozen=True)
-class SubspaceState:
-    """State of the search.
-
-    Attributes
-    ----------
-    iteration
-        Steps taken.
-    coupling
-        ``(m, T, T)`` D to be tried next; m is the number of kernels, one for the average kernel.
-    beta
-        ``(n,)`` newest coefficients.
-    upper, lower
-        Bounds of the optimum.
-    best_coupling, best_beta, best_bias, best_decision
-        The point whose primal value is ``upper``.
-    pace, slack
-        ``(m,)`` lengths of long steps, and how far D is from the best one of its forms.
-    slow
-        Steps in a row that moved neither bound.
-    value
-        Primal value of the newest machine.
-    short
-        Whether steps are those of the alternation.
-    since
-        Step at which the smoothing began anew.
-    average, average_forms
-        Mean of machines with the best dual value, for losses without curvature, and its forms; mirror descent: weighted by its steps.
-    sums, constants, length
-        Mirror descent: what its steps have added up, the constants of the logarithms, and the sum of the lengths of the steps.
-    part
-        ``(r, T)`` alternation in the pooled space: W.
-    takeover
-        Step after which the interior path takes over.
-    interior
-        Its next point.
-    stop
-        Why it ended, or ``None``.
-    """
+class SubspaceState(Bounded):
+    """State of the search over m kernels; one for the average kernel."""
 
     record_name: ClassVar[str] = "SubspaceState"
     record_version: ClassVar[int] = 2
 
     iteration: int
-    coupling: np.ndarray
-    beta: np.ndarray
-    upper: float
+    coupling: np.ndarray  # (m, T, T) D to be tried next
+    beta: np.ndarray  # (n,) newest coefficients
+    upper: float  # bounds of the optimum
     lower: float
-    best_coupling: np.ndarray
+    best_coupling: np.ndarray  # the point whose primal value is upper
     best_beta: np.ndarray
     best_bias: np.ndarray
     best_decision: np.ndarray
-    pace: np.ndarray
-    slack: np.ndarray
-    slow: int = 0
-    value: float = np.inf
-    short: bool = False
-    since: int = 0
-    sums: np.ndarray = field(default_factory=_no_entries)
-    constants: np.ndarray = field(default_factory=_no_entries)
-    average: np.ndarray = field(default_factory=_no_entries)
-    average_forms: np.ndarray = field(default_factory=_no_entries)
-    length: float = 0.0
-    part: np.ndarray = field(default_factory=_no_entries)
-    takeover: int = NEVER
-    interior: InteriorPoint | None = None
-    stop: str | None = None
-
-    @property
-    def gap(self) -> float:
-        """Absolute gap between the bounds."""
-        return self.upper - self.lower
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap in units of the upper bound."""
-        return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
+    pace: np.ndarray  # (m,) lengths of long steps
+    slack: np.ndarray  # (m,) how far D is from the best one of its forms
+    slow: int = 0  # steps in a row that moved neither bound
+    value: float = np.inf  # primal value of the newest machine
+    short: bool = False  # whether steps are those of the alternation
+    since: int = 0  # step at which the smoothing began anew
+    # Mirror descent: what its steps have added up, and the constants of the logarithms.
+    sums: np.ndarray = field(default_factory=no_entries)
+    constants: np.ndarray = field(default_factory=no_entries)
+    # Mean of machines with the best dual value, for losses without curvature, and its forms; mirror descent: weighted by its steps.
+    average: np.ndarray = field(default_factory=no_entries)
+    average_forms: np.ndarray = field(default_factory=no_entries)
+    length: float = 0.0  # mirror descent: sum of the lengths of the steps
+    part: np.ndarray = field(default_factory=no_entries)  # (r, T) alternation in the pooled space: W
+    takeover: int = NEVER  # step after which the interior path takes over
+    interior: InteriorPoint | None = None  # its next point
+    stop: str | None = None  # why it ended
 
 
 class SubspaceLoop:
@@ -200,28 +122,19 @@ class SubspaceLoop:
         """Return the state before the first machine: tasks that are not coupled, kernels with equal traces."""
         self.grams(ctx)
         m, n = len(self.mix), self.problem.n
-        start, zeros = even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
-        return SubspaceState(
-            iteration=0,
-            coupling=start,
-            beta=zeros,
-            upper=np.inf,
-            lower=0.0,
-            best_coupling=start,
-            best_beta=zeros,
-            best_bias=np.zeros(self.n_tasks),
-            best_decision=zeros,
-            pace=np.ones(m),
-            slack=np.full(m, np.inf),
-            takeover=MAX_SEARCH_STEPS if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER,
-        )
+        start, zeros = subspace.even_coupling(m, self.n_tasks, self.config.q), np.zeros(n)
+        bias, takeover = np.zeros(self.n_tasks), MAX_SEARCH_STEPS if interior_fits(n, m, self.n_tasks, ctx.driver_memory) else NEVER
+        best = (start, zeros, bias, zeros)
+        return SubspaceState(0, start, zeros, np.inf, 0.0, *best, pace=np.ones(m), slack=np.full(m, np.inf), takeover=takeover)
 
     def step(self, state: SubspaceState, ctx: RunContext) -> Step[SubspaceState]:
         """Solve the machine, bound the optimum, and choose the next couplings."""
         with one_thread():
             state, seconds = self._step(state, self.grams(ctx))
-        state = self._with_stop(replace(state, iteration=state.iteration + 1))
-        return Step(state, {**self._metrics(state), "seconds_machines": seconds})
+        state = self.finish(replace(state, iteration=state.iteration + 1))
+        figures = {"objective": state.upper, "gap": state.gap, "lower_bound": state.lower, "upper_bound": state.upper}
+        figures |= {"relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, {0: state.best_decision})}
+        return Step(state, {**figures, "seconds_machines": seconds})
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         if state.iteration >= state.takeover:
@@ -248,12 +161,12 @@ class SubspaceLoop:
 
     def _with_view(self, state: SubspaceState, view: PointView, grams: Grams) -> SubspaceState:
         """Return the state with the bounds of a point of the path: couplings scaled to norm one, coefficients with sums of zero."""
-        size, q = coupling_size(view.coupling, self.config.q), self.config.q
+        size, q = subspace.coupling_size(view.coupling, self.config.q), self.config.q
         beta = self.problem.feasible(view.beta)
         forms = view.forms if np.array_equal(beta, view.beta) else self.forms(beta, grams)
         coupling, decision = view.coupling / size, view.decision / size
-        primal, biases = machine_value(self.problem, decision, float(power_norm(nuclear_norms(coupling, view.forms), q)))
-        limits = SubspaceBounds(primal, dual_value(self.problem, beta, forms, q), biases)
+        primal, biases = subspace.machine_value(self.problem, decision, float(power_norm(subspace.nuclear_norms(coupling, view.forms), q)))
+        limits = subspace.SubspaceBounds(primal, subspace.dual_value(self.problem, beta, forms, q), biases)
         return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
     def _mix_machines(self, state: SubspaceState, forms: np.ndarray, grams: Grams) -> SubspaceState:
@@ -269,7 +182,7 @@ class SubspaceLoop:
         for new in MEAN_SHARES:
             old = 1.0 - new
             mean = old * before + new * state.beta, old**2 * before_forms + old * new * cross + new**2 * forms
-            tried.append((dual_value(self.problem, *mean, self.config.q), *mean))
+            tried.append((subspace.dual_value(self.problem, *mean, self.config.q), *mean))
         lower, average, average_forms = max(tried, key=lambda one: one[0])
         slow = 0 if lower > state.lower else state.slow
         return replace(state, average=average, average_forms=average_forms, slow=slow, lower=max(lower, state.lower))
@@ -299,11 +212,11 @@ class SubspaceLoop:
 
     def with_solution(self, state: SubspaceState, coupling: np.ndarray, solution: DualSolution, forms: np.ndarray) -> SubspaceState:
         """Return the state with the machine at a coupling, bounds and best point brought up to date."""
-        limits = subspace_bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
+        limits = subspace.subspace_bounds(self.problem, solution.beta, solution.decision, forms, coupling, self.config.q)
         return self.with_bounds(replace(state, beta=solution.beta), coupling, solution.beta, solution.decision, limits)
 
     def with_bounds(
-        self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, limits: SubspaceBounds
+        self, state: SubspaceState, coupling: np.ndarray, beta: np.ndarray, decision: np.ndarray, limits: subspace.SubspaceBounds
     ) -> SubspaceState:
         """Return the state with the bounds of a point, and with the point where it is the best so far."""
         better = limits.primal < state.upper
@@ -322,23 +235,20 @@ class SubspaceLoop:
             state = replace(state, slow=0, since=state.iteration)
             return state if state.short else replace(state, coupling=state.best_coupling, short=True)
         if state.short:
-            return replace(state, coupling=best_coupling(coupling_roots(state.coupling, forms, smoothing), q))
-        slack = coupling_slack(state.coupling, forms)
-        pace = next_lengths(state.pace, slack, state.slack) if state.value <= state.upper else np.maximum(PACE_CUT * state.pace, 1.0)
-        return replace(state, coupling=long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
+            return replace(state, coupling=subspace.best_coupling(subspace.coupling_roots(state.coupling, forms, smoothing), q))
+        slack = subspace.coupling_slack(state.coupling, forms)
+        pace = np.maximum(PACE_CUT * state.pace, 1.0)
+        if state.value <= state.upper:
+            pace = subspace.next_lengths(state.pace, slack, state.slack)
+        return replace(state, coupling=subspace.long_step(state.coupling, forms, pace, q, smoothing), pace=pace, slack=slack)
 
     def smoothing(self, state: SubspaceState) -> float:
         """Return the smoothing of a step, in units of the greatest singular value."""
-        return max(
-            FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since),
-            SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks,
-        )
+        last = SMOOTHING_GAP_SHARE * min(state.relative_gap, 1.0) / self.n_tasks
+        return max(FIRST_SMOOTHING * SMOOTHING_DECAY ** (state.iteration - state.since), last)
 
-    def _with_stop(self, state: SubspaceState) -> SubspaceState:
+    def finish(self, state: SubspaceState) -> SubspaceState:
+        """Return the state with the reason of its end, if it has one."""
         if state.gap <= self.config.tol * state.upper:
             return replace(state, stop="tol")
         return replace(state, stop="max_iter") if state.iteration >= self.config.max_iter else state
-
-    def _metrics(self, state: SubspaceState) -> dict[str, Any]:
-        figures = {"objective": state.upper, "gap": state.gap, "lower_bound": state.lower, "upper_bound": state.upper}
-        return {**figures, "relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, {0: state.best_decision})}

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
@@ -17,8 +16,8 @@ from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kerne
 from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
-from ...method import Method
-from ...models.task import TaskModel
+from ...method import Method, bound_figures, bounds_summary
+from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
@@ -28,18 +27,12 @@ from .config import SharedSubspaceConfig
 from .interior import interior_bytes, interior_fits
 from .loop import UNFINISHED, SubspaceLoop, SubspaceState
 
-MAX_TASKS_SHOWN = 60
-"""Tasks whose couplings a report shows."""
-
-MAX_EIGENVALUES_SHOWN = 20
-"""Eigenvalues of a coupling that a report shows."""
+MAX_TASKS_SHOWN = 60  # tasks whose couplings a report shows
+MAX_EIGENVALUES_SHOWN = 20  # eigenvalues of a coupling that a report shows
 
 COUPLINGS = Held("couplings of tasks, and copies of them", "96 k T^2")
 FACTORS = Held("factors of the pooled kernels", "8 n^2 (2 k + 3)", "`solver: mirror`; `solver: alternate` with k = 1")
 INTERIOR = Held("system of the interior path", "8 (6 n^2 + 5 k n T)", f"`solver: auto`, where that is within {MATRIX_SHARE:g} L")
-
-HELD = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)
-"""What the driver may hold."""
 
 
 class SharedSubspace(Method):
@@ -48,7 +41,7 @@ class SharedSubspace(Method):
     name = "shared-subspace-mkl"
     config_type = SharedSubspaceConfig
     models = {TaskModel: TaskPredictor()}
-    held = HELD
+    held = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)
 
     config: SharedSubspaceConfig
     inputs: TaskInputs
@@ -63,14 +56,8 @@ class SharedSubspace(Method):
 
     @classmethod
     def build_loop(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> SubspaceLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            Kernels that do not suit the data, or a loss that does not suit the target.
-        gramplane.cluster.MemoryBoundExceeded
-            What must lie on the driver is more than it may hold.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target;
+        MemoryBoundExceeded: what must lie on the driver is more than it may hold.
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         n, memory = len(inputs.target), ctx.driver_memory
@@ -98,18 +85,10 @@ class SharedSubspace(Method):
 
     def model(self, state: SubspaceState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
-        figures = {
-            "lower_bound": float(state.lower),
-            "upper_bound": float(state.upper),
-            "iterations": float(state.iteration),
-            "converged": float(state.stop not in UNFINISHED),
-        }
-        weights = self._couplings(state)
-        arrays = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}
-        norms = self.loop.grams(ctx).normalizations
-        return build_task_model(
-            self.config, self.inputs, self.loop.specs, norms, weights, state.best_beta, state.best_bias, figures, arrays
-        )
+        figures, weights = bound_figures(state.lower, state.upper, state, UNFINISHED), self._couplings(state)
+        arrays, norms = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, self.loop.grams(ctx).normalizations
+        solution = state.best_beta, state.best_bias
+        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
 
     def warnings(self, state: SubspaceState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -117,37 +96,21 @@ class SharedSubspace(Method):
 
     def summary(self, state: SubspaceState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many rows were selected."""
-        upper, lower = model.figures["upper_bound"], model.figures["lower_bound"]
-        return {
-            "objective": upper,
-            "gap": upper - lower,
-            "certified_over": "all kernels and couplings of tasks",
-            "lower_bound": lower,
-            "upper_bound": upper,
-            "n_kernels": len(model.weights),
-            "n_tasks": len(model.intercepts),
-            "n_support": len(model.support_ids),
-            "stop": state.stop,
-            "classes": json.loads(model.classes_json),
-        }
+        return {**bounds_summary(model, "all kernels and couplings of tasks"), **task_counts(model, state.stop)}
 
     def tables(self, state: SubspaceState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""
         weights, loop, tasks = self._couplings(state), self.loop, self.inputs.names
         traces = np.trace(weights, axis1=1, axis2=2)
-        order = np.lexsort((np.arange(len(traces)), -traces))
-        names = [str(spec) for spec in loop.specs]
+        order, names = np.argsort(-traces, kind="stable"), [str(spec) for spec in loop.specs]
         spectra = np.linalg.eigvalsh(weights)[:, ::-1][:, :MAX_EIGENVALUES_SHOWN]
-        sizes = np.bincount(loop.codes, minlength=loop.n_tasks)
-        supports = np.bincount(loop.codes, state.best_beta != 0, minlength=loop.n_tasks)
+        # Weight of the rows of one task in the machine of another.
+        shown, coupling = [str(name) for name in tasks[:MAX_TASKS_SHOWN]], weights.sum(axis=0)
         return {
             "kernels": [{"kernel": names[q], "weight": float(traces[q])} for q in order],
-            "eigenvalues": [{"kernel": names[q], **{str(i + 1): float(v) for i, v in enumerate(spectra[q])}} for q in order],
-            "task_pairs": _pair_table(weights.sum(axis=0), tasks),
-            "tasks": [
-                {"task": task, "rows": int(sizes[t]), "support": int(supports[t]), "intercept": float(state.best_bias[t])}
-                for t, task in enumerate(tasks)
-            ],
+            "eigenvalues": [{"kernel": names[q], **{str(i): float(v) for i, v in enumerate(spectra[q], 1)}} for q in order],
+            "task_pairs": [{"task": task, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, task in enumerate(shown)],
+            "tasks": task_table(tasks, loop.codes, state.best_beta, state.best_bias),
         }
 
     def _couplings(self, state: SubspaceState) -> np.ndarray:
@@ -165,9 +128,3 @@ def driver_held(
     if not interior_fits(n, k, n_tasks, driver_memory):
         return common
     return (*common, INTERIOR.taking(interior_bytes(n, k, n_tasks)))
-
-
-def _pair_table(coupling: np.ndarray, names: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the weight of the rows of one task in the machine of another, a row per task; of the first tasks."""
-    tasks = [str(name) for name in names[:MAX_TASKS_SHOWN]]
-    return [{"task": task, **dict(zip(tasks, map(float, coupling[t]), strict=False))} for t, task in enumerate(tasks)]

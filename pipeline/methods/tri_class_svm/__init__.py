@@ -2,8 +2,5 @@
 
 from ...records.extra_input import ExtraInput
 
-EXTRA_INPUTS = (
-    ExtraInput(
-        "unlabelled", "a store of rows without a label", "store", "Unlabelled rows, a block store ingested --like the training data"
-    ),
-)
+HELP = "Unlabelled rows, a block store ingested --like the training data"
+EXTRA_INPUTS = (ExtraInput("unlabelled", "a store of rows without a label", "store", HELP),)

@@ -6,8 +6,7 @@ from ...records.charts import Chart, Legend, Series, ShownTable, SystemCharts, s
 from ...records.run_view import RunView
 from ...records.shared_charts import column, stacked_bars
 
-SIDES = (("minus", "-1", 1), ("zero", "neither", 5), ("plus", "+1", 0))
-"""Figure of the history, its label, and its colour."""
+SIDES = (("minus", "-1", 1), ("zero", "neither", 5), ("plus", "+1", 0))  # figure of the history, its label, and its colour
 
 
 def assignments(run: RunView) -> list[Chart]:
@@ -28,24 +27,24 @@ def assignments(run: RunView) -> list[Chart]:
     return charts
 
 
-TABLES = (
-    ShownTable("validation", "Validation", "On rows held out, beside the labelled rows alone and every unlabelled row irrelevant."),
-    ShownTable("starts", "Starts", "Every step of them is in assignments.csv."),
+CHARTS = SystemCharts(
+    single=(assignments,),
+    tables=(
+        ShownTable("validation", "Validation", "On rows held out, beside the labelled rows alone and every unlabelled row irrelevant."),
+        ShownTable("starts", "Starts", "Every step of them is in assignments.csv."),
+    ),
+    glossary={
+        "minus": "Unlabelled rows assigned to class -1.",
+        "zero": "Unlabelled rows assigned to neither class.",
+        "plus": "Unlabelled rows assigned to class +1.",
+        "flips": "Unlabelled rows whose assignment changed.",
+        "running": "Starts that still move.",
+        "solver_steps": "Steps of the solver of the convex problems.",
+        "start": "The machine it began with.",
+        "convex_problems": "Convex problems solved.",
+        "labelled": "Labelled rows.",
+        "unlabelled": "Unlabelled rows, or their store.",
+        "unlabelled_digest": "Checksum of the store of unlabelled rows.",
+        "starts": "Machines to begin with; the best result is kept.",
+    },
 )
-
-GLOSSARY = {
-    "minus": "Unlabelled rows assigned to class -1.",
-    "zero": "Unlabelled rows assigned to neither class.",
-    "plus": "Unlabelled rows assigned to class +1.",
-    "flips": "Unlabelled rows whose assignment changed.",
-    "running": "Starts that still move.",
-    "solver_steps": "Steps of the solver of the convex problems.",
-    "start": "The machine it began with.",
-    "convex_problems": "Convex problems solved.",
-    "labelled": "Labelled rows.",
-    "unlabelled": "Unlabelled rows, or their store.",
-    "unlabelled_digest": "Checksum of the store of unlabelled rows.",
-    "starts": "Machines to begin with; the best result is kept.",
-}
-
-CHARTS = SystemCharts(single=(assignments,), tables=TABLES, glossary=GLOSSARY)

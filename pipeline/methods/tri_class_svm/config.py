@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, NonNegative, Positive
+from ...records.config import ClassWeight, Count, MethodConfig, NonNegative, Positive
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -59,7 +59,7 @@ class TriClassConfig(MethodConfig):
         None,
         description="cccp: how far its relaxation reaches, at least 1 + eps; default: as far as the decision values do, and at least 2",
     )
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    class_weight: ClassWeight = None
     tol: Positive = Field(1e-4, description="a start ends when no assignment changes, or the objective J falls by less than tol (1 + J)")
     inner_tol: Positive = Field(1e-3, description="tolerance of a convex problem, in units of decision values")
     max_iter: Count = Field(50, description="convex problems per start at most; a warning tells when they end the best one")

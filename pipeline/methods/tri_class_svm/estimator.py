@@ -7,23 +7,23 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils import column_or_1d
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils import Tags, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
-from ...estimators.inputs import in_memory, is_store, opened_for, validated
+from ...estimators.inputs import Column, UserRows, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
+from ...estimators.supervised import checked_weight
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
-from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, check_labels, join_stores, kernel_text
+from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, TriClassRows, check_labels, join_stores, kernel_text
 from .loop import TriClassState
 from .method import TriClass, validation_rows
 
-JOINED_STORES_MEMORY = 2 << 30
-"""Driver memory that limits the rows of two stores, of which kernels need one data set."""
+JOINED_STORES_MEMORY = 2 << 30  # driver memory that limits the rows of two stores, of which kernels need one data set
 
 
 class TriClassSVC(KernelClassifier):
@@ -72,15 +72,12 @@ class TriClassSVC(KernelClassifier):
     """
 
     _method = TriClass
-    _wider = {
-        **KernelClassifier._wider,
-        "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any]),
-    }
+    _wider = {**KernelClassifier._wider, "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any])}
 
     kernel: Any
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
 
@@ -91,7 +88,7 @@ class TriClassSVC(KernelClassifier):
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         return {**super()._plain(params), "kernel": kernel_text(params["kernel"])}
 
-    def fit(self, X: Any, y: Any = None, X_unlabelled: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, X_unlabelled: UserRows | None = None, sample_weight: Column = None) -> Self:
         """Learn from labelled and unlabelled rows.
 
         Parameters
@@ -112,8 +109,7 @@ class TriClassSVC(KernelClassifier):
             A parameter out of range, another label (its row is named), no row of one class, unlabelled rows that are empty or of another
             width, values that are not finite (their row is named).
         """
-        config = self._config()
-        inputs = self._read_inputs(X, y, X_unlabelled, sample_weight)
+        config, inputs = self._config(), self._read_inputs(X, y, X_unlabelled, sample_weight)
         self.classes_ = np.array(CLASSES)
         self._fit(inputs, config)
         return self
@@ -121,14 +117,12 @@ class TriClassSVC(KernelClassifier):
     def _unfinished(self, state: TriClassState) -> str:
         return f"max_iter={self._config().max_iter} ended the best start while assignments still changed"
 
-    def predict_three_way(self, X: Any) -> np.ndarray:
+    def predict_three_way(self, X: UserRows) -> np.ndarray:
         """Return -1, 0 or +1 of every row: 0 where ``|f| < (1 + eps) / 2``, ``(n_samples,)``."""
         check_is_fitted(self, "model_")
         return three_way(self.decision_function(X), self.model_.figures["eps"])
 
-    # -- data ----------------------------------------------------------------------------------------------------------------------
-
-    def _read_inputs(self, X: Any, y: Any, X_unlabelled: Any, sample_weight: Any) -> TriClassInputs:
+    def _read_inputs(self, X: UserRows, y: Any, X_unlabelled: UserRows | None, sample_weight: Any) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:
@@ -142,7 +136,7 @@ class TriClassSVC(KernelClassifier):
         if sample_weight is None and is_store(first) and first.has_table("weight"):
             sample_weight = first.row_table("weight")
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, np.empty((labelled, 0)), dtype=np.float64, ensure_non_negative=True)
+            sample_weight = checked_weight(sample_weight, labelled)
         labels = check_labels(y, sample_weight)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
         return TriClassInputs(data, labels, count, sample_weight)
@@ -155,7 +149,8 @@ class TriClassSVC(KernelClassifier):
                 self.n_features_in_ = store.n_cols
             return store
         X = in_memory(X, name)
-        if not reset and _count_rows(X) == 0:
+        count = X.shape[0] if getattr(X, "ndim", 0) else len(X) if isinstance(X, Sequence) else 1
+        if not reset and count == 0:
             raise ValueError(f"{name} has no rows: leave it out, or give unlabelled rows")
         if is_text(X):
             if reset:
@@ -166,28 +161,18 @@ class TriClassSVC(KernelClassifier):
             matrix = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
             self.n_features_in_ = matrix.n_rows
             return matrix
-        options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
-        return MemoryBlocks(validated(self, X, reset=reset, **options))
-
-    # -- results -------------------------------------------------------------------------------------------------------------------
+        return MemoryBlocks(self._checked(X, reset=reset))
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)
-        self.assignment_ = model.arrays["assignment"]
-        self.start_objectives_ = model.arrays["starts"]
+        self.assignment_, self.start_objectives_ = model.arrays["assignment"], model.arrays["starts"]
         self.validation_ = validation_rows(model.arrays["validation"])
-        self.dual_coef_, self.support_ = model.beta, model.support_ids
-        self.intercept_ = model.intercepts
+        self.dual_coef_, self.support_, self.intercept_ = model.beta, model.support_ids, model.intercepts
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
         self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
 
-def _count_rows(X: Any) -> int:
-    """Return the number of rows of an array, a sparse matrix or a sequence."""
-    return X.shape[0] if getattr(X, "ndim", 0) else len(X) if isinstance(X, Sequence) else 1
-
-
-def _join_rows(first: Any, second: Any) -> Any:
+def _join_rows(first: Any, second: Any) -> TriClassRows:
     """Return labelled and unlabelled rows as one data set."""
     if second is None:
         return first

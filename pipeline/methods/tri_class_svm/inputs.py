@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,15 +19,11 @@ from ...inputs.folds import fold_masks
 from ...inputs.kernels import resolved_kernels
 from ...inputs.labels import class_factors
 from ...models.kernel_predict import spans
-from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
 from .config import TriClassConfig
 
-ROWS_SHARE = 0.25
-"""Share of the driver's memory that the rows of both sets may take together."""
-
-TriClassRows: TypeAlias = BlockStore | MemoryBlocks | TextRows | GivenGrams
-"""What a fit may learn from."""
+ROWS_SHARE = 0.25  # share of the driver's memory that the rows of both sets may take together
+TriClassRows: TypeAlias = BlockStore | MemoryBlocks | TextRows | GivenGrams  # what a fit may learn from
 
 CLASSES = (-1, 1)
 NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
@@ -34,33 +31,15 @@ NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
 
 @dataclass(frozen=True)
 class TriClassInputs:
-    """What a fit gets beside its parameters.
+    """What a fit gets beside its parameters."""
 
-    Attributes
-    ----------
-    data
-        Labelled rows, then unlabelled ones: a block store, rows in memory, or a precomputed matrix.
-    labels
-        ``(n_labelled,)`` -1, 0 and +1.
-    n_unlabelled
-        Rows without a label.
-    sample_weight
-        ``(n_labelled,)`` factors of C, or ``None``.
-    classes
-        The labels -1 and +1 as they were written.
-    held_out
-        ``(n_labelled,)`` mask of rows that are not learnt from but measured, or ``None``.
-    unlabelled_store
-        Where a run found its unlabelled rows.
-    """
-
-    data: TriClassRows
-    labels: np.ndarray
+    data: TriClassRows  # labelled rows, then unlabelled ones
+    labels: np.ndarray  # (n_labelled,) -1, 0 and +1
     n_unlabelled: int
-    sample_weight: np.ndarray | None = None
-    classes: tuple[Any, ...] = CLASSES
-    held_out: np.ndarray | None = None
-    unlabelled_store: BlockStore | None = None
+    sample_weight: np.ndarray | None = None  # (n_labelled,) factors of C
+    classes: tuple[Any, ...] = CLASSES  # the labels -1 and +1 as they were written
+    held_out: np.ndarray | None = None  # (n_labelled,) mask of rows that are not learnt from but measured
+    unlabelled_store: BlockStore | None = None  # where a run found its unlabelled rows
 
     @property
     def unlabelled(self) -> np.ndarray:
@@ -73,16 +52,9 @@ class TriClassInputs:
         return self.labels != 0
 
 
-# -- labels ------------------------------------------------------------------------------------------------------------------------
-
-
-def check_labels(y: Any, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
-    """Return labels as float64 -1, 0 and +1.
-
-    Raises
-    ------
-    ValueError
-        A label that is none of these (its row is named), or a class without a row of positive weight.
+def check_labels(y: Sequence[Any] | np.ndarray, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
+    """Return labels as float64 -1, 0 and +1. Raises ValueError: a label that is none of these (its row is named), or a class without a row
+    of positive weight.
     """
     values, labels = np.asarray(y), np.full(len(y), np.nan)
     for row, value in enumerate(values.tolist()):
@@ -95,36 +67,23 @@ def check_labels(y: Any, weight: np.ndarray | None = None, url: str = "") -> np.
     used = labels if weight is None else labels[weight > 0]
     for label in CLASSES:
         if not np.any(used == label):
-            raise DataError(
-                f"y: no row is labelled {label:+d}{'' if weight is None else ' with a positive weight'}; a machine needs rows of both "
-                f"classes -1 and +1, it has one class or none",
-                url,
-            )
+            which = f"y: no row is labelled {label:+d}{'' if weight is None else ' with a positive weight'}"
+            raise DataError(f"{which}; a machine needs rows of both classes -1 and +1, it has one class or none", url)
     return labels
-
-
-# -- rows --------------------------------------------------------------------------------------------------------------------------
 
 
 def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) -> BlockStore | MemoryBlocks | TextRows:
     """Return the rows of two stores one after the other as kernels read them, within ``budget`` bytes; without a second one the first.
-
-    Raises
-    ------
-    DataError
-        No unlabelled rows, another width, another scaling.
-    gramplane.cluster.MemoryBoundExceeded
-        More rows than the driver's memory holds.
+    Raises DataError: no unlabelled rows, another width, another scaling; MemoryBoundExceeded: more rows than the driver's memory holds.
     """
     if unlabelled is None:
         return data
     _check_same_form(data, unlabelled)
     if data.n_cols == 0:
         return TextRows([str(text) for store in (data, unlabelled) for text in rows_of(store, 0, store.n_rows)])
+    dense_bytes = 8 * data.n_cols * (data.n_rows + unlabelled.n_rows)
     needed = (
-        8 * data.n_cols * (data.n_rows + unlabelled.n_rows)
-        if data.meta.kind == "dense"
-        else 2 * (_stored_bytes(data) + _stored_bytes(unlabelled))
+        dense_bytes if data.meta.kind == "dense" else 2 * sum(part.nbytes for one in (data, unlabelled) for part in one.column_blocks())
     )
     share = round(1 / ROWS_SHARE)
     rows = Held(f"rows of {data.url} and {unlabelled.url}, 1/{share} of driver_memory at most", f"{8 * share} n d")
@@ -133,36 +92,20 @@ def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) ->
     return MemoryBlocks(sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))
 
 
-def _stored_bytes(store: BlockStore) -> int:
-    return sum(block.nbytes for block in store.column_blocks())
-
-
 def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     if unlabelled.n_rows == 0:
         raise DataError("it has no rows; leave it out, or give unlabelled rows", unlabelled.url)
     if unlabelled.n_cols != data.n_cols:
-        raise DataError(
-            f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}; ingest it with --like {data.url}", unlabelled.url
-        )
-    if unlabelled.scale.kind != data.scale.kind or not all(
-        np.array_equal(getattr(unlabelled.scale, name), getattr(data.scale, name), equal_nan=True)
-        for name in ("factor", "shift")
-        if getattr(data.scale, name) is not None
-    ):
+        widths = f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}"
+        raise DataError(f"{widths}; ingest it with --like {data.url}", unlabelled.url)
+    scales = [(getattr(unlabelled.scale, name), getattr(data.scale, name)) for name in ("factor", "shift")]
+    is_same = all(np.array_equal(other, scale, equal_nan=True) for other, scale in scales if scale is not None)
+    if unlabelled.scale.kind != data.scale.kind or not is_same:
         raise DataError(f"its features are scaled otherwise than those of {data.url}; ingest it with --like {data.url}", unlabelled.url)
 
 
-# -- kernel ------------------------------------------------------------------------------------------------------------------------
-
-
 def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndarray | None = None) -> KernelSpec:
-    """Return the kernel of a fit.
-
-    Raises
-    ------
-    ValueError
-        A kernel that is unknown or does not suit the data.
-    """
+    """Return the kernel of a fit. Raises ValueError: a kernel that is unknown or does not suit the data."""
     if isinstance(data, GivenGrams) or config.kernel == "precomputed":
         if not isinstance(data, GivenGrams):
             raise ValueError("kernel='precomputed' needs a matrix of the rows; a run on a store computes its kernel")
@@ -178,11 +121,8 @@ def kernel_with_parameters(config: TriClassConfig, data: BlockStore | MemoryBloc
     if config.kernel not in NAMED_KERNELS or config.kernel == "linear":
         return config.kernel
     gamma = repr(_resolve_gamma(config, data, held_out))
-    return (
-        f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
-        if config.kernel == "poly"
-        else f"{config.kernel}(gamma={gamma})"
-    )
+    poly = f"poly(degree={config.degree},gamma={gamma},coef0={config.coef0!r})"
+    return poly if config.kernel == "poly" else f"{config.kernel}(gamma={gamma})"
 
 
 def _resolve_gamma(config: TriClassConfig, data: BlockStore | MemoryBlocks | TextRows, held_out: np.ndarray | None) -> float:
@@ -206,28 +146,21 @@ def _resolve_gamma(config: TriClassConfig, data: BlockStore | MemoryBlocks | Tex
     return 1.0 / (data.n_cols * variance) if variance > 0 else 1.0
 
 
-def kernel_text(kernel: Any) -> Any:
+def kernel_text(kernel: str | KernelSpec | Callable[..., Any]) -> str:
     """Return a kernel as the parameter model holds it: a word, ``"precomputed"``, or a short text."""
     if isinstance(kernel, str):
         return kernel
     return str(as_specs([kernel], None if getattr(kernel, "columns", None) is None else 1 << 31)[0])
 
 
-# -- points ------------------------------------------------------------------------------------------------------------------------
-
-
 def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.ndarray | None) -> Points:
-    """Return labels and costs of all rows; rows held out cost nothing.
-
-    Raises
-    ------
-    ValueError
-        A balance without unlabelled rows, or a class weight of a class that is none.
+    """Return labels and costs of all rows; rows held out cost nothing. Raises ValueError: a balance without unlabelled rows, or a class
+    weight of a class that is none.
     """
     if config.balance is not None and not inputs.n_unlabelled:
         raise ValueError(f"balance={config.balance!r} is the mean value of unlabelled rows; there are none")
-    labels = inputs.labels
-    weight = np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
+    labels, count = inputs.labels, inputs.n_unlabelled
+    weight = np.ones(len(labels)) if inputs.sample_weight is None else inputs.sample_weight
     weight = weight if held_out is None else np.where(held_out, 0.0, weight)
     irrelevant = config.C_unlabelled if config.C_irrelevant is None else config.C_irrelevant
     cost = weight * np.where(inputs.relevant, config.C, irrelevant)
@@ -237,23 +170,13 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
         cost[inputs.relevant] *= factors[codes]
     used = inputs.relevant & (weight > 0)
     balance = float(np.mean(labels[used])) if config.balance == "labels" else config.balance
-    return Points(
-        np.concatenate([labels, np.zeros(inputs.n_unlabelled)]),
-        inputs.unlabelled,
-        np.concatenate([cost, np.full(inputs.n_unlabelled, config.C_unlabelled)]),
-        config.eps,
-        config.all_relevant,
-        balance,
-    )
+    labels, cost = np.concatenate([labels, np.zeros(count)]), np.concatenate([cost, np.full(count, config.C_unlabelled)])
+    return Points(labels, inputs.unlabelled, cost, config.eps, config.all_relevant, balance)
 
 
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
-    """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit.
-
-    Raises
-    ------
-    DataError
-        A class with fewer rows than folds.
+    """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit. Raises DataError: a
+    class with fewer rows than folds.
     """
     if not config.validation:
         return []
@@ -265,8 +188,3 @@ def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) 
         mask[rows[part]] = True
         masks.append(mask)
     return masks
-
-
-def rows_budget(ctx: RunContext) -> int:
-    """Return the bytes that the rows of both sets may take on the driver."""
-    return int(ROWS_SHARE * ctx.driver_memory)

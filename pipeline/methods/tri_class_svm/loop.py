@@ -16,18 +16,10 @@ import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
+from ....kernels.svm import triclass_search as solver
 from ....kernels.svm.dual import DenseGram, Gram
 from ....kernels.svm.triclass import Points
-from ....kernels.svm.triclass_search import (
-    SearchSettings,
-    SearchState,
-    improve_machine,
-    labelled_machine,
-    permuted_start,
-    sided_start,
-    universum_machine,
-    with_mean,
-)
+from ....kernels.svm.triclass_search import SearchSettings, SearchState
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.urls import open_objects
 from ....storage.versions import is_finished
@@ -40,36 +32,20 @@ from .config import TriClassConfig
 from .inputs import TriClassInputs, TriClassRows
 
 NAN = float("nan")
-BASELINES = ("SVM", "U-SVM")
-"""Machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant."""
-PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")
-"""Columns of the path."""
+BASELINES = ("SVM", "U-SVM")  # machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant
+PATH_COLUMNS = ("iteration", "start", "objective", "minus", "zero", "plus", "flips")  # columns of the path
 
 
 @dataclass(frozen=True)
 class TriClassState:
-    """State of the searches.
-
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    machines
-        One per start, of the fit and then of every fold of the validation.
-    rivals
-        Of the fit and of every fold the machine on the labelled rows, and the one with every unlabelled row irrelevant.
-    path
-        ``(k, 7)``: after every step of every start of the fit, the figures of ``PATH_COLUMNS``.
-    stop
-        ``"assignment"``, ``"tol"``, ``"max_iter"`` of the best start, once all have ended.
-    """
+    """State of the searches."""
 
     record_name: ClassVar[str] = "TriClassState"
     iteration: int
-    machines: tuple[SearchState, ...]
-    rivals: tuple[SearchState, ...]
-    path: np.ndarray
-    stop: str | None = None
+    machines: tuple[SearchState, ...]  # one per start, of the fit and then of every fold of the validation
+    rivals: tuple[SearchState, ...]  # of the fit and of every fold the baselines: on the labelled rows, all unlabelled ones irrelevant
+    path: np.ndarray  # (k, 7) after every step of every start of the fit, the figures of PATH_COLUMNS
+    stop: str | None = None  # "assignment", "tol", "max_iter" of the best start, once all have ended
 
 
 def start_names(config: TriClassConfig) -> list[str]:
@@ -81,20 +57,8 @@ def start_names(config: TriClassConfig) -> list[str]:
 class TriClassLoop:
     """Searches from several starts on the rows of a fit.
 
-    Parameters
-    ----------
-    config, spec
-        Parameters and the kernel.
-    settings
-        Policy of the Gram matrix.
-    inputs
-        Rows and labels.
-    points
-        Of the fit, and of every fold of a validation.
-    masks
-        Labelled rows held out of these, or ``None``.
-    data
-        Rows where they are not the data set of the run.
+    ``points``: of the fit, and of every fold of a validation; ``masks``: labelled rows held out of these, or ``None``; ``data``: rows where
+    they are not the data set of the run.
     """
 
     state_type = TriClassState
@@ -127,7 +91,7 @@ class TriClassLoop:
             gram = self.grams(ctx).combine(np.ones(1))
             if self.config.balance is not None:
                 assert isinstance(gram, DenseGram), "refused before the run began"
-                gram = with_mean(gram, self.inputs.unlabelled)
+                gram = solver.with_mean(gram, self.inputs.unlabelled)
             self._gram = gram
         return self._gram
 
@@ -145,28 +109,25 @@ class TriClassLoop:
         """Fit the first machines, or solve the next convex problem of every start that runs."""
         with one_thread():
             new = self._improve_all(state, self.gram(ctx)) if state.iteration else self._start_all(self.gram(ctx), ctx.seed)
-        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=self._stop_reason(new))
+        stop = None if any(machine.stop is None for machine in new.machines) else self.best(new).stop
+        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=stop)
         return Step(new, self._metrics(state, new))
 
     def _start_all(self, gram: Gram, seed: int) -> TriClassState:
-        machines: list[SearchState] = []
-        baselines: list[SearchState] = []
+        machines, baselines = [], []
         for points in self.points:
-            labelled = labelled_machine(gram, points, self.config.inner_tol)
-            universum = universum_machine(gram, points, self.config.inner_tol, labelled)
+            labelled = solver.labelled_machine(gram, points, self.config.inner_tol)
+            universum = solver.universum_machine(gram, points, self.config.inner_tol, labelled)
             baselines += [labelled, universum]
             machines += [_starting_point(name, points, labelled, universum, seed) for name in self.names]
         return TriClassState(1, tuple(machines), tuple(baselines), np.zeros((0, len(PATH_COLUMNS))))
 
     def _improve_all(self, state: TriClassState, gram: Gram) -> TriClassState:
         machines = [
-            machine if machine.stop else improve_machine(gram, self.points[k // len(self.names)], machine, self.search)
+            machine if machine.stop else solver.improve_machine(gram, self.points[k // len(self.names)], machine, self.search)
             for k, machine in enumerate(state.machines)
         ]
         return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)
-
-    def _stop_reason(self, state: TriClassState) -> str | None:
-        return None if any(machine.stop is None for machine in state.machines) else self.best(state).stop
 
     def best(self, state: TriClassState, part: int = 0) -> SearchState:
         """Return the machine of least objective, of the fit or of a fold (part 1 and on); the first among equals."""
@@ -175,16 +136,14 @@ class TriClassLoop:
 
     def _path_rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
         running = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
-        rows = [
-            [new.iteration, k, new.machines[k].objective / self.config.C, *self.counts(new.machines[k]), new.machines[k].flips]
-            for k in running
-        ]
+        machines = ((k, new.machines[k]) for k in running)
+        rows = [[new.iteration, k, one.objective / self.config.C, *self.counts(one).values(), one.flips] for k, one in machines]
         return np.array(rows, dtype=np.float64).reshape(-1, len(PATH_COLUMNS))
 
-    def counts(self, machine: SearchState) -> list[int]:
+    def counts(self, machine: SearchState) -> dict[str, int]:
         """Return the unlabelled rows assigned to -1, 0 and +1."""
         assigned = machine.labels[self.inputs.unlabelled]
-        return [int(np.sum(assigned == side)) for side in (-1, 0, 1)]
+        return {name: int(np.sum(assigned == side)) for name, side in (("minus", -1), ("zero", 0), ("plus", 1))}
 
     def accuracy(self, machine: SearchState, rows: np.ndarray) -> float:
         """Return the share of labelled rows of two classes, among some, that a machine gets right; NaN where there are none."""
@@ -195,14 +154,11 @@ class TriClassLoop:
     def _metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
         best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
         held_out = np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask
-        minus, zero, plus = self.counts(best)
         steps = sum(machine.steps for machine in new.machines) - sum(machine.steps for machine in before.machines)
         return {
             "objective": unit * best.objective,
             "gap": unit * best.gap,
-            "minus": minus,
-            "zero": zero,
-            "plus": plus,
+            **self.counts(best),
             "flips": best.flips,
             "running": sum(machine.stop is None for machine in new.machines),
             "solver_steps": steps,
@@ -213,31 +169,27 @@ class TriClassLoop:
     def validation(self, state: TriClassState) -> list[dict[str, Any]]:
         """Return the accuracy of the machine and of its two baselines on rows held out: of the fit, else of the folds' fits."""
         parts = range(1, len(self.points)) if len(self.points) > 1 else range(1 if self.masks[0] is not None else 0)
-        rows = []
+        test, rows = self.masks[0], []
         for number, name in enumerate((*BASELINES, "3C-SVM")):
             scores = []
             for part in parts:
-                machine = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part)
-                scores.append(self.accuracy(machine, self._measured_rows(part)))
+                machine, mask = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part), self.masks[part]
+                assert mask is not None
+                # Of a fold without those held out of the fit.
+                scores.append(self.accuracy(machine, mask if part == 0 or test is None else mask & ~test))
             if scores:
                 deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
                 rows.append({"machine": name, "accuracy": float(np.mean(scores)), "deviation": deviation, "folds": len(scores)})
         return rows
-
-    def _measured_rows(self, part: int) -> np.ndarray:
-        """Return the rows held out of a fold, without those held out of the fit."""
-        mask, test = self.masks[part], self.masks[0]
-        assert mask is not None
-        return mask if part == 0 or test is None else mask & ~test
 
 
 def _starting_point(name: str, points: Points, labelled: SearchState, universum: SearchState, seed: int) -> SearchState:
     if name in ("usvm", "svm3"):
         return replace(universum if name == "usvm" else labelled, steps=0)
     if name == "s3vm":
-        return replace(sided_start(points, labelled), steps=0)
+        return replace(solver.sided_start(points, labelled), steps=0)
     number = np.random.SeedSequence((seed, int(name.removeprefix("random-")))).generate_state(1)[0]
-    return replace(permuted_start(points, labelled, int(number)), steps=0)
+    return replace(solver.permuted_start(points, labelled, int(number)), steps=0)
 
 
 def for_workers(data: TriClassRows | None, ctx: RunContext) -> TriClassRows | None:

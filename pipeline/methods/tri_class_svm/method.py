@@ -27,24 +27,11 @@ from ...records.context import RunContext
 from ...records.data_set import refuse_missing
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import TriClassConfig
-from .inputs import (
-    CLASSES,
-    ROWS_SHARE,
-    TriClassInputs,
-    check_labels,
-    join_stores,
-    make_points,
-    resolve_kernel,
-    rows_budget,
-    validation_masks,
-)
+from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, check_labels, join_stores, make_points, resolve_kernel, validation_masks
 from .loop import BASELINES, PATH_COLUMNS, TriClassLoop, TriClassState
 
-UNFINISHED = (None, "max_iter")
-"""Reasons of a stop before the tolerance was reached."""
-
-WHOLE_NUMBERS = ("iteration", "minus", "zero", "plus", "flips")
-"""Columns of the path that count."""
+UNFINISHED = (None, "max_iter")  # reasons of a stop before the tolerance was reached
+WHOLE_NUMBERS = ("iteration", "minus", "zero", "plus", "flips")  # columns of the path that count
 
 ROWS = Held("rows of both stores, side by side", "stored", f"with unlabelled rows; within {ROWS_SHARE:g} L")
 STARTS = Held("labels, costs, coefficients and decision values of every start", "128 n S", "S starts")
@@ -63,20 +50,14 @@ class TriClass(Method):
     inputs: TriClassInputs
     loop: TriClassLoop
 
-    # -- before a run ----------------------------------------------------------------------------------------------------------
-
     @classmethod
     def read_inputs(cls, config: TriClassConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TriClassConfig, TriClassInputs]:
         """Return parameters, and labels and rows of a run; ``extra`` may hold ``unlabelled``, a store, and ``test_share``.
 
         The unlabelled store is opened in the version that the run began with.
 
-        Raises
-        ------
-        DataError
-            Labels other than -1, 0 and +1, or unlabelled rows that do not go with them.
-        DigestMismatch
-            The unlabelled store was replaced since the run began, and the old version is gone.
+        Raises DataError: labels other than -1, 0 and +1, or unlabelled rows that do not go with them; DigestMismatch: the unlabelled store
+        was replaced since the run began, and the old version is gone.
         """
         stored = store_inputs(ctx, cls.name)
         if stored.classes is None:
@@ -89,8 +70,7 @@ class TriClass(Method):
         store = None if url is None else BlockStore.open(str(url), decisions.get("unlabelled_digest"))
         if store is not None:
             refuse_missing(store, cls.name)
-        rows = join_stores(stored.data, store, rows_budget(ctx))
-        count = 0 if store is None else store.n_rows
+        rows, count = join_stores(stored.data, store, int(ROWS_SHARE * ctx.driver_memory)), 0 if store is None else store.n_rows
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
 
     @classmethod
@@ -101,14 +81,9 @@ class TriClass(Method):
 
     @classmethod
     def build_loop(cls, config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) -> TriClassLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            A kernel that does not suit the data, a balance without unlabelled rows, folds without rows of both classes.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows than the driver's memory allows, or than a solver that needs the Gram matrix there can have.
+        """Return the loop of a fit. Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds
+        without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows, or than a solver that needs the Gram
+        matrix there can have.
         """
         data = inputs.data
         spec = resolve_kernel(config, data, inputs.held_out)
@@ -145,8 +120,6 @@ class TriClass(Method):
         """The unlabelled store."""
         return () if self.inputs.unlabelled_store is None else (self.inputs.unlabelled_store,)
 
-    # -- after its last step ---------------------------------------------------------------------------------------------------
-
     def model(self, state: TriClassState, ctx: RunContext) -> KernelModel:
         """Return the model of the best start."""
         config, inputs, loop, best = self.config, self.inputs, self.loop, self.loop.best(state)
@@ -157,10 +130,14 @@ class TriClass(Method):
             "iterations": float(state.iteration),
             "converged": float(state.stop not in UNFINISHED),
         }
+        objectives = [machine.objective / config.C for machine in state.machines[: len(loop.names)]]
+        validation = [
+            [row["accuracy"], np.nan if row["deviation"] is None else row["deviation"], row["folds"]] for row in loop.validation(state)
+        ]
         arrays = {
             "assignment": best.labels[inputs.unlabelled].astype(np.int64),
-            "starts": np.array([machine.objective / config.C for machine in state.machines[: len(loop.names)]]),
-            "validation": _validation_array(loop.validation(state)),
+            "starts": np.array(objectives),
+            "validation": np.array(validation, dtype=np.float64).reshape(-1, 3),
         }
         kernel_inputs, beta = Inputs(inputs.data, inputs.labels, inputs.classes), row_coefficients(loop.points[0], best)
         model = build_model(config, kernel_inputs, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
@@ -171,9 +148,6 @@ class TriClass(Method):
 
     def warnings(self, state: TriClassState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return whether the unlabelled rows did not help, where that was measured."""
-        return self._warnings(state)
-
-    def _warnings(self, state: TriClassState) -> list[str]:
         rows = self.loop.validation(state)
         if not rows:
             return []
@@ -188,22 +162,19 @@ class TriClass(Method):
 
     def summary(self, state: TriClassState, model: KernelModel) -> dict[str, Any]:
         """Return objective, certificate, and how the unlabelled rows were assigned."""
-        minus, zero, plus = self.loop.counts(self.loop.best(state))
         accuracies = {row["machine"]: row["accuracy"] for row in self.loop.validation(state)}
         return {
             "objective": model.figures["objective"],
             "gap": model.figures["gap"],
             "certified_over": "the last convex problem of the best start",
             "start": self.loop.names[int(np.argmin(model.arrays["starts"]))],
-            "minus": minus,
-            "zero": zero,
-            "plus": plus,
+            **self.loop.counts(self.loop.best(state)),
             "n_kernels": 1,
             "n_support": len(model.support_ids),
             "stop": state.stop,
             "classes": json.loads(model.classes_json),
             **({"validation": accuracies} if accuracies else {}),
-            **({"remark": text} if (text := " ".join(self._warnings(state))) else {}),
+            **({"remark": text} if (text := " ".join(self.warnings(state, model, self.ctx))) else {}),
         }
 
     def tables(self, state: TriClassState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
@@ -217,7 +188,6 @@ class TriClass(Method):
         }
 
     def _start_row(self, name: str, machine: SearchState) -> dict[str, Any]:
-        minus, zero, plus = self.loop.counts(machine)
         mask = self.inputs.held_out
         accuracy = self.loop.accuracy(machine, np.zeros(len(self.inputs.labels), dtype=bool) if mask is None else mask)
         return {
@@ -225,9 +195,7 @@ class TriClass(Method):
             "objective": machine.objective / self.config.C,
             "gap": machine.gap / self.config.C,
             "convex_problems": machine.solves,
-            "minus": minus,
-            "zero": zero,
-            "plus": plus,
+            **self.loop.counts(machine),
             "stop": machine.stop,
             "test_accuracy": None if np.isnan(accuracy) else accuracy,
         }
@@ -244,14 +212,8 @@ def _driver_held(config: TriClassConfig, settings: GramSettings, inputs: TriClas
     return tuple(holdings)
 
 
-def _validation_array(rows: list[dict[str, Any]]) -> np.ndarray:
-    """Return the rows of a validation as ``(rows, 3)``: accuracy, deviation (NaN where there is none), folds."""
-    table = [[row["accuracy"], np.nan if row["deviation"] is None else row["deviation"], row["folds"]] for row in rows]
-    return np.array(table, dtype=np.float64).reshape(-1, 3)
-
-
 def validation_rows(array: np.ndarray) -> list[dict[str, Any]]:
-    """Return the rows of a validation as they were."""
+    """Return the rows of a validation from those of a model's array: accuracy, deviation (NaN where there is none), folds."""
     names = (*BASELINES, "3C-SVM")
     return [
         {"machine": name, "accuracy": accuracy, "deviation": None if deviation != deviation else deviation, "folds": int(folds)}

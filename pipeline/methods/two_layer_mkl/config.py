@@ -6,18 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, GramPolicy, MethodConfig, NonNegative, Normalize, Positive
+from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, MachineKernels, NonNegative, Normalize, Positive, StorePath
 
 
-class TwoLayerConfig(MethodConfig):
+class TwoLayerConfig(GramConfig):
     """Parameters of two-layer multiple kernel learning (``two-layer-mkl``)."""
 
-    kernels: Literal["precomputed"] | list[str] | None = Field(
-        None,
-        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed: matrices (n_kernels, n, n) at "
-        "fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default: kernel_grid, ten Gaussian widths and three polynomial "
-        "degrees on all features and on each one",
-    )
+    kernels: MachineKernels = None
     C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC")
     infinite: bool = Field(False, description="add Gaussian kernels on all features, one per machine and round, while one helps")
     penalty: Positive | None = Field(
@@ -52,15 +47,13 @@ class TwoLayerConfig(MethodConfig):
         200, description="steps of the kernel weights at most, for one set of kernels; a warning tells when they end the fit"
     )
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
-    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
-    class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    gram_store: StorePath = None
+    class_weight: ClassWeight = None
 
     @model_validator(mode="after")
     def _range_and_store(self) -> TwoLayerConfig:
         if self.gamma_range is not None and self.gamma_range[0] > self.gamma_range[1]:
             raise ValueError(f"gamma_range={self.gamma_range}: the least gamma is above the greatest")
-        if self.grams == "store" and self.gram_store is None:
-            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
         if self.infinite and self.kernels == "precomputed":
             raise ValueError("infinite=True computes new kernels from features; it has none with kernels='precomputed'")
         return self

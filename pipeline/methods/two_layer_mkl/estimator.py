@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Self
 
 from ....cluster import machine_memory
 from ....kernels.grams.spec import KernelSpec
@@ -69,27 +68,6 @@ class TwoLayerMKLClassifier(KernelClassifier):
 
     _method = TwoLayer
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
-
-        Parameters
-        ----------
-        X
-            ``(n_samples, n_features)``; a block store may hold the target itself.
-        y
-            ``(n_samples,)`` classes.
-        sample_weight
-            ``(n_samples,)`` factors of ``C``.
-
-        Raises
-        ------
-        ValueError
-            A parameter out of range, data that are not finite, one class only, or a kernel that is not positive semi-definite.
-        """
-        config = self._config()
-        self._fit(self._inputs(X, y, sample_weight), config)
-        return self
-
     def _limit(self) -> int:
         return machine_memory()
 
@@ -110,5 +88,4 @@ class TwoLayerMKLClassifier(KernelClassifier):
         self.dual_coef_, self.intercept_ = model.beta, model.intercepts
         self.objective_, self.dual_gap_ = figures["objective"], float("nan")
         self.machine_gap_, self.violation_ = figures["machine_gap"], figures["violation"]
-        self.penalty_ = figures["penalty"]
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+        self.penalty_, self.n_iter_, self.converged_ = figures["penalty"], int(figures["iterations"]), bool(figures["converged"])

@@ -35,10 +35,9 @@ def weigh_chunk(ref: PairRef, weights: np.ndarray, beta: Any, norms: Norms) -> l
 
 def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Any, norms: Norms) -> list[TileSums]:
     """Return the shares of one block pair in ``beta' exp(K_q) beta``, kernel by kernel."""
-    vectors, parts = resolve(beta)[None], []
-    for block, factor in zip(normalised(ref, norms), scale, strict=True):
-        parts.append(tile_sums(exponentiate(factor * block.astype(np.float64))[None], ref.rows, ref.cols, vectors).values)
-    return [TileSums(ref.rows, ref.cols, np.concatenate(parts))]
+    vectors, blocks = resolve(beta)[None], zip(normalised(ref, norms), scale, strict=True)
+    layers = (exponentiate(factor * block.astype(np.float64))[None] for block, factor in blocks)
+    return [TileSums(ref.rows, ref.cols, np.concatenate([tile_sums(layer, ref.rows, ref.cols, vectors).values for layer in layers]))]
 
 
 def layer_bytes(ref: PairRef) -> int:
@@ -51,10 +50,9 @@ def _pair_result(ref: PairRef) -> int:
 
 
 class LayerGrams(Grams):
-    """Gram matrices as the first layer of a two-layer machine; parameters as those of :class:`Grams`.
+    """Gram matrices as the first layer of a two-layer machine, a :class:`~gramplane.kernels.bank.two_layer.Layer`.
 
-    It is a :class:`~gramplane.kernels.bank.two_layer.Layer`. With ``layer_by_passes`` the driver holds no more of
-    the second layer than the solver works on.
+    With ``layer_by_passes`` the driver holds no more of the second layer than the solver works on.
     """
 
     grows = True
@@ -92,9 +90,8 @@ class LayerGrams(Grams):
 
     def exponential_forms(self, beta: np.ndarray) -> np.ndarray:
         """Return ``beta' exp(K_q) beta`` of every kernel, ``(k,)``; one pass over all entries."""
-        parts = self._layer_pass(
-            "layer-forms", exponential_chunk, self._sums_bytes, self._refs, self.scale, self._shared(beta), self._norms
-        )
+        shared = self._shared(beta)
+        parts = self._layer_pass("layer-forms", exponential_chunk, self._sums_bytes, self._refs, self.scale, shared, self._norms)
         return total_forms(parts)[:, 0]
 
     @property

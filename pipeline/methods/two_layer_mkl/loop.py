@@ -19,72 +19,42 @@ from ....kernels.svm.dual import DualProblem, Scratch
 from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...grams.settings import GramSettings
-from ...inputs.kernel_checks import kernel_warnings
+from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import AccuracyTracker, accuracy_metrics
-from ...loops.protocol import Step
+from ...loops.protocol import Step, joint_stop
 from ...records.context import RunContext
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams
-from .new_kernels import Candidate, best_candidate
+from .new_kernels import best_candidate
 
-UNFINISHED = ("max_iter", "flat")
-"""Reasons of a stop before a tolerance was reached."""
-
-N_CHECKED_ROWS = 512
-"""Rows of a matrix whose eigenvalues are computed when a machine met negative curvature."""
-
-MIN_NEGATIVE_SHARE = 1e-5
-"""A negative eigenvalue beyond this share of the largest one is no round-off."""
-
+UNFINISHED = ("max_iter", "flat")  # reasons of a stop before a tolerance was reached
+N_CHECKED_ROWS = 512  # rows of a matrix whose eigenvalues are computed when a machine met negative curvature
+MIN_NEGATIVE_SHARE = 1e-5  # a negative eigenvalue beyond this share of the largest one is no round-off
+# Default penalty, in units of the trace that kernels are normalised to. Of 1 (the thesis'), 1/3, 1/10, 1/30 and 1/n the third was least
+# often below a single layer at C = 1: larger ones leave no kernel a weight on sets that are hard to separate, smaller ones memorise.
 PENALTY_SHARE = 0.1
-"""Default penalty, in units of the trace that kernels are normalised to. Of 1 (the thesis'), 1/3, 1/10, 1/30 and 1/n the third was least
-often below a single layer at C = 1: larger ones leave no kernel a weight on sets that are hard to separate, smaller ones memorise."""
-
-MIN_PROMISE_SHARE = 0.1
-"""A step is not tried when it promises less than this share of the decrease at which a fit ends."""
-
-SAME_WIDTH_TOL = 1e-2
-"""Gaussians whose widths differ by less than this share are one kernel."""
-
-FIRST_WEIGHT_SHARE = 1e-3
-"""First weight of a new kernel towards which the objective does not fall at once, in units of the sum of the others."""
+MIN_PROMISE_SHARE = 0.1  # a step is not tried when it promises less than this share of the decrease at which a fit ends
+SAME_WIDTH_TOL = 1e-2  # Gaussians whose widths differ by less than this share are one kernel
+FIRST_WEIGHT_SHARE = 1e-3  # of the sum of the others: weight of a new kernel towards which the objective does not fall at once
 
 
 @dataclass(frozen=True)
 class LayerState:
-    """One machine from one start: its point, and how it goes on.
-
-    Attributes
-    ----------
-    mu, slopes
-        ``(k,)`` weights, and the gradient of the objective there.
-    beta, decision
-        ``(n,)`` signed coefficients, and decision values.
-    bias, value, gap
-        Bias, objective by the dual value of the machine, and its duality gap: ``value + gap`` is the primal objective.
-    eta
-        Length the next step tries first.
-    still, steps
-        Steps in a row that lowered the objective by next to nothing, and steps with the present kernels.
-    path
-        ``(t, k)`` weights after every step.
-    stop
-        Why it stopped, or ``None``.
-    """
+    """One machine from one start: its point, and how it goes on."""
 
     record_name: ClassVar[str] = "LayerState"
-    mu: np.ndarray
-    slopes: np.ndarray
-    beta: np.ndarray
-    decision: np.ndarray
+    mu: np.ndarray  # (k,) weights
+    slopes: np.ndarray  # (k,) gradient of the objective there
+    beta: np.ndarray  # (n,) signed coefficients
+    decision: np.ndarray  # (n,)
     bias: float
-    value: float
-    gap: float
-    eta: float
-    still: int
-    steps: int
-    path: np.ndarray
-    stop: str | None = None
+    value: float  # objective by the dual value of the machine: value + gap is the primal objective
+    gap: float  # duality gap of the machine
+    eta: float  # length the next step tries first
+    still: int  # steps in a row that lowered the objective by next to nothing
+    steps: int  # with the present kernels
+    path: np.ndarray  # (t, k) weights after every step
+    stop: str | None = None  # why it stopped
 
     @classmethod
     def at(cls, point: TwoLayerPoint, eta: float, path: np.ndarray) -> LayerState:
@@ -98,44 +68,20 @@ class LayerState:
 
 @dataclass(frozen=True)
 class TwoLayerState:
-    """State of the loop.
-
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    machines
-        One per binary problem and start, starts of one problem together; one per problem once all have stopped.
-    widths
-        gamma of the Gaussians added.
-    stop
-        Why the loop ended.
-    """
+    """State of the loop."""
 
     record_name: ClassVar[str] = "TwoLayerState"
     iteration: int
-    machines: tuple[LayerState, ...]
-    widths: np.ndarray
+    machines: tuple[LayerState, ...]  # one per binary problem and start, starts together; one per problem once all have stopped
+    widths: np.ndarray  # gamma of the Gaussians added
     stop: str | None = None
 
 
 class TwoLayerLoop:
-    """Steps of all machines side by side.
+    """Steps of all machines side by side, from the kernels ``specs``.
 
-    Parameters
-    ----------
-    config, specs
-        Parameters, and the kernels at the start.
-    problems
-        Dual problem of each machine.
-    settings
-        Policy of the Gram matrices.
-    fits
-        Classifiers whose accuracy is followed.
-    data
-        Precomputed matrices, which the kernels are over in place of the run's data set.
-    layer_by_passes
-        The second layer is beyond the driver's memory: passes answer for it.
+    ``fits``: classifiers whose accuracy is followed; ``data``: precomputed matrices, which the kernels are over in place of the run's data
+    set; ``layer_by_passes``: the second layer is beyond the driver's memory: passes answer for it.
     """
 
     state_type = TwoLayerState
@@ -155,8 +101,6 @@ class TwoLayerLoop:
         self.settings, self.fits, self.data, self.layer_by_passes = settings, tuple(fits), data, layer_by_passes
         self._grams: LayerGrams | None = None
         self._scratch, self._kernels_checked = Scratch(), False
-
-    # -- kernels -------------------------------------------------------------------------------------------------------------------
 
     def kernels(self, widths: np.ndarray) -> tuple[KernelSpec, ...]:
         """Return all kernels, added ones last."""
@@ -183,13 +127,10 @@ class TwoLayerLoop:
         """Rows with a cost, which are the same for all machines."""
         return np.flatnonzero(self.problems[0].hi > self.problems[0].lo)
 
-    # -- steps ---------------------------------------------------------------------------------------------------------------------
-
     def init(self, ctx: RunContext) -> TwoLayerState:
         """Return the machines at random weights."""
         rng, grams = np.random.default_rng(ctx.seed), self.grams(np.zeros(0), ctx)
-        for message in kernel_warnings(grams):
-            ctx.emit({"event": "warning", "message": message})
+        emit_warnings(grams, ctx)
         count, none, rows = len(self.problems) * self.config.n_restarts, np.zeros(0), self.costly_rows
         diagonals = grams.diagonals() if len(rows) == grams.n else np.ascontiguousarray(grams.diagonals()[:, rows])
         machines = []
@@ -243,8 +184,6 @@ class TwoLayerLoop:
             assert isinstance(layer, LayerGrams)
             refuse_indefinite(layer)
 
-    # -- rounds --------------------------------------------------------------------------------------------------------------------
-
     def best(self, state: TwoLayerState) -> tuple[LayerState, ...]:
         """Return the start with the smallest objective of every machine."""
         starts = len(state.machines) // len(self.problems)
@@ -254,27 +193,22 @@ class TwoLayerLoop:
     def _end_round(self, state: TwoLayerState, ctx: RunContext) -> TwoLayerState:
         """Keep the best starts, and stop or add kernels."""
         state = replace(state, machines=self.best(state))
-        reasons = [str(machine.stop) for machine in state.machines]
-        reason = next((reason for reason in UNFINISHED if reason in reasons), reasons[-1])
-        if not self.config.infinite:
-            return replace(state, stop=reason)
-        count = self.config.max_new_kernels - len(state.widths)
+        count = self.config.max_new_kernels - len(state.widths) if self.config.infinite else 0
         widths = self._choose_widths(state, ctx)[:count] if count > 0 else []
-        return self._add_kernels(state, widths, ctx) if widths else replace(state, stop=reason)
+        if widths:
+            return self._add_kernels(state, widths, ctx)
+        return replace(state, stop=joint_stop([machine.stop for machine in state.machines], UNFINISHED))
 
     def _choose_widths(self, state: TwoLayerState, ctx: RunContext) -> list[float]:
         """Return the widths that help some machine, the most helpful first; none when the one added last got no weight."""
         if len(state.widths) and not any(machine.mu[-1] > 0.0 for machine in state.machines):
             return []
-        candidates = [self._search(machine, state.widths, ctx) for machine in state.machines]
-        helpful = sorted((one for one in candidates if one is not None), key=lambda one: (-one.gain, one.width))
+        grams, rows = self.grams(state.widths, ctx), self.costly_rows
+        candidates = [best_candidate(self.config, self.penalty, grams, machine.point(), rows) for machine in state.machines]
+        helpful = [one for one in candidates if one is not None and one.gain > self.config.tol * self.penalty]
+        widths = [one.width for one in sorted(helpful, key=lambda one: (-one.gain, one.width))]
         # A kernel that is there already may seem to help a machine that stopped before its optimum.
-        new = [one.width for one in helpful if not np.isclose(one.width, state.widths, rtol=SAME_WIDTH_TOL).any()]
-        return list(dict.fromkeys(new))
-
-    def _search(self, machine: LayerState, widths: np.ndarray, ctx: RunContext) -> Candidate | None:
-        best = best_candidate(self.config, self.penalty, self.grams(widths, ctx), machine.point(), self.costly_rows)
-        return best if best is not None and best.gain > self.config.tol * self.penalty else None
+        return list(dict.fromkeys(width for width in widths if not np.isclose(width, state.widths, rtol=SAME_WIDTH_TOL).any()))
 
     def _add_kernels(self, state: TwoLayerState, added: list[float], ctx: RunContext) -> TwoLayerState:
         widths, count = np.append(state.widths, added), len(state.machines)
@@ -296,8 +230,6 @@ class TwoLayerLoop:
             point = tried if tried is not None and tried.value <= point.value else point
         path = np.hstack([machine.path, np.zeros((len(machine.path), added))])
         return LayerState.at(point, first_length(point, self.penalty), path)
-
-    # -- figures -------------------------------------------------------------------------------------------------------------------
 
     def _metrics(self, state: TwoLayerState) -> dict[str, Any]:
         machines = self.best(state)
@@ -324,13 +256,7 @@ def resolve_penalty(config: TwoLayerConfig, problem: DualProblem) -> float:
 
 
 def refuse_indefinite(grams: LayerGrams) -> None:
-    """Name a kernel that is not positive semi-definite beyond round-off on some rows.
-
-    Raises
-    ------
-    DataError
-        If there is one.
-    """
+    """Name a kernel that is not positive semi-definite beyond round-off on some rows. Raises DataError if there is one."""
     for spec, gram in zip(grams.specs, grams.corner(N_CHECKED_ROWS), strict=True):
         values = np.linalg.eigvalsh(gram.astype(np.float64))
         if values[0] < -MIN_NEGATIVE_SHARE * max(float(values[-1]), -float(values[0])):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kerne
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, refuse_machines, vectors_held
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
-from ...method import Method
+from ...method import Method, weight_tables
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
@@ -31,11 +31,7 @@ from .layer_pass import layer_bytes
 from .loop import UNFINISHED, TwoLayerLoop, TwoLayerState
 from .new_kernels import N_WIDTHS
 
-N_SHOWN = 20
-"""Kernels whose weights a report follows along the iterations."""
-
-LAYER_SHARE = 0.5
-"""Share of the driver's memory for the second layer and the solver's copy of it; beyond it passes answer for the layer."""
+LAYER_SHARE = 0.5  # share of the driver's memory for the second layer and the solver's copy of it; beyond it passes answer for the layer
 
 LAYER = Held("second layer in double precision, and the solver's copy of it", "16 n^2", f"within {LAYER_SHARE:g} L")
 LAYER_SET = Held("a solver's working set of the second layer", f"{MATRIX_SHARE:g} L", "where that is larger")
@@ -55,12 +51,8 @@ class TwoLayer(Method):
 
     @classmethod
     def read_inputs(cls, config: TwoLayerConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[TwoLayerConfig, Inputs]:
-        """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``.
-
-        Raises
-        ------
-        DataError
-            The target is real-valued.
+        """Return parameters, and target and weights of a store; ``extra`` may hold ``test_share``. Raises DataError: the target is
+        real-valued.
         """
         config, inputs = with_gram_store(config, store_inputs(ctx, cls.name))
         if inputs.classes is None:
@@ -69,14 +61,8 @@ class TwoLayer(Method):
 
     @classmethod
     def build_loop(cls, config: TwoLayerConfig, inputs: Inputs, ctx: RunContext) -> TwoLayerLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            Kernels that do not suit the data.
-        gramplane.cluster.MemoryBoundExceeded
-            More kernels or rows than the memory allows.
+        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more kernels or rows than
+        the memory allows.
         """
         data = inputs.data
         if config.infinite and data.holds != "columns":
@@ -128,17 +114,10 @@ class TwoLayer(Method):
             "iterations": float(state.iteration),
             "converged": float(state.stop not in UNFINISHED),
         }
-        model = build_model(
-            self.config,
-            self.inputs,
-            loop.grams(state.widths, ctx),
-            np.stack([machine.mu for machine in machines]),
-            np.stack([machine.beta for machine in machines]),
-            np.array([machine.bias for machine in machines]),
-            figures,
-            {**{f"weights_path_{m}": machine.path for m, machine in enumerate(machines)}, "new_gammas": state.widths},
-        )
-        return replace(model, layers=2)
+        grams, bias = loop.grams(state.widths, ctx), np.array([machine.bias for machine in machines])
+        mu, beta = np.stack([machine.mu for machine in machines]), np.stack([machine.beta for machine in machines])
+        arrays = {**{f"weights_path_{m}": machine.path for m, machine in enumerate(machines)}, "new_gammas": state.widths}
+        return replace(build_model(self.config, self.inputs, grams, mu, beta, bias, figures, arrays), layers=2)
 
     def warnings(self, state: TwoLayerState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new, and which machines have no kernel."""
@@ -176,16 +155,8 @@ class TwoLayer(Method):
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
         machines = self.loop.best(state)
         labels = [str(label) for label in self.inputs.labels] if len(machines) > 1 else [""]
-        theta = np.stack([machine.mu for machine in machines])
-        order = np.lexsort((np.arange(theta.shape[1]), -theta.max(axis=0)))
-        order = order[theta.max(axis=0)[order] > 0]
-        names = [str(spec) for spec in self.loop.kernels(state.widths)]
-        path = [
-            {"machine": label, "iteration": t + 1, **{names[q]: float(row[q]) for q in order[:N_SHOWN]}}
-            for label, machine in zip(labels, machines, strict=True)
-            for t, row in enumerate(machine.path)
-        ]
-        return {"kernels": [{"kernel": names[q], **_weight_columns(theta[:, q], labels)} for q in order], "weights": path}
+        names, theta = [str(spec) for spec in self.loop.kernels(state.widths)], np.stack([machine.mu for machine in machines])
+        return weight_tables(names, labels, theta, [machine.path for machine in machines])
 
 
 def _max_new_kernels(config: TwoLayerConfig) -> int:
@@ -201,10 +172,3 @@ def _driver_held(settings: GramSettings, n: int, k: int, machines: int, by_passe
     """Return what the driver holds of k kernels in the first layer: their entries, the second layer, vectors of the machines."""
     layer = LAYER_SET.of(L=driver_memory) if by_passes else LAYER.of(n=n)
     return settings.held(n, k, driver_memory)[0], layer, vectors_held(n, machines)
-
-
-def _weight_columns(weights: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    """Return the weights of one kernel by column name: one, or one per class."""
-    if len(weights) == 1:
-        return {"weight": float(weights[0])}
-    return {f"weight[{label}]": float(value) for label, value in zip(labels, weights, strict=True)}

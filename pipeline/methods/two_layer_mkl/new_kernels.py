@@ -16,20 +16,12 @@ from ...models.kernel_build import support_rows_of
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams
 
-N_WIDTHS = 13
-"""Widths tried at a time, log-spaced."""
-
-N_REFINEMENTS = 2
-"""Times a finer grid is laid between the neighbours of the best width; each is a sixth as coarse as the one before."""
-
+N_WIDTHS = 13  # widths tried at a time, log-spaced
+N_REFINEMENTS = 2  # times a finer grid is laid between the neighbours of the best width; each is a sixth as coarse as the one before
+# Quantiles of the squared distances, whose inverses bound gamma. Wider ranges let a machine memorise: a near-unit matrix always helps.
 DISTANCE_QUANTILES = (0.95, 0.05)
-"""Quantiles of the squared distances, whose inverses bound gamma. Wider ranges let a machine memorise: a near-unit matrix always helps."""
-
-MAX_SAMPLED_ROWS = 1024
-"""Rows whose distances give the range of widths, evenly spaced."""
-
-EQUAL_ROWS_SHARE = 1e-12
-"""Squared distances below this share of the largest are those of equal rows."""
+MAX_SAMPLED_ROWS = 1024  # rows whose distances give the range of widths, evenly spaced
+EQUAL_ROWS_SHARE = 1e-12  # squared distances below this share of the largest are those of equal rows
 
 
 class Candidate(NamedTuple):

@@ -16,10 +16,10 @@ from ...records.context import RunContext
 
 
 class Largest(NamedTuple):
-    """The largest entries of some rows within one block: ``(k, rows, size)``, ``-inf`` where there are fewer."""
+    """The largest entries of some rows within one block."""
 
     rows: tuple[int, int]
-    values: np.ndarray
+    values: np.ndarray  # (k, rows, size), -inf where there are fewer
 
 
 def largest_chunk(ref: PairRef, norms: tuple[Normalization, ...], size: int) -> list[Largest]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from ...records.config import Count, GramPolicy, MethodConfig, NonNegative, Positive
+from ...records.config import Count, GramConfig, GramPolicy, NonNegative, Positive, StorePath
 
 
-class UMKLConfig(MethodConfig):
+class UMKLConfig(GramConfig):
     """Parameters of unsupervised multiple kernel learning (``unsupervised-mkl``)."""
 
     has_scores = False
@@ -43,10 +43,4 @@ class UMKLConfig(MethodConfig):
     tol: Positive = Field(1e-5, description="relative decrease of the objective at which the fit ends, once no bases change")
     max_iter: Count = Field(50, description="alternations between bases and weights at most; a warning tells when they end the fit")
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
-    gram_store: str | None = Field(None, description="path of a Gram store, kept for further fits")
-
-    @model_validator(mode="after")
-    def _store_has_a_path(self) -> UMKLConfig:
-        if self.grams == "store" and self.gram_store is None:
-            raise ValueError("grams='store' needs gram_store, the path of the Gram store")
-        return self
+    gram_store: StorePath = None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -14,12 +15,14 @@ from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.grams.spec import KernelSpec
-from ...estimators.inputs import validated
+from ...estimators.inputs import UserRows
 from ...estimators.kernels import KernelEstimator
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import scaled_rows, support_rows, used_specs
 from .loop import UMKLState
 from .method import UMKL, UMKLInputs
+
+Rows = np.ndarray | sp.csr_array
 
 
 class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -66,7 +69,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     _is_classifier = False
     _wider = {"kernels": ("list of KernelSpec, str or callable, or None", Sequence[KernelSpec | str | Callable[..., Any]] | None)}
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: UserRows, y: object = None) -> Self:
         """Learn weights and bases.
 
         Parameters
@@ -88,7 +91,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     def _unfinished(self, state: UMKLState) -> str:
         return f"max_iter={self._config().max_iter} ended the fit while bases still changed"
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: UserRows) -> np.ndarray:
         """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``.
 
         Parameters
@@ -98,7 +101,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         """
         return self._values(X)
 
-    def combined_kernel(self, X: Any, Z: Any = None) -> np.ndarray:
+    def combined_kernel(self, X: UserRows, Z: UserRows | None = None) -> np.ndarray:
         """Return the learnt kernel between rows of ``X`` and of ``Z``, ``(len(X), len(Z))``, normalised by the training rows.
 
         Parameters
@@ -108,19 +111,14 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
             ``combined_kernel(X_train)`` to fit, and ``combined_kernel(X_test, X_train)`` to predict.
         """
         check_is_fitted(self, "model_")
-        left = self._rows(X)
-        right = left if Z is None else self._rows(Z)
+        left = scaled_rows(self.model_, self._checked(X, reset=False))
+        right = left if Z is None else scaled_rows(self.model_, self._checked(Z, reset=False))
         total = np.zeros((left.shape[0], right.shape[0]))
         weights = self.model_.theta[0, self.model_.used]
         for spec, norm, weight in zip(used_specs(self.model_), self.model_.norms, weights, strict=True):
             block = gram_block([spec], left, None if Z is None else right, dtype=np.float64)[0]
             total += weight * _normalise(self.model_, norm, spec, block, left, right)
         return total
-
-    def _rows(self, X: Any) -> Any:
-        options: dict[str, Any] = {"dtype": [np.float64, np.float32], "accept_large_sparse": False}
-        X = validated(self, X, accept_sparse="csr", reset=False, **options)
-        return scaled_rows(self.model_, X)
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)
@@ -131,16 +129,16 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         self._n_features_out = len(model.theta)
 
 
-def _normalise(model: KernelModel, norm: Normalization, spec: AnyKernel, block: np.ndarray, left: Any, right: Any) -> np.ndarray:
-    """Return a raw block between any rows, centred and scaled by the training rows' sums."""
+def _normalise(model: KernelModel, norm: Normalization, spec: AnyKernel, block: np.ndarray, *rows: Rows) -> np.ndarray:
+    """Return a raw block between any ``rows`` (left and right), centred and scaled by the training rows' sums."""
     if norm.only_scales:
         return block * norm.scale
-    means, lengths = (np.concatenate(part) for part in zip(*(_row_statistics(model, norm, spec, X) for X in (left, right)), strict=True))
+    means, lengths = (np.concatenate(part) for part in zip(*(_row_statistics(model, norm, spec, X) for X in rows), strict=True))
     both = replace(norm, row_mean=None if norm.row_mean is None else means, diag_root=None if norm.diag_root is None else lengths)
     return both.apply_block(block, slice(0, len(block)), slice(len(block), None))
 
 
-def _row_statistics(model: KernelModel, norm: Normalization, spec: AnyKernel, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+def _row_statistics(model: KernelModel, norm: Normalization, spec: AnyKernel, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean of every row's raw entries over the training rows, and its length in feature space after centring."""
     diagonal = gram_diagonal([spec], rows)[0].astype(np.float64)
     if norm.row_mean is None:

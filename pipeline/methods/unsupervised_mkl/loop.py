@@ -29,54 +29,25 @@ from ...records.context import RunContext
 from .column_sum_pass import mean_largest_sums
 from .config import UMKLConfig
 
-ROWS = 4096
-"""Rows read at a time."""
+ROWS = 4096  # rows read at a time
 
 
 @dataclass(frozen=True)
 class UMKLState:
-    """State of the alternation.
-
-    Attributes
-    ----------
-    iteration
-        Steps done.
-    weights
-        ``(k,)`` kernel weights, on the simplex.
-    bases
-        ``(n, n_bases)`` bases of every point, -1 where there is none; none at all before the first step.
-    objective
-        J at both.
-    qp_gap
-        Certified distance of the last weights from the best ones for these bases.
-    path
-        ``(iteration, k)`` weights after every step.
-    stop
-        ``"tol"``, ``"max_iter"`` or ``None``.
-    """
+    """State of the alternation."""
 
     record_name: ClassVar[str] = "UMKLState"
     iteration: int
-    weights: np.ndarray
-    bases: np.ndarray
-    objective: float
-    qp_gap: float
-    path: np.ndarray
+    weights: np.ndarray  # (k,) kernel weights, on the simplex
+    bases: np.ndarray  # (n, n_bases) bases of every point, -1 where there is none; none at all before the first step
+    objective: float  # J at both
+    qp_gap: float  # certified distance of the last weights from the best ones for these bases
+    path: np.ndarray  # (iteration, k) weights after every step
     stop: str | None = None
 
 
 class UMKLLoop:
-    """The alternation on the rows of a context's data.
-
-    Parameters
-    ----------
-    config, specs
-        Parameters and kernels.
-    settings
-        Policy of the Gram matrices.
-    n_bases
-        Bases per point.
-    """
+    """The alternation on the rows of a context's data, with ``n_bases`` bases per point."""
 
     state_type = UMKLState
 
@@ -87,24 +58,20 @@ class UMKLLoop:
         self._factors: np.ndarray | None = None
 
     def factors(self, ctx: RunContext) -> np.ndarray:
-        """Return multipliers of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one.
-
-        Raises
-        ------
-        ValueError
-            A kernel whose largest entries do not sum to a positive number.
+        """Return multipliers of the normalised kernels, ``(k,)``: those of column sums with ``normalize="column_sum"``, else one. Raises
+        ValueError: a kernel whose largest entries do not sum to a positive number.
         """
         if self._factors is None:
             self._factors = np.ones(len(self.specs))
-            if self.config.normalize == "column_sum":
-                unscaled = [q for q, spec in enumerate(self.specs) if spec.normalize == "none"]
-                self._factors[unscaled] = 1.0 / self._column_sums(unscaled, ctx)
+            kernels = [q for q, spec in enumerate(self.specs) if spec.normalize == "none" and self.config.normalize == "column_sum"]
+            if kernels:
+                self._factors[kernels] = 1.0 / self._column_sums(kernels, ctx)
         return self._factors
 
     def _column_sums(self, kernels: list[int], ctx: RunContext) -> np.ndarray:
         normalizations = self.grams(ctx).normalizations
         specs, norms = [self.specs[q] for q in kernels], [normalizations[q] for q in kernels]
-        sums = mean_largest_sums(ctx, specs, norms, self.settings.block, self.n_bases) if kernels else np.zeros(0)
+        sums = mean_largest_sums(ctx, specs, norms, self.settings.block, self.n_bases)
         if not np.all(sums > 0):
             raise ValueError(
                 f"kernel {specs[int(np.argmin(sums))]}: its {self.n_bases} largest entries of a row sum to {sums.min():.3g} on average; "
@@ -131,7 +98,12 @@ class UMKLLoop:
         if self.config.safeguard and state.iteration and new.objective >= state.objective:
             # Sums of single precision: what is left to gain is rounding, and the objective must not rise.
             new, changed = replace(new, weights=state.weights, bases=state.bases, objective=state.objective, qp_gap=state.qp_gap), 0
-        new = replace(new, stop=self._stop_reason(state, new, changed), path=np.concatenate([state.path, new.weights[None, :]]))
+        is_settled = new.iteration > 1 and not changed and state.objective - new.objective <= self.config.tol * abs(state.objective)
+        if len(self.specs) == 1 or is_settled:
+            new = replace(new, stop="tol")
+        elif new.iteration >= self.config.max_iter:
+            new = replace(new, stop="max_iter")
+        new = replace(new, path=np.concatenate([state.path, new.weights[None, :]]))
         metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": n_kept}
         return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
 
@@ -158,12 +130,6 @@ class UMKLLoop:
         terms = weight_terms(entries.reshape(-1, n, self.n_bases), bases, self.inner(ctx), config.gamma1, config.gamma2)
         best = solve_simplex_qp(terms.W, terms.u, state.weights)
         return UMKLState(state.iteration + 1, best.weights, bases, terms.value(best.weights), best.gap, state.path)
-
-    def _stop_reason(self, old: UMKLState, new: UMKLState, changed: int) -> str | None:
-        is_settled = new.iteration > 1 and not changed and old.objective - new.objective <= self.config.tol * abs(old.objective)
-        if len(self.specs) == 1 or is_settled:
-            return "tol"
-        return "max_iter" if new.iteration >= self.config.max_iter else None
 
 
 def inner_products(data: BlockStore | MemoryBlocks) -> np.ndarray:

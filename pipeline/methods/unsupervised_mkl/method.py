@@ -17,7 +17,7 @@ from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.sources import pair_bytes, row_pairs
 from ...inputs.kernels import gram_settings, resolved_kernels
 from ...inputs.labels import Inputs
-from ...method import Method
+from ...method import Method, weight_tables
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
@@ -27,12 +27,7 @@ from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import UMKLConfig
 from .loop import UMKLLoop, UMKLState
 
-N_SHOWN = 20
-"""Kernels whose weights a report follows along the rounds."""
-
-RANK_TOL = 1e-6
-"""Eigenvalues below this share of the largest are rounding of single-precision entries: such a component is 0."""
-
+RANK_TOL = 1e-6  # eigenvalues below this share of the largest are rounding of single-precision entries: such a component is 0
 
 PRODUCTS = Held("inner products of all rows", "8 n^2")
 SUM = Held("sum of the kernels in both precisions, with the eigensolver's copies", "28 n^2")
@@ -66,14 +61,8 @@ class UMKL(Method):
 
     @classmethod
     def build_loop(cls, config: UMKLConfig, inputs: UMKLInputs, ctx: RunContext) -> UMKLLoop:
-        """Return the loop of a fit.
-
-        Raises
-        ------
-        ValueError
-            Data without coordinates (strings, matrices), or fewer than two rows.
-        gramplane.cluster.MemoryBoundExceeded
-            More rows than the driver's memory allows.
+        """Return the loop of a fit. Raises ValueError: data without coordinates (strings, matrices), or fewer than two rows;
+        MemoryBoundExceeded: more rows than the driver's memory allows.
         """
         data = ctx.data
         if data.holds != "columns":
@@ -108,12 +97,8 @@ class UMKL(Method):
         """Return the model: one machine per principal component of the learnt kernel."""
         grams, weights, count = self.loop.grams(ctx), state.weights * self.loop.factors(ctx), self.config.n_components
         beta, intercepts, eigenvalues = principal_components(grams, weights, count)
-        figures = {
-            "objective": float(state.objective),
-            "qp_gap": float(state.qp_gap),
-            "iterations": float(state.iteration),
-            "converged": float(state.stop != "max_iter"),
-        }
+        figures = {"objective": float(state.objective), "qp_gap": float(state.qp_gap), "iterations": float(state.iteration)}
+        figures["converged"] = float(state.stop != "max_iter")
         inputs = Inputs(ctx.data, np.zeros(grams.n), None)
         arrays = {"weights": state.weights, "bases": state.bases, "eigenvalues": eigenvalues}
         return build_model(self.config, inputs, grams, np.tile(weights, (count, 1)), beta, intercepts, figures, arrays)
@@ -131,22 +116,14 @@ class UMKL(Method):
 
     def tables(self, state: UMKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the rounds."""
-        order = [int(q) for q in np.lexsort((np.arange(len(state.weights)), -state.weights)) if state.weights[q] > 0]
-        names = {q: str(self.loop.specs[q]) for q in order}
-        path = [{"machine": 0, "iteration": t, **{names[q]: float(row[q]) for q in order[:N_SHOWN]}} for t, row in enumerate(state.path, 1)]
-        return {"kernels": [{"kernel": names[q], "weight": float(state.weights[q])} for q in order], "weights": path}
+        return weight_tables([str(spec) for spec in self.loop.specs], [0], state.weights[None], [state.path])
 
 
 def _driver_held(loop: UMKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds: inner products and one sum of kernels as whole matrices, all rows while the products are made."""
     n, d, k = ctx.data.n_rows, ctx.data.n_cols, len(loop.specs)
-    return (
-        PRODUCTS.of(n=n),
-        SUM.of(n=n),
-        ROWS.of(n=n, d=d),
-        loop.settings.held(n, k, ctx.driver_memory)[0],
-        ENTRIES.of(k=k, n=n, B=loop.n_bases),
-    )
+    matrices = loop.settings.held(n, k, ctx.driver_memory)[0]
+    return PRODUCTS.of(n=n), SUM.of(n=n), ROWS.of(n=n, d=d), matrices, ENTRIES.of(k=k, n=n, B=loop.n_bases)
 
 
 def principal_components(grams: Grams, weights: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ def matrices(n=150, k=4, dtype=np.float32):
 
 def counted(monkeypatch):
     looks, loads = [], []
-    look, load = given_grams.looked_at, GivenPair.load
+    look, load = given_grams.inspect_matrix, GivenPair.load
     monkeypatch.setattr(given_grams, "inspect_matrix", lambda *args: looks.append(args[0].dtype) or look(*args))
     monkeypatch.setattr(GivenPair, "load", lambda self: loads.append(self.which) or load(self))
     return looks, loads
