@@ -37,20 +37,10 @@ FEATURES_AT_ONCE = 256
 class Expansion:
     """An additive map; the range of each feature's training values is given beside it.
 
-    Attributes
-    ----------
-    name
-        ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
-        ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman).
-    gamma
-        Of the Gaussian, in units of the feature to the power -2.
-    n_bins
-        Of the histogram intersection kernel.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or a parameter is not positive.
+    ``name``: ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
+    ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman); ``gamma``: of the
+    Gaussian, in units of the feature to the power -2; ``n_bins``: of the histogram intersection kernel. Raises ValueError if the name is
+    unknown or a parameter is not positive.
     """
 
     name: Literal["identity", "hik", "additive_gaussian"] = "identity"
@@ -260,26 +250,10 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
     """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of every feature, without its columns.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block of features.
-    u
-        ``(n,)`` dual vector.
-    expansion
-        The map.
-    minimum, maximum
-        ``(k,)`` ranges of the training values, zeros included. Values outside are taken at the nearest end.
-
-    Returns
-    -------
-    ndarray
-        float64 ``(k,)``. Histogram intersection costs one weighted histogram per feature and a reverse cumulative sum.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, a number is not finite, or ``minimum`` is negative for the histogram intersection kernel.
+    ``X``: ``(n, k)`` block of features; ``u``: ``(n,)`` dual vector; ``expansion``: the map. ``minimum``, ``maximum``: ``(k,)`` ranges of
+    the training values, zeros included. Values outside are taken at the nearest end. Returns float64 ``(k,)``. Histogram intersection costs
+    one weighted histogram per feature and a reverse cumulative sum. Raises ValueError if shapes disagree, a number is not finite, or
+    ``minimum`` is negative for the histogram intersection kernel.
     """
     n, k = shape(X)
     if expansion.name == "identity":
@@ -343,25 +317,10 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
 def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> Columns:
     """Return the columns ``Phi_1 | Phi_2 | ...`` of the features of a block.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` features.
-    expansion
-        The map.
-    minimum, maximum
-        ``(k,)`` ranges of the *training* values; values outside are taken at the nearest end.
-
-    Returns
-    -------
-    ndarray or csc_array
-        float64 ``(n, k * width)``. Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``, which reproduces
-        ``min(x, z)`` on multiples of ``M_j / N`` and stays sparse. The Gaussian map takes a zero to a non-zero vector: always dense.
-
-    Raises
-    ------
-    ValueError
-        As :func:`expanded_scores`.
+    ``X``: ``(n, k)`` features; ``expansion``: the map; ``minimum``, ``maximum``: ``(k,)`` ranges of the *training* values; values outside
+    are taken at the nearest end. Returns float64 ``(n, k * width)``. Histogram intersection: column k of feature j is ``1[x >= k M_j / N]
+    sqrt(M_j / N)``, which reproduces ``min(x, z)`` on multiples of ``M_j / N`` and stays sparse. The Gaussian map takes a zero to a
+    non-zero vector: always dense. Raises ValueError: as :func:`expanded_scores`.
     """
     if expansion.name == "identity":
         return X

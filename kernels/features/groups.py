@@ -27,20 +27,11 @@ GroupWeight = Literal["none", "1/size"]
 class GroupIndex:
     """Which features belong to which group, both ways.
 
-    Attributes
-    ----------
-    indptr, members
-        int64: group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending.
-    feature_indptr, feature_groups
-        int64: feature j lies in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``.
-    weight
-        float64 ``(n_groups,)`` eta_G.
-    labels
-        int64 ``(n_groups,)`` the caller's name of each group: its label, or its place in the list.
-    kind
-        ``"disjoint"``, ``"tree"`` (any two groups nested or disjoint) or ``"overlap"``.
-    parent
-        For a tree, int64 ``(n_groups,)`` smallest group around each group, or -1; else ``None``.
+    ``indptr``, ``members``: int64: group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending; ``feature_indptr``,
+    ``feature_groups``: int64: feature j lies in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``; ``weight``: float64
+    ``(n_groups,)`` eta_G; ``labels``: int64 ``(n_groups,)`` the caller's name of each group: its label, or its place in the list; ``kind``:
+    ``"disjoint"``, ``"tree"`` (any two groups nested or disjoint) or ``"overlap"``; ``parent``: for a tree, int64 ``(n_groups,)`` smallest
+    group around each group, or -1; else ``None``.
     """
 
     indptr: Array
@@ -256,28 +247,10 @@ def _weigh(eta: Array, high: Array, low: Array) -> None:
 def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tuple[TopB, CutGroups]:
     """Score the groups of one stripe: ``eta_G ||c_G||^2``.
 
-    Parameters
-    ----------
-    c_local
-        float64 ``(k,)`` correlations of the features ``offset .. offset + k - 1``.
-    offset
-        First feature.
-    index
-        All groups.
-    B
-        How many groups to keep.
-
-    Returns
-    -------
-    TopB
-        The B best groups that lie inside the stripe; keys and values are scores.
-    CutGroups
-        Sums of the groups that reach beyond it, for :func:`merge_partials`.
-
-    Raises
-    ------
-    ValueError
-        If the stripe reaches beyond the indexed features, or a score is not finite.
+    ``c_local``: float64 ``(k,)`` correlations of the features ``offset .. offset + k - 1``. ``offset``: first feature; ``index``: all
+    groups; ``B``: how many groups to keep. Returns the B best groups that lie inside the stripe; keys and values are scores; sums of the
+    groups that reach beyond it, for :func:`merge_partials`. Raises ValueError if the stripe reaches beyond the indexed features, or a score
+    is not finite.
     """
     c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
     if offset < 0 or offset + c.size > index.n_features:
@@ -323,14 +296,8 @@ def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
 def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
     """Rank the groups that stripe borders cut, now complete, among the others.
 
-    Parameters
-    ----------
-    top
-        The best groups that lay inside one stripe.
-    ids, sums
-        Merged :class:`CutGroups` of all stripes.
-    B
-        How many to keep.
+    ``top``: the best groups that lay inside one stripe; ``ids``, ``sums``: merged :class:`CutGroups` of all stripes; ``B``: how many to
+    keep.
     """
     if not len(ids):
         return merge_top([top], B)
@@ -416,21 +383,8 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
     A group inside G has at most the sum of squares of G. So everything below G is left out if that sum times the largest weight
     below G is strictly less than the current B-th score; ties are visited, and the lower index wins.
 
-    Parameters
-    ----------
-    c
-        float64 ``(n_features,)`` correlations of all features.
-    index
-        Groups of kind ``"tree"``.
-    B
-        How many.
-    threshold
-        A valid lower bound of the B-th score.
-
-    Raises
-    ------
-    ValueError
-        If the groups are no tree, ``c`` has another length, or a score is not finite.
+    ``c``: float64 ``(n_features,)`` correlations of all features; ``index``: groups of kind ``"tree"``; ``B``: how many; ``threshold``: a
+    valid lower bound of the B-th score. Raises ValueError if the groups are no tree, ``c`` has another length, or a score is not finite.
     """
     if index.parent is None:
         raise ValueError(f"the groups are of kind {index.kind!r}; the tree search needs nested groups")
@@ -457,24 +411,8 @@ def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
     A feature shared by several chosen groups is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the
     column for each group (docs/methods.md, "Groups").
 
-    Parameters
-    ----------
-    index
-        All groups.
-    chosen
-        int64 distinct groups.
-
-    Returns
-    -------
-    features
-        int64 ascending distinct features.
-    scale
-        float64 factor of each.
-
-    Raises
-    ------
-    ValueError
-        If a chosen group does not exist.
+    ``index``: all groups; ``chosen``: int64 distinct groups. Returns int64 ascending distinct features; float64 factor of each. Raises
+    ValueError if a chosen group does not exist.
     """
     ids = np.sort(np.asarray(chosen, np.int64))
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):

@@ -105,15 +105,9 @@ DENSE_GAIN = 100
 class PairLimits:
     """What a search may take.
 
-    Attributes
-    ----------
-    head_start
-        Most frequent features whose products give the first threshold.
-    max_head
-        Features of the widest triangle (67 MB at 4,096; beyond about 2,000 it leaves the cache).
-    budget
-        Products that the survivors beyond the widest triangle may form; 1e8 to 4e8 are formed in a second. Dense data may form
-        ``DENSE_GAIN`` times as many.
+    ``head_start``: most frequent features whose products give the first threshold; ``max_head``: features of the widest triangle (67 MB at
+    4,096; beyond about 2,000 it leaves the cache). ``budget``: products that the survivors beyond the widest triangle may form; 1e8 to 4e8
+    are formed in a second. Dense data may form ``DENSE_GAIN`` times as many.
     """
 
     head_start: int = 256
@@ -124,10 +118,7 @@ class PairLimits:
 def encode(ids: Array) -> Array:
     """Return one int64 per pair, in the order of ``(first, second)``.
 
-    Raises
-    ------
-    ValueError
-        If a feature id does not fit 31 bits.
+    Raises ValueError if a feature id does not fit 31 bits.
     """
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     if ids.size and int(ids.max()) >= MAX_FEATURES - 1:
@@ -154,12 +145,7 @@ def merge_top_pairs(tops: Sequence[TopPairs], B: int) -> TopPairs:
 def by_frequency(features: Array, counts: Array) -> Array:
     """Return features sorted by frequency rank: most non-zeros first, ties by id.
 
-    Parameters
-    ----------
-    features
-        int64 ``(k,)`` ids.
-    counts
-        ``(k,)`` their non-zeros in the whole data set.
+    ``features``: int64 ``(k,)`` ids; ``counts``: ``(k,)`` their non-zeros in the whole data set.
     """
     return np.asarray(features, np.int64)[np.lexsort((features, -np.asarray(counts, np.int64)))]
 
@@ -167,17 +153,8 @@ def by_frequency(features: Array, counts: Array) -> Array:
 def most_frequent(counts: Array, K: int) -> Array:
     """Return the first K features in frequency rank; features without a non-zero have none.
 
-    Parameters
-    ----------
-    counts
-        ``(n_features,)`` non-zeros per feature.
-    K
-        How many.
-
-    Raises
-    ------
-    ValueError
-        If there are too many features for their pairs to be named.
+    ``counts``: ``(n_features,)`` non-zeros per feature; ``K``: how many. Raises ValueError if there are too many features for their pairs
+    to be named.
     """
     counts = np.asarray(counts)
     if counts.size >= MAX_FEATURES:
@@ -207,14 +184,8 @@ def row_max_abs(X: Columns) -> Array:
 class PairBounds(NamedTuple):
     """What one pass over a stripe gives for a dual vector.
 
-    Attributes
-    ----------
-    bound
-        float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding included.
-    linear
-        float64 ``(k,)`` ``c_j``, with the bits of :func:`~gramplane.kernels.features.scores.correlations`.
-    square
-        float64 ``(k,)`` ``G_jj``.
+    ``bound``: float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding included; ``linear``: float64 ``(k,)`` ``c_j``, with the bits of
+    :func:`~gramplane.kernels.features.scores.correlations`; ``square``: float64 ``(k,)`` ``G_jj``.
     """
 
     bound: Array
@@ -246,19 +217,8 @@ def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
 
     ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (docs/methods.md, "Degree-2 coordinates").
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` stripe.
-    u
-        ``(n,)`` dual vector.
-    weight
-        ``(n,)`` from :func:`row_weight`, over all stripes.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree or a number is not finite.
+    ``X``: ``(n, k)`` stripe; ``u``: ``(n,)`` dual vector; ``weight``: ``(n,)`` from :func:`row_weight`, over all stripes. Raises ValueError
+    if shapes disagree or a number is not finite.
     """
     n, k = shape(X)
     block, out = view(X), PairBounds(np.zeros(k), np.zeros(k), np.zeros(k))
@@ -278,23 +238,9 @@ def survivors(bound: Array, pair_map: PairMap, threshold: float) -> Array:
 def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap, B: int, *, threshold: float = 0.0) -> TopPairs:
     """Return the best linear and square coordinates of a stripe.
 
-    Parameters
-    ----------
-    bounds
-        Of the stripe.
-    features
-        int64 ``(k,)`` feature ids, or the id of the first column.
-    pair_map
-        Kernel parameters.
-    B
-        How many.
-    threshold
-        A valid lower bound of the B-th key over all coordinates; smaller keys are left out.
-
-    Raises
-    ------
-    ValueError
-        If B < 1 or a score is not finite.
+    ``bounds``: of the stripe; ``features``: int64 ``(k,)`` feature ids, or the id of the first column; ``pair_map``: kernel parameters;
+    ``B``: how many; ``threshold``: a valid lower bound of the B-th key over all coordinates; smaller keys are left out. Raises ValueError
+    if B < 1 or a score is not finite.
     """
     ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -143,21 +143,9 @@ def accumulate(c: np.ndarray, X: Columns, u: np.ndarray, active: np.ndarray | No
 
     Chunks taken in ascending row order give the bits of the whole sum.
 
-    Parameters
-    ----------
-    c
-        float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous.
-    X
-        ``(n, k)`` rows of the chunk.
-    u
-        ``(n,)`` or ``(m, n)`` dual vectors on these rows.
-    active
-        Ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree or ``u`` is not finite.
+    ``c``: float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous; ``X``: ``(n, k)`` rows of the chunk; ``u``: ``(n,)`` or
+    ``(m, n)`` dual vectors on these rows; ``active``: ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
+    Raises ValueError if shapes disagree or ``u`` is not finite.
     """
     n, k = shape(X)
     duals = np.atleast_2d(checked_dual(u, n))
@@ -195,19 +183,8 @@ def correlations_many(X: Columns, U: np.ndarray) -> np.ndarray:
 def correlations(X: Columns, u: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
     """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block of columns.
-    u
-        ``(n,)`` dual vector ``alpha * y``.
-    active
-        Ascending rows with ``u_i != 0``, if known.
-
-    Raises
-    ------
-    ValueError
-        If ``u`` has another length than X has rows, or is not finite.
+    ``X``: ``(n, k)`` block of columns; ``u``: ``(n,)`` dual vector ``alpha * y``; ``active``: ascending rows with ``u_i != 0``, if known.
+    Raises ValueError if ``u`` has another length than X has rows, or is not finite.
     """
     c = np.zeros(shape(X)[1])
     accumulate(c, X, u, active)
@@ -332,10 +309,7 @@ class DualVector(NamedTuple):
     def of(cls, u: np.ndarray) -> DualVector:
         """Check and measure a dual vector.
 
-        Raises
-        ------
-        ValueError
-            If an entry is not finite.
+        Raises ValueError if an entry is not finite.
         """
         n = len(u)
         values = checked_dual(u, n)

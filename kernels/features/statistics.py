@@ -15,16 +15,8 @@ Array = np.ndarray
 class ColumnStats(NamedTuple):
     """Per column, over all ``n`` entries, zeros included.
 
-    Attributes
-    ----------
-    counts
-        uint32 ``(k,)`` non-zeros.
-    norm1
-        float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact sum.
-    sumsq
-        float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending.
-    minimum, maximum
-        float64 ``(k,)`` extremes.
+    ``counts``: uint32 ``(k,)`` non-zeros; ``norm1``: float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact
+    sum; ``sumsq``: float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending; ``minimum``, ``maximum``: float64 ``(k,)`` extremes.
     """
 
     counts: Array

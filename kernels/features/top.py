@@ -74,10 +74,7 @@ class Heap(NamedTuple):
     def empty(cls, size: int) -> Heap:
         """Return room for ``size`` candidates.
 
-        Raises
-        ------
-        ValueError
-            If ``size`` is less than one.
+        Raises ValueError if ``size`` is less than one.
         """
         if size < 1:
             raise ValueError(f"B = {size}; at least one candidate must be asked for")

@@ -63,10 +63,7 @@ def shape(X: Columns) -> tuple[int, int]:
 def view(X: Columns) -> SparseView | DenseView:
     """Return the flat vectors of a block.
 
-    Raises
-    ------
-    TypeError
-        If ``X`` is a sparse matrix in another form than CSC.
+    Raises TypeError if ``X`` is a sparse matrix in another form than CSC.
     """
     if isinstance(X, np.ndarray):
         return dense_view(X)
@@ -94,10 +91,7 @@ def _unsigned(index: np.ndarray, name: str) -> np.ndarray:
 def sparse_view(X: sp.csc_array) -> SparseView:
     """Return the flat vectors of a CSC block.
 
-    Raises
-    ------
-    ValueError
-        If an index does not fit 32 bits.
+    Raises ValueError if an index does not fit 32 bits.
     """
     return SparseView(flat(_native(X.data)), _unsigned(X.indices, "indices"), _unsigned(X.indptr, "indptr"))
 
@@ -125,10 +119,7 @@ def dense_view(X: np.ndarray) -> DenseView:
 def checked_dual(u: np.ndarray, n_samples: int, name: str = "u") -> np.ndarray:
     """Return a dual vector (or a stack of them, one per row) as contiguous float64.
 
-    Raises
-    ------
-    ValueError
-        If its length is not ``n_samples`` or an entry is not finite.
+    Raises ValueError if its length is not ``n_samples`` or an entry is not finite.
     """
     out = np.ascontiguousarray(u, dtype=np.float64)
     if out.shape[-1:] != (n_samples,):

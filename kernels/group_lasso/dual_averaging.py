@@ -113,12 +113,8 @@ def move_intercept(rule: Any, slope: Any, share: Any, totals: Any) -> None:
 class ActiveGroups(NamedTuple):
     """Which groups may have weights, from round to round; all of it follows from the sums.
 
-    Attributes
-    ----------
-    flags
-        uint8 ``(n_features // 8 + 1,)``: a bit per feature, set wherever its group may have weights.
-    scales
-        float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never active.
+    ``flags``: uint8 ``(n_features // 8 + 1,)``: a bit per feature, set wherever its group may have weights; ``scales``: float64
+    ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never active.
     """
 
     flags: Array
@@ -327,28 +323,13 @@ def advance_average(
 ) -> int:  # fmt: skip
     """Take rows by dual averaging.
 
-    Parameters
-    ----------
-    rows, target, weight
-        Rows with their targets (labels -1 and 1) and weights; rows of weight 0 are passed over.
-    open_rows, open_slopes
-        Rows of the open round that earlier calls brought, and their slopes.
-    sums, active
-        s, and which groups may have weights; changed.
-    counts, totals
-        Rounds closed and rows of the open one; the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean
-        weights of rounds, weights of the open round; changed.
-    slopes
-        float64 ``(n,)``: the slope of every row, written.
-    mean
-        Sum of the weights of all rounds; empty: not computed.
-    finish
-        Close the open round after the last row, however few rows it has.
-
-    Returns
-    -------
-    int
-        Position in the order of the first row whose round is still open; -1: the open rows, and all of these, belong to it.
+    ``rows``, ``target``, ``weight``: rows with their targets (labels -1 and 1) and weights; rows of weight 0 are passed over;
+    ``open_rows``, ``open_slopes``: rows of the open round that earlier calls brought, and their slopes; ``sums``, ``active``: s, and which
+    groups may have weights; changed; ``counts``, ``totals``: rounds closed and rows of the open one; the bias, sums of losses, of weights,
+    of the biases of all rounds, and of the squared mean weights of rounds, weights of the open round; changed; ``slopes``: float64
+    ``(n,)``: the slope of every row, written; ``mean``: sum of the weights of all rounds; empty: not computed; ``finish``: close the open
+    round after the last row, however few rows it has. Returns position in the order of the first row whose round is still open; -1: the
+    open rows, and all of these, belong to it.
     """
     n, first, n_open, at, longest = len(rows.order), 0, len(open_rows.order), 0, 0
     for i in rows.order:

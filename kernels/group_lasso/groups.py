@@ -143,10 +143,7 @@ def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step
     This is the closed form of dual averaging (Theorem 1 of the thesis) with sums for means: values s, factor t, fade ``rho gamma sqrt(t)``
     and step ``-1/(gamma sqrt(t))``; and the proximal step of a gradient method: factor eta, fade 0 and step 1.
 
-    Returns
-    -------
-    float
-        Omega of what was added.
+    Returns omega of what was added.
     """
     omega, size = 0.0, abs(step)
     if groups.cost.size == 0:
@@ -189,23 +186,8 @@ def dual_average(mean: Array, beta: float, groups: Groups, rho: float = 0.0) -> 
     ``w_g = -(1/beta) [1 - k_g / ||c_g||]_+ c_g`` with ``c_g = S(mean_g, tau_g + beta rho)`` (Yang 2011, Theorem 1: equations (3.10), (3.12)
     and (3.14)); groups that overlap each get a copy, and the copies are added.
 
-    Parameters
-    ----------
-    mean
-        float64 ``(n_features,)`` mean of the subgradients.
-    beta
-        Weight of the proximity term, positive.
-    groups
-        The penalty.
-    rho
-        l1 part of the proximity term.
-
-    Returns
-    -------
-    w : ndarray (n_features,)
-        Zeros are exact.
-    omega : float
-        Omega(w).
+    ``mean``: float64 ``(n_features,)`` mean of the subgradients; ``beta``: weight of the proximity term, positive; ``groups``: the penalty;
+    ``rho``: l1 part of the proximity term. Returns ``w``: zeros are exact; ``omega``: omega(w).
     """
     out = np.zeros(mean.size)
     omega = add_shrunken(np.ascontiguousarray(mean, np.float64), groups, 1.0, beta * rho, -1.0 / beta, out)

@@ -48,14 +48,8 @@ from ..jit import compiled
 def intercept_after(b: Any, slope: Any, steepness: Any, paid: Any, bounded: Any) -> Any:
     """Return the intercept after a round.
 
-    Parameters
-    ----------
-    b, slope
-        The intercept, and the slope of the round's mean loss in it.
-    steepness, paid
-        ``4 L``, and the sum A of the squared mean weights of all rounds.
-    bounded
-        Whether the loss has bounded slopes: not the squared one.
+    ``b``, ``slope``: the intercept, and the slope of the round's mean loss in it; ``steepness``, ``paid``: ``4 L``, and the sum A of the
+    squared mean weights of all rounds; ``bounded``: whether the loss has bounded slopes: not the squared one.
     """
     step = slope / (steepness * np.sqrt(paid))
     return np.sinh(np.arcsinh(b) - step) if bounded else b - step

@@ -73,16 +73,8 @@ class Moments:
 class MomentSolution(NamedTuple):
     """Where a solve ended.
 
-    Attributes
-    ----------
-    copies
-        ``(n_tasks, n_copies)`` v.
-    objective, gap
-        P and P - D, at v.
-    sweeps
-        Sweeps over all groups.
-    stop
-        ``"gap"`` or ``"max_sweeps"``.
+    ``copies``: ``(n_tasks, n_copies)`` v; ``objective``, ``gap``: P and P - D, at v; ``sweeps``: sweeps over all groups; ``stop``:
+    ``"gap"`` or ``"max_sweeps"``.
     """
 
     copies: FloatArray

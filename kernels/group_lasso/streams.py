@@ -111,21 +111,9 @@ class StreamLearner:
     def take(self, rows: Rows, targets: Array, weight: Array, finish: bool = False) -> None:
         """Take rows.
 
-        Parameters
-        ----------
-        rows
-            In CSR form, with the order in which they come.
-        targets
-            float64 ``(n_machines, n)`` labels -1 and 1, or numbers.
-        weight
-            float64 ``(n,)``; rows of weight 0 are passed over.
-        finish
-            Close the open round, however few rows it has.
-
-        Raises
-        ------
-        ValueError
-            The loss is not finite any more: the iterates diverge.
+        ``rows``: in CSR form, with the order in which they come; ``targets``: float64 ``(n_machines, n)`` labels -1 and 1, or numbers;
+        ``weight``: float64 ``(n,)``; rows of weight 0 are passed over; ``finish``: close the open round, however few rows it has. Raises
+        ValueError: the loss is not finite any more: the iterates diverge.
         """
         before, slopes, first = self._counts, np.empty(targets.shape), 0
         for k in range(len(self._sums)):

@@ -221,12 +221,7 @@ class Rounds:
 class Progress:
     """How far rows were read.
 
-    Attributes
-    ----------
-    loss, weight
-        Sum of the losses, each before its row was learnt from, and of the rows' weights.
-    open
-        The round left open.
+    ``loss``, ``weight``: sum of the losses, each before its row was learnt from, and of the rows' weights; ``open``: the round left open.
     """
 
     loss: float

@@ -29,16 +29,8 @@ _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 class LiveColumns(NamedTuple):
     """The live groups of a point, laid out per live column.
 
-    Attributes
-    ----------
-    columns : ndarray of shape (q,), int64
-        Their columns in Z, ascending.
-    owner : ndarray of shape (q,), int64
-        The group of each.
-    unit : ndarray of shape (q,)
-        v, the column's entry of omega_h / r_h.
-    stiffness : ndarray of shape (q,)
-        gamma / r_h.
+    ``columns``: ``(q,)``, int64, their columns in Z, ascending; ``owner``: ``(q,)``, int64, the group of each; ``unit``: ``(q,)``, v, the
+    column's entry of omega_h / r_h; ``stiffness``: ``(q,)``, gamma / r_h.
     """
 
     columns: NDArray[np.int64]

@@ -66,10 +66,7 @@ class GroupProblem:
     def start(self, warm: Warm | None) -> tuple[FloatArray, float | None]:
         """Return the first (omega, bias) of a solver: the warm start, or zero.
 
-        Raises
-        ------
-        ValueError
-            If the warm weights have another length than Z has columns, or are not finite.
+        Raises ValueError if the warm weights have another length than Z has columns, or are not finite.
         """
         omega, bias = (np.zeros(self.rows.p), 0.0) if warm is None else (np.array(warm[0], dtype=np.float64), float(warm[1]))
         if omega.shape != (self.rows.p,):
@@ -82,24 +79,9 @@ class GroupProblem:
 class Point(NamedTuple):
     """A point with its value and certificate.
 
-    Attributes
-    ----------
-    omega : ndarray of shape (p,)
-    evaluation : Evaluation
-    norms : ndarray of shape (t,)
-        ||omega_h||.
-    gamma : float
-        Their sum.
-    objective : float
-        F.
-    gap : float
-        F minus the dual value of this point's own alpha: an upper bound on F - F*.
-    pulls : ndarray of shape (t,)
-        ||c_h||.
-    strongest : float
-        Their maximum.
-    shortest : float
-        The least ||omega_h|| that is not zero; infinity if all are.
+    ``omega``: ``(p,)``; ``evaluation``; ``norms``: ``(t,)``, ||omega_h||; ``gamma``: their sum; ``objective``: F; ``gap``: F minus the dual
+    value of this point's own alpha: an upper bound on F - F*; ``pulls``: ``(t,)``, ||c_h||; ``strongest``: their maximum; ``shortest``: the
+    least ||omega_h|| that is not zero; infinity if all are.
     """
 
     omega: FloatArray
@@ -144,10 +126,7 @@ def group_lengths(
 def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
     """Return the point with F and its duality gap.
 
-    Raises
-    ------
-    ValueError
-        If F or the gap is infinite or not a number.
+    Raises ValueError if F or the gap is infinite or not a number.
     """
     norms, pulls, (gamma, shortest, strongest) = group_lengths(omega, evaluation.correlations, problem.starts)
     objective = evaluation.loss + 0.5 * gamma * gamma
@@ -220,10 +199,7 @@ def solution(problem: GroupProblem, point: Point, iterations: int, stop: str) ->
 def checked_limits(tol: float, max_iter: int | None, default: int) -> int:
     """Return the greatest number of steps.
 
-    Raises
-    ------
-    ValueError
-        If the tolerance is negative or NaN, or the number of steps negative.
+    Raises ValueError if the tolerance is negative or NaN, or the number of steps negative.
     """
     if not tol >= 0:
         raise ValueError(f"tol={tol!r}: must not be negative")

@@ -18,24 +18,9 @@ def prox_squared_mixed_norm(u: FloatArray, starts: NDArray[np.int64], tau: float
 
     Every group is shrunk towards zero by the same length, the threshold: omega_h = u_h max(0, 1 - threshold / \|u_h\|).
 
-    Parameters
-    ----------
-    u : ndarray of shape (p,)
-    starts : ndarray of shape (n_groups + 1,)
-        Group borders; no group is empty.
-    tau : float
-        Positive weight of the distance.
-
-    Returns
-    -------
-    omega : ndarray of shape (p,)
-    threshold : float
-        Equal to sum_h \|omega_h\| / tau, so the penalty comes for free.
-
-    Raises
-    ------
-    ValueError
-        If tau is not positive.
+    ``u``: ``(p,)``; ``starts``: ``(n_groups + 1,)``, group borders; no group is empty; ``tau``: positive weight of the distance. Returns
+    omega : ``(p,)``; ``threshold``: equal to sum_h \|omega_h\| / tau, so the penalty comes for free. Raises ValueError if tau is not
+    positive.
 
     References
     ----------

@@ -45,15 +45,8 @@ class RowBlock(Protocol):
 def row_block(matrix: Any) -> RowBlock:
     """Wrap a dense or sparse matrix; dense ones in C or F order are not copied, nor are slices of their rows.
 
-    Parameters
-    ----------
-    matrix : ndarray, csc_array or csr_array of shape (n, p)
-        float32 or float64. A block already wrapped is returned as it is.
-
-    Raises
-    ------
-    TypeError
-        If the values are neither float32 nor float64.
+    ``matrix``: ndarray, csc_array or csr_array of shape (n, p), float32 or float64. A block already wrapped is returned as it is. Raises
+    TypeError if the values are neither float32 nor float64.
     """
     if isinstance(matrix, DenseBlock | SparseBlock | RememberingBlock):
         return matrix

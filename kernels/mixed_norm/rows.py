@@ -107,10 +107,8 @@ class Rows(Protocol):
 def check_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray, FloatArray]:
     """Return labels and costs as float64 copies after checking them.
 
-    Raises
-    ------
-    ValueError
-        If the loss is unknown, a label is not +-1, or a cost is negative, infinite or NaN; the message names the first such row.
+    Raises ValueError if the loss is unknown, a label is not +-1, or a cost is negative, infinite or NaN; the message names the first such
+    row.
     """
     margin_loss(loss)
     labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
