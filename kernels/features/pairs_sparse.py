@@ -229,15 +229,7 @@ def expected_products(X: sp.csc_array, u: Array, *, columns: Array | None = None
 
 
 def head_pairs(
-    X: sp.csc_array,
-    u: Array,
-    ids: Array,
-    pair_map: PairMap,
-    B: int,
-    *,
-    columns: Array | None = None,
-    done: int = 0,
-    threshold: float = 0.0,
+    X: sp.csc_array, u: Array, ids: Array, pair_map: PairMap, B: int, *, columns: Array | None = None, done: int = 0, threshold: float = 0.0
 ) -> TopPairs:
     """Return the B best products among K columns by row-wise outer products into a triangle of K^2 / 2 float64.
 

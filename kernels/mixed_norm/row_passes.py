@@ -48,14 +48,7 @@ def bias_pass(kind: int, z: FloatArray, y: FloatArray, cost: FloatArray, bias: f
 
 @compiled(reassociate=True)
 def line_pass(
-    kind: int,
-    z: FloatArray,
-    move: FloatArray,
-    y: FloatArray,
-    cost: FloatArray,
-    bias: float,
-    shift: float,
-    steps: FloatArray,
+    kind: int, z: FloatArray, move: FloatArray, y: FloatArray, cost: FloatArray, bias: float, shift: float, steps: FloatArray
 ) -> FloatArray:
     """Return P, its slope and its curvature at z + s move, b + s shift for every step s: shape (3, n_steps)."""
     out = np.zeros((3, steps.size))

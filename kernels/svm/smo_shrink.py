@@ -77,13 +77,7 @@ class ShrinkingSteps:
     """
 
     def __init__(
-        self,
-        problem: DualProblem,
-        matrix: Array,
-        buffer: Array,
-        diag: FloatArray,
-        floor: float,
-        places: IntArray | None = None,
+        self, problem: DualProblem, matrix: Array, buffer: Array, diag: FloatArray, floor: float, places: IntArray | None = None
     ) -> None:
         self._matrix, self._buffer, self._floor, self._places = matrix, buffer, floor, places
         self._paired = problem.sum_constraint is not None

@@ -148,14 +148,7 @@ def _choose_partner(
 
 @compiled
 def _add_pair_step(
-    d: float,
-    row_i: Array,
-    row_j: Array,
-    g: FloatArray,
-    u: FloatArray,
-    low: FloatArray,
-    least: FloatArray,
-    most: FloatArray,
+    d: float, row_i: Array, row_j: Array, g: FloatArray, u: FloatArray, low: FloatArray, least: FloatArray, most: FloatArray
 ) -> tuple[int, float, float]:
     """Add d (row_i - row_j) to g and return the new argmin (g + u), m and M."""
     n = g.size
