@@ -62,12 +62,7 @@ class GroupIndex:
 class CutGroups(NamedTuple):
     """Sums over the part of some groups that one stripe holds.
 
-    Attributes
-    ----------
-    ids
-        int64 ``(q,)`` groups, ascending.
-    sums
-        float64 ``(q, 2)`` weighted sums of squares in two words.
+    ``ids``: int64 ``(q,)`` groups, ascending; ``sums``: float64 ``(q, 2)`` weighted sums of squares in two words.
     """
 
     ids: Array
@@ -279,10 +274,7 @@ def _merge_sums(positions: Array, sums: Array, high: Array, low: Array) -> None:
 def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
     """Add the sums of cut groups over stripes; any order gives the same scores.
 
-    Parameters
-    ----------
-    parts
-        Pairs ``(ids, sums)`` as :func:`group_scores` returns them.
+    ``parts``: pairs ``(ids, sums)`` as :func:`group_scores` returns them.
     """
     parts = [part for part in parts if len(part[0])]
     if not parts:

@@ -16,16 +16,8 @@ Array = np.ndarray
 class RowForm(NamedTuple):
     """A sparse matrix by rows.
 
-    Attributes
-    ----------
-    starts
-        int64 ``(n + 1,)`` where each row begins.
-    columns
-        int32 column numbers, ascending inside a row.
-    values
-        float32 or float64.
-    width
-        Number of columns.
+    ``starts``: int64 ``(n + 1,)`` where each row begins; ``columns``: int32 column numbers, ascending inside a row; ``values``: float32 or
+    float64; ``width``: number of columns.
     """
 
     starts: Array

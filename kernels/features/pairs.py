@@ -40,14 +40,8 @@ class TooManyProducts(ValueError):
 class TopPairs(NamedTuple):
     """The B best coordinates, sorted by ``(-key, first, second)``.
 
-    Attributes
-    ----------
-    ids
-        int64 ``(b, 2)``: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with i < j product.
-    keys
-        float64 ``(b,)`` absolute correlations of the coordinates, all positive.
-    values
-        float64 ``(b,)`` signed correlations.
+    ``ids``: int64 ``(b, 2)``: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with i < j product; ``keys``: float64 ``(b,)`` absolute
+    correlations of the coordinates, all positive; ``values``: float64 ``(b,)`` signed correlations.
     """
 
     ids: Array
@@ -59,17 +53,7 @@ class TopPairs(NamedTuple):
 class PairMap:
     """Parameters of the kernel ``(gamma x'z + r)^2`` and the factors of its coordinates.
 
-    Attributes
-    ----------
-    gamma
-        Positive.
-    coef0
-        r, not negative; 0 leaves only squares and products.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
+    ``gamma``: positive; ``coef0``: r, not negative; 0 leaves only squares and products. Raises ValueError if a parameter is out of range.
     """
 
     gamma: float = 1.0

@@ -29,12 +29,7 @@ def row_edges(n: int, d: int) -> list[int]:
 def row_product(X: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """Return ``X @ vectors.T``, float64 ``(n, m)``, by as many threads as BLAS had outside of :class:`~gramplane.kernels.jit.one_thread`.
 
-    Parameters
-    ----------
-    X
-        ``(n, d)`` rows.
-    vectors
-        ``(m, d)``.
+    ``X``: ``(n, d)`` rows; ``vectors``: ``(m, d)``.
     """
     right = np.ascontiguousarray(vectors.T, dtype=np.float64)
     out = np.empty((len(X), right.shape[1]))

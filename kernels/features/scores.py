@@ -268,14 +268,8 @@ def _scaled_bounds(norm1: np.ndarray, k: int, factor: np.ndarray, centre: np.nda
 def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift: np.ndarray | None) -> np.ndarray:
     """Turn ``X'u`` into the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place.
 
-    Parameters
-    ----------
-    c
-        ``(k,)``, or ``(m, k)`` for several dual vectors.
-    u
-        ``(n,)`` or ``(m, n)``.
-    scale, shift
-        ``(k,)`` factors ``s`` and centres ``mu``, or ``None``.
+    ``c``: ``(k,)``, or ``(m, k)`` for several dual vectors; ``u``: ``(n,)`` or ``(m, n)``; ``scale``, ``shift``: ``(k,)`` factors ``s`` and
+    centres ``mu``, or ``None``.
     """
     if shift is None and scale is None:
         return c
@@ -291,14 +285,7 @@ def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift:
 class DualVector(NamedTuple):
     """A dual vector that was looked at once, for the many stripes it is scored against.
 
-    Attributes
-    ----------
-    values
-        float64 ``(n,)``.
-    total
-        Its sum.
-    reach
-        Upper bound of ``max|u|`` that covers the rounding of a score.
+    ``values``: float64 ``(n,)``; ``total``: its sum; ``reach``: upper bound of ``max|u|`` that covers the rounding of a score.
     """
 
     values: np.ndarray

@@ -65,10 +65,7 @@ def constant_columns(X: Columns) -> Array:
 
     Costs little: a column leaves as soon as two entries differ, and a sparse one with a zero is none.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block, dense or CSC.
+    ``X``: ``(n, k)`` block, dense or CSC.
     """
     n, k = shape(X)
     if not n or not k:
@@ -145,15 +142,7 @@ def column_counts(X: Columns) -> Array:
 def column_stats(X: Columns) -> ColumnStats:
     """Return the statistics of a block of columns.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block, dense or CSC, with at least one row.
-
-    Raises
-    ------
-    ValueError
-        If the block has no rows.
+    ``X``: ``(n, k)`` block, dense or CSC, with at least one row. Raises ValueError if the block has no rows.
     """
     n, k = shape(X)
     if n == 0:

@@ -20,14 +20,8 @@ Array = np.ndarray
 class TopB(NamedTuple):
     """The B best candidates, sorted by ``(-key, id)``.
 
-    Attributes
-    ----------
-    ids
-        int64 ``(b,)`` global ids, ``b <= B``.
-    keys
-        float64 ``(b,)`` order keys, all positive: ``|c_j|`` for features, the score itself for groups and expanded features.
-    values
-        float64 ``(b,)`` signed ``c_j`` for features; equal to the keys otherwise.
+    ``ids``: int64 ``(b,)`` global ids, ``b <= B``; ``keys``: float64 ``(b,)`` order keys, all positive: ``|c_j|`` for features, the score
+    itself for groups and expanded features; ``values``: float64 ``(b,)`` signed ``c_j`` for features; equal to the keys otherwise.
     """
 
     ids: np.ndarray
@@ -141,12 +135,7 @@ def top_b(keys: np.ndarray, values: np.ndarray, B: int, ids_or_offset: np.ndarra
 def merge_top(tops: Sequence[TopB], B: int) -> TopB:
     """Merge partial results: associative and commutative, because the order is total.
 
-    Parameters
-    ----------
-    tops
-        Results over disjoint candidates.
-    B
-        How many to keep.
+    ``tops``: results over disjoint candidates; ``B``: how many to keep.
     """
     if not tops:
         return TopB(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))

@@ -49,10 +49,7 @@ def flat(array: np.ndarray) -> np.ndarray:
 def shape(X: Columns) -> tuple[int, int]:
     """Return ``(n_samples, k)``.
 
-    Raises
-    ------
-    TypeError
-        If ``X`` is not two-dimensional.
+    Raises TypeError if ``X`` is not two-dimensional.
     """
     dimensions = getattr(X, "shape", None)
     if dimensions is None or len(dimensions) != 2:

@@ -37,12 +37,7 @@ MIN_PREFETCH_FEATURES = 1 << 16
 class Rows(NamedTuple):
     """Rows in CSR form, and the order in which they are taken.
 
-    Attributes
-    ----------
-    indptr, order
-        int64 ``(n + 1,)`` and ``(n,)``.
-    indices, values
-        int32 and float64 ``(nnz,)``.
+    ``indptr``, ``order``: int64 ``(n + 1,)`` and ``(n,)``; ``indices``, ``values``: int32 and float64 ``(nnz,)``.
     """
 
     indptr: Array

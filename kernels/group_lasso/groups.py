@@ -19,22 +19,12 @@ Array = np.ndarray
 class Groups(NamedTuple):
     """Groups as compiled loops see them; without any, every feature is by itself and costs ``single``.
 
-    Attributes
-    ----------
-    starts, members
-        int64: group g holds ``members[starts[g]:starts[g + 1]]``; empty members: the positions themselves.
-    owner, magic
-        int32: group of each feature; empty where all groups have one size and follow each other, then it is ``j * magic >> 32``.
-    feature_starts, feature_groups
-        int64: groups of each feature, where groups overlap; else empty.
-    cost, inner
-        float64 ``(n_groups,)`` k_g and tau_g.
-    single
-        Threshold of a feature that is by itself; where all groups are alike their ``k_g + tau_g``.
-    even
-        Whether all groups are alike.
-    zero_level
-        Least ``tau_g + k_g / sqrt(d_g)``: while no member of a group exceeds it, the group is zero.
+    ``starts``, ``members``: int64: group g holds ``members[starts[g]:starts[g + 1]]``; empty members: the positions themselves; ``owner``,
+    ``magic``: int32: group of each feature; empty where all groups have one size and follow each other, then it is ``j * magic >> 32``;
+    ``feature_starts``, ``feature_groups``: int64: groups of each feature, where groups overlap; else empty; ``cost``, ``inner``: float64
+    ``(n_groups,)`` k_g and tau_g; ``single``: threshold of a feature that is by itself; where all groups are alike their ``k_g + tau_g``;
+    ``even``: whether all groups are alike; ``zero_level``: least ``tau_g + k_g / sqrt(d_g)``: while no member of a group exceeds it, the
+    group is zero.
     """
 
     starts: Array

@@ -45,18 +45,8 @@ ROUND_OFF_SHARE = 64 * np.finfo(float).eps
 class Moments:
     """Sums over rows, one task after the other, about the means where there is a bias.
 
-    Attributes
-    ----------
-    gram
-        ``(n_tasks, p, p)``, symmetric.
-    cross
-        ``(n_tasks, p)``.
-    square
-        Sum of ``c y^2`` over the rows of all tasks.
-    means
-        ``(n_tasks, p)`` means of the columns; 0 without a bias.
-    centres
-        ``(n_tasks,)`` means of y; 0 without a bias.
+    ``gram``: ``(n_tasks, p, p)``, symmetric; ``cross``: ``(n_tasks, p)``; ``square``: sum of ``c y^2`` over the rows of all tasks;
+    ``means``: ``(n_tasks, p)`` means of the columns; 0 without a bias; ``centres``: ``(n_tasks,)`` means of y; 0 without a bias.
     """
 
     gram: FloatArray

@@ -57,12 +57,7 @@ REQUIRES = ("values", "slopes", "bends", "dual_value")
 class TaskRows:
     """Columns of the rows, task after task.
 
-    Attributes
-    ----------
-    X
-        ``(n, p)`` float64, dense or CSR.
-    edges
-        int64 ``(n_tasks + 1,)`` first row of each task.
+    ``X``: ``(n, p)`` float64, dense or CSR; ``edges``: int64 ``(n_tasks + 1,)`` first row of each task.
     """
 
     X: Any
@@ -111,18 +106,10 @@ class TaskRows:
 class RowProblem:
     """What is minimised.
 
-    Attributes
-    ----------
-    rows
-        The columns: :class:`TaskRows`, or :class:`gramplane.kernels.group_lasso.working_set.WorkingColumns`.
-    y, cost
-        ``(n,)`` labels +-1 or targets, and weights; those of a task sum to 1 for the mean loss.
-    loss
-        A loss of single rows, see :func:`gramplane.kernels.losses.mean_loss`.
-    penalty, lam
-        Groups over the columns, and weight of the penalty.
-    fit_bias
-        Whether every task has a bias.
+    ``rows``: the columns: :class:`TaskRows`, or :class:`gramplane.kernels.group_lasso.working_set.WorkingColumns`; ``y``, ``cost``:
+    ``(n,)`` labels +-1 or targets, and weights; those of a task sum to 1 for the mean loss; ``loss``: a loss of single rows, see
+    :func:`gramplane.kernels.losses.mean_loss`; ``penalty``, ``lam``: groups over the columns, and weight of the penalty; ``fit_bias``:
+    whether every task has a bias.
     """
 
     rows: Any
@@ -137,22 +124,9 @@ class RowProblem:
 class RowSolution(NamedTuple):
     """Where a solve ended.
 
-    Attributes
-    ----------
-    copies
-        ``(n_tasks, n_copies)`` v.
-    biases
-        ``(n_tasks,)``.
-    slopes
-        ``(n,)`` minus the derivative of every row's loss: dual variables, once scaled.
-    objective, gap
-        P and P - D over these columns.
-    steps
-        Sweeps, Newton steps or proximal steps.
-    mu
-        Smoothing of the hinge.
-    stop
-        ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
+    ``copies``: ``(n_tasks, n_copies)`` v; ``biases``: ``(n_tasks,)``; ``slopes``: ``(n,)`` minus the derivative of every row's loss: dual
+    variables, once scaled; ``objective``, ``gap``: P and P - D over these columns; ``steps``: sweeps, Newton steps or proximal steps;
+    ``mu``: smoothing of the hinge; ``stop``: ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
     """
 
     copies: FloatArray

@@ -41,14 +41,9 @@ MAX_ROOT_STEPS = 100
 class GroupPenalty:
     """Groups of features and their weights; ``lam`` is given where it is used.
 
-    Attributes
-    ----------
-    indptr, members
-        int64: group g has the copies ``indptr[g]:indptr[g + 1]``, copy p stands for feature ``members[p]``.
-    kappa, inner
-        float64 ``(n_groups,)`` weights of the Euclidean and of the absolute norm (r_g); not negative, not both 0.
-    n_features
-        Number of features d.
+    ``indptr``, ``members``: int64: group g has the copies ``indptr[g]:indptr[g + 1]``, copy p stands for feature ``members[p]``; ``kappa``,
+    ``inner``: float64 ``(n_groups,)`` weights of the Euclidean and of the absolute norm (r_g); not negative, not both 0; ``n_features``:
+    number of features d.
     """
 
     indptr: Array

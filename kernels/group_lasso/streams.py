@@ -23,21 +23,11 @@ REQUIRES = ("steepness",)
 class StreamPoint:
     """Where a learner stands in its stream: all it needs to go on to the same bits.
 
-    Attributes
-    ----------
-    sums
-        ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights).
-    counts
-        Closed rounds, and rows of the open round.
-    totals
-        ``(n_machines, N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean weights of
-        rounds, weights of the open round.
-    means
-        ``(n_machines, n_features)`` sums of the weights of all rounds; without columns where no mean is asked for.
-    indptr, indices, values
-        Rows of the open round.
-    slopes
-        ``(n_machines, n_rows)`` their slopes.
+    ``sums``: ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights); ``counts``: closed rounds, and rows
+    of the open round; ``totals``: ``(n_machines, N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the
+    squared mean weights of rounds, weights of the open round; ``means``: ``(n_machines, n_features)`` sums of the weights of all rounds;
+    without columns where no mean is asked for; ``indptr``, ``indices``, ``values``: rows of the open round; ``slopes``: ``(n_machines,
+    n_rows)`` their slopes.
     """
 
     record_name: ClassVar[str] = "StreamPoint"
@@ -56,24 +46,10 @@ class StreamPoint:
 class StreamLearner:
     """Linear machines on one stream of rows; `take` changes them in place.
 
-    Parameters
-    ----------
-    penalty, lam
-        Groups with their weights, and the weight of all.
-    n_machines
-        How many machines.
-    loss
-        ``"logistic"``, ``"squared"`` or ``"hinge"``.
-    gamma, rho
-        Weight of the proximity term, and its l1 part.
-    batch
-        Rows of a round.
-    intercept, average
-        Whether there is an intercept, and whether the mean of all iterates is kept.
-    algorithm
-        ``"da"`` or ``"fobos"``.
-    groups
-        The penalty times ``lam`` as compiled loops read it, where that is known.
+    ``penalty``, ``lam``: groups with their weights, and the weight of all; ``n_machines``: how many machines; ``loss``: ``"logistic"``,
+    ``"squared"`` or ``"hinge"``; ``gamma``, ``rho``: weight of the proximity term, and its l1 part; ``batch``: rows of a round;
+    ``intercept``, ``average``: whether there is an intercept, and whether the mean of all iterates is kept; ``algorithm``: ``"da"`` or
+    ``"fobos"``; ``groups``: the penalty times ``lam`` as compiled loops read it, where that is known.
     """
 
     def __init__(

@@ -58,18 +58,8 @@ def task_penalty(name: str, n_features: int, r: float) -> GroupPenalty:
 class TaskStream:
     """What dual averaging keeps between rounds: sums of subgradients, from which weights follow at any time.
 
-    Attributes
-    ----------
-    t
-        Closed rounds.
-    sums
-        ``(d, Q)`` sums of subgradients.
-    bias
-        ``(Q,)`` the intercepts.
-    paid
-        ``(Q,)`` sums of the squared weights of the rows of every task.
-    norms
-        ``(d,)`` squared norms of the rows of ``sums``, kept up to date entry by entry.
+    ``t``: closed rounds; ``sums``: ``(d, Q)`` sums of subgradients; ``bias``: ``(Q,)`` the intercepts; ``paid``: ``(Q,)`` sums of the
+    squared weights of the rows of every task; ``norms``: ``(d,)`` squared norms of the rows of ``sums``, kept up to date entry by entry.
     """
 
     t: int
@@ -99,16 +89,8 @@ class TaskStream:
 class TaskRows:
     """Rows of data with their tasks, as compressed sparse rows.
 
-    Attributes
-    ----------
-    indptr, indices, values
-        int64 ``(n + 1,)``, int32, float64.
-    codes
-        ``(n,)`` task of every row.
-    target
-        ``(n,)``: -1 and +1 for classes.
-    weight
-        ``(n,)`` factors of the loss.
+    ``indptr``, ``indices``, ``values``: int64 ``(n + 1,)``, int32, float64; ``codes``: ``(n,)`` task of every row; ``target``: ``(n,)``: -1
+    and +1 for classes; ``weight``: ``(n,)`` factors of the loss.
     """
 
     indptr: NDArray[np.int64]
@@ -151,12 +133,7 @@ class TaskRows:
 class OpenRound:
     """Rows that were read but whose round is not complete.
 
-    Attributes
-    ----------
-    rows
-        ``(k,)`` which rows of the data, in the order of arrival.
-    slopes
-        ``(k,)`` derivative of the loss at their prediction.
+    ``rows``: ``(k,)`` which rows of the data, in the order of arrival; ``slopes``: ``(k,)`` derivative of the loss at their prediction.
     """
 
     rows: NDArray[np.int64]
@@ -172,18 +149,9 @@ class OpenRound:
 class Rounds:
     """What the steps of a stream minimise.
 
-    Attributes
-    ----------
-    penalty
-        ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each.
-    lam, gamma
-        Weights of penalty and proximity term.
-    loss
-        Name of a loss of :mod:`gramplane.kernels.losses`.
-    fit_intercept
-        Whether every task has an intercept.
-    kept
-        ``(d,)`` features that may have weights; ``None``: all.
+    ``penalty``: ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each; ``lam``, ``gamma``: weights of penalty and proximity term;
+    ``loss``: name of a loss of :mod:`gramplane.kernels.losses`; ``fit_intercept``: whether every task has an intercept; ``kept``: ``(d,)``
+    features that may have weights; ``None``: all.
     """
 
     penalty: GroupPenalty

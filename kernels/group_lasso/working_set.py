@@ -22,12 +22,8 @@ FloatArray = NDArray[np.float64]
 class WorkingColumns:
     """Batches of columns of the rows of one task; the interface of :class:`gramplane.kernels.group_lasso.on_rows.TaskRows`.
 
-    Parameters
-    ----------
-    cost
-        ``(n,)`` weights of the rows whose Gram matrix is kept.
-    centre
-        Subtract the means (by these weights) from dense columns: a bias takes them up, and sums lose no digits.
+    ``cost``: ``(n,)`` weights of the rows whose Gram matrix is kept; ``centre``: subtract the means (by these weights) from dense columns:
+    a bias takes them up, and sums lose no digits.
     """
 
     n_tasks = 1

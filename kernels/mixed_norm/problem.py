@@ -27,22 +27,11 @@ Warm = tuple[FloatArray, float]
 class GroupProblem:
     """One sub-problem.
 
-    Attributes
-    ----------
-    rows : Rows
-        Z of shape (n, p) with labels and costs.
-    starts : ndarray of shape (t + 1,), int64
-        Group h holds the columns starts[h]..starts[h + 1] - 1; every group has at least one column, possibly all zero. A feature chosen by
-        several cuts has a column in each.
-    loss : str
-        A loss of the margin; must be that of the rows.
-    fit_bias : bool
-        Decision values z - b instead of z. Needs rows of both classes with positive cost: with one class alone b would be infinite.
-
-    Raises
-    ------
-    ValueError
-        If the pieces do not fit together, or one class is missing and a bias is wanted.
+    ``rows``: Z of shape (n, p) with labels and costs. ``starts``: ``(t + 1,)``, int64, group h holds the columns starts[h]..starts[h + 1] -
+    1; every group has at least one column, possibly all zero. A feature chosen by several cuts has a column in each. ``loss``: a loss of
+    the margin; must be that of the rows. ``fit_bias``: decision values z - b instead of z. Needs rows of both classes with positive cost:
+    with one class alone b would be infinite. Raises ValueError if the pieces do not fit together, or one class is missing and a bias is
+    wanted.
     """
 
     rows: Rows
@@ -140,29 +129,10 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
 class GroupSolution:
     """What a solver hands back; everything belongs to the returned omega.
 
-    Attributes
-    ----------
-    omega : ndarray of shape (p,)
-    bias : float
-        b; decision values are z - b.
-    objective : float
-        F.
-    gap : float
-        Absolute duality gap F - (U(alpha) - 1/2 max_h ||c_h||^2).
-    gamma : float
-        sum_h ||omega_h||.
-    group_norms : ndarray of shape (t,)
-        ||omega_h||.
-    weights : ndarray of shape (t,)
-        Kernel weights mu_h = ||omega_h|| / gamma, on the simplex; uniform when omega = 0.
-    correlations : ndarray of shape (p,)
-        c = Z'u.
-    residual : ndarray of shape (n,)
-        u = alpha y.
-    iterations : int
-        Steps taken.
-    stop : {"gap", "decrease", "max_iter", "no_progress"}
-        Why the solver ended.
+    ``omega``: ``(p,)``; ``bias``: b; decision values are z - b; ``objective``: F; ``gap``: absolute duality gap F - (U(alpha) - 1/2 max_h
+    ||c_h||^2); ``gamma``: sum_h ||omega_h||; ``group_norms``: ``(t,)``, ||omega_h||; ``weights``: ``(t,)``, kernel weights mu_h =
+    ||omega_h|| / gamma, on the simplex; uniform when omega = 0; ``correlations``: ``(p,)``, c = Z'u; ``residual``: ``(n,)``, u = alpha y;
+    ``iterations``: steps taken; ``stop``: {"gap", "decrease", "max_iter", "no_progress"}, why the solver ended.
     """
 
     omega: FloatArray

@@ -60,9 +60,7 @@ class RememberingBlock:
 
     Results are those of the block itself, bit for bit.
 
-    Parameters
-    ----------
-    matrix : ndarray, csc_array, csr_array or RowBlock
+    ``matrix``.
     """
 
     def __init__(self, matrix: Any) -> None:

@@ -21,16 +21,8 @@ FloatArray = NDArray[np.float64]
 class Evaluation(NamedTuple):
     """The loss at a point and its dual side.
 
-    Attributes
-    ----------
-    loss : float
-        P(Z omega, b), with b = argmin P when a bias is fitted.
-    utility : float
-        U(alpha) of the dual variables alpha at this point.
-    correlations : ndarray of shape (p,)
-        c = Z'u with u = alpha y: minus the gradient of P in omega.
-    bias : float
-        b; 0 without a bias.
+    ``loss``: P(Z omega, b), with b = argmin P when a bias is fitted; ``utility``: U(alpha) of the dual variables alpha at this point;
+    ``correlations``: ``(p,)``, c = Z'u with u = alpha y: minus the gradient of P in omega; ``bias``: b; 0 without a bias.
     """
 
     loss: float
@@ -42,14 +34,8 @@ class Evaluation(NamedTuple):
 class Curvature(NamedTuple):
     """Second derivatives of the loss at the current point.
 
-    Attributes
-    ----------
-    gram : ndarray of shape (p, p)
-        Lower triangle of Z'DZ in Fortran order; what lies above the diagonal has no meaning. Not to be written.
-    sums : ndarray of shape (p,)
-        Z'D1.
-    total : float
-        The sum of D.
+    ``gram``: ``(p, p)``, lower triangle of Z'DZ in Fortran order; what lies above the diagonal has no meaning. Not to be written. ``sums``:
+    ``(p,)``, Z'D1; ``total``: the sum of D.
     """
 
     gram: FloatArray
@@ -60,14 +46,8 @@ class Curvature(NamedTuple):
 class Rows(Protocol):
     """The rows of one sub-problem, holding a current point and one direction from it.
 
-    Attributes
-    ----------
-    n, p : int
-        Rows and columns of Z.
-    loss : str
-        Name of the loss.
-    class_cost : tuple of two floats
-        Sum of the costs of the rows with y = +1 and with y = -1.
+    ``n``, ``p``: rows and columns of Z; ``loss``: name of the loss; ``class_cost``: sum of the costs of the rows with y = +1 and with y =
+    -1.
     """
 
     n: int

@@ -41,14 +41,7 @@ def _no_numbers() -> FloatArray:
 class RowQuery:
     """What the blocks need to know: a point, and for the operation "line" a direction with its steps.
 
-    Attributes
-    ----------
-    loss : str
-    omega : ndarray of shape (p,)
-    bias : float
-    direction : ndarray of shape (p,) or (0,)
-    shift : float
-    steps : ndarray of shape (n_steps,)
+    ``loss``; ``omega``: ``(p,)``; ``bias``; ``direction``: ``(p,)`` or ``(0,)``; ``shift``; ``steps``: ``(n_steps,)``.
     """
 
     loss: str
@@ -157,16 +150,9 @@ def tree_sum(parts: Iterable[Sums]) -> Sums:
 class BlockedRows:
     """Rows reached through two functions that visit all blocks.
 
-    Parameters
-    ----------
-    n, p : int
-        Rows and columns of Z.
-    loss : str
-        A loss of the margin.
-    map_reduce : callable
-        (name, query) -> the operation ``ROW_OPERATIONS[name]`` on every block, added as :func:`tree_sum` does.
-    gather : callable
-        (name, query) -> the first array of every block's result, in block order.
+    ``n``, ``p``: rows and columns of Z; ``loss``: a loss of the margin; ``map_reduce``: (name, query) -> the operation
+    ``ROW_OPERATIONS[name]`` on every block, added as :func:`tree_sum` does; ``gather``: (name, query) -> the first array of every block's
+    result, in block order.
 
     Notes
     -----

@@ -25,16 +25,8 @@ REBUILD_EVERY = 64
 class LocalRows:
     """Rows of Z as one block.
 
-    Parameters
-    ----------
-    matrix : ndarray, csc_array or csr_array of shape (n, p)
-        Z, float32 or float64. Dense Z in C or F order is used where it lies; sparse Z is brought to row form.
-    y : ndarray of shape (n,)
-        Labels +-1.
-    cost : ndarray of shape (n,)
-        C_i >= 0.
-    loss : str
-        A loss of the margin.
+    ``matrix``: ndarray, csc_array or csr_array of shape (n, p), Z, float32 or float64. Dense Z in C or F order is used where it lies;
+    sparse Z is brought to row form. ``y``: ``(n,)``, labels +-1; ``cost``: ``(n,)``, C_i >= 0; ``loss``: a loss of the margin.
 
     Notes
     -----

@@ -34,24 +34,11 @@ SUM_SLACK = 1e-10
 class DualProblem:
     """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum.
 
-    Attributes
-    ----------
-    c : ndarray of shape (n,)
-    lo, hi : ndarray of shape (n,)
-        The box; infinite only where ridge is positive.
-    l1_weight : float or ndarray of shape (n,)
-        e, the weights of the absolute values, >= 0; one for all variables or one for each.
-    sum_constraint : float or None
-        s, the sum of beta; None leaves it free, and the machine has no bias.
-    ridge : ndarray of shape (n,) or None
-        Added to the diagonal of K; None is zero.
-    groups : ndarray of shape (n,) or None
-        Codes from 0 on: beta sums to zero in every group, and every group has a bias of its own. `sum_constraint` is 0 then.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, a number is not finite, a box is empty, or no point of the box has the sum.
+    ``c``: ``(n,)``; ``lo``, ``hi``: ``(n,)``, the box; infinite only where ridge is positive; ``l1_weight``: float or ``(n,)``, e, the
+    weights of the absolute values, >= 0; one for all variables or one for each; ``sum_constraint``: s, the sum of beta; None leaves it
+    free, and the machine has no bias; ``ridge``: ``(n,)`` or None, added to the diagonal of K; None is zero. ``groups``: ``(n,)`` or None,
+    codes from 0 on: beta sums to zero in every group, and every group has a bias of its own. `sum_constraint` is 0 then. Raises ValueError
+    if lengths differ, a number is not finite, a box is empty, or no point of the box has the sum.
     """
 
     c: FloatArray
@@ -190,30 +177,13 @@ def _shift_to_sum(beta: FloatArray, problem: DualProblem) -> FloatArray:
 class DualSolution:
     """A feasible point with its certificate; every number belongs to this point.
 
-    Attributes
-    ----------
-    beta : ndarray of shape (n,)
-    bias : float
-        b of the decision value f + b; 0 without an equality.
-    objective : float
-        Dual value, a lower bound of the optimum of the primal.
-    upper : float
-        Primal value at (K beta, bias).
-    gap : float
-        upper - objective >= 0, summed from terms that are each non-negative.
-    iterations : int
-    converged : bool
-        Whether the tolerance was reached; False after max_iter or when round-off forbids it.
-    decision : ndarray of shape (n,)
-        K beta, without ridge and bias.
-    violation : float
-        What was compared with the tolerance.
-    indefinite : bool
-        Negative curvature beyond round-off was met: K is not positive semi-definite, the problem not concave, and `objective` no bound.
-    details : dict
-        Figures of one solver: rows fetched, hit rate, factorisations.
-    biases : ndarray of shape (n_groups,) or None
-        The biases of a problem with groups, whose `bias` is 0.
+    ``beta``: ``(n,)``; ``bias``: b of the decision value f + b; 0 without an equality; ``objective``: dual value, a lower bound of the
+    optimum of the primal; ``upper``: primal value at (K beta, bias); ``gap``: upper - objective >= 0, summed from terms that are each
+    non-negative; ``iterations``; ``converged``: whether the tolerance was reached; False after max_iter or when round-off forbids it;
+    ``decision``: ``(n,)``, K beta, without ridge and bias; ``violation``: what was compared with the tolerance; ``indefinite``: negative
+    curvature beyond round-off was met: K is not positive semi-definite, the problem not concave, and `objective` no bound; ``details``:
+    figures of one solver: rows fetched, hit rate, factorisations; ``biases``: ``(n_groups,)`` or None, the biases of a problem with groups,
+    whose `bias` is 0.
     """
 
     beta: FloatArray
@@ -345,10 +315,7 @@ def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None =
 
     Its dual is that of the hinge with K + I / (2 C) and no upper bound; C is that of ``LinearSVC``. Parameters as in :func:`svc_problem`.
 
-    Raises
-    ------
-    ValueError
-        If labels, costs or margins are not valid.
+    Raises ValueError if labels, costs or margins are not valid.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = check_labels(y, cost, bias)
@@ -360,18 +327,8 @@ def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None =
 def svr_problem(target: ArrayLike, epsilon: float, C: ArrayLike, *, bias: bool = True) -> DualProblem:
     """Return the epsilon-insensitive problem: primal 1/2 ||w||^2 + sum_i C_i max(0, |t_i - f_i - b| - epsilon).
 
-    Parameters
-    ----------
-    target : array-like of shape (n,)
-    epsilon : float
-        Half width of the tube, >= 0.
-    C : float or array-like of shape (n,)
-    bias : bool
-
-    Raises
-    ------
-    ValueError
-        If the tube is negative or costs or targets are not valid.
+    ``target``: array-like of shape (n,); ``epsilon``: half width of the tube, >= 0; ``C``: float or array-like of shape (n,); ``bias``.
+    Raises ValueError if the tube is negative or costs or targets are not valid.
     """
     if not epsilon >= 0:
         raise ValueError(f"epsilon={epsilon!r}: must not be negative")
@@ -383,10 +340,7 @@ def svr_problem(target: ArrayLike, epsilon: float, C: ArrayLike, *, bias: bool =
 def ridge_problem(target: ArrayLike, C: ArrayLike, *, bias: bool = True) -> DualProblem:
     """Return the squared-loss problem: primal 1/2 ||w||^2 + sum_i C_i (t_i - f_i - b)^2; KernelRidge's alpha is 1 / (2 C).
 
-    Raises
-    ------
-    ValueError
-        If costs or targets are not valid.
+    Raises ValueError if costs or targets are not valid.
     """
     targets = np.asarray(target, dtype=np.float64)
     cost = check_cost(C, len(targets))

@@ -14,10 +14,7 @@ from ..jit import compiled
 class Gram(Protocol):
     """A symmetric positive semi-definite matrix, by rows and products.
 
-    Attributes
-    ----------
-    n : int
-        Order.
+    ``n``: order.
     """
 
     @property
@@ -54,17 +51,9 @@ class Scratch:
 class DenseGram:
     """A Gram matrix in memory.
 
-    Parameters
-    ----------
-    array : ndarray of shape (n, n)
-        Symmetric; float32 and float64 in C order are used without a copy, anything else is copied once.
-    scratch : Scratch, optional
-        Buffer of the shrunk problem, up to 0.57 n^2 entries; the solves of a loop share one.
-
-    Raises
-    ------
-    ValueError
-        If it is not square, is empty, or its diagonal is not finite and non-negative.
+    ``array``: ``(n, n)``, symmetric; float32 and float64 in C order are used without a copy, anything else is copied once; ``scratch``:
+    buffer of the shrunk problem, up to 0.57 n^2 entries; the solves of a loop share one. Raises ValueError if it is not square, is empty,
+    or its diagonal is not finite and non-negative.
     """
 
     def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:

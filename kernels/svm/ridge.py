@@ -35,10 +35,7 @@ MAX_STEPS = 10_000
 class RidgeSolver:
     """A solver of one ridge problem after another, which uses the factor of the last one again.
 
-    Attributes
-    ----------
-    factorisations : int
-        Number of factors so far.
+    ``factorisations``: number of factors so far.
     """
 
     def __init__(self) -> None:

@@ -79,16 +79,8 @@ def solve_to_gap(
 ) -> DualSolution:
     """Return a solution whose gap is small enough, from solves with tighter and tighter tolerances, each from the last point.
 
-    Parameters
-    ----------
-    gram, problem, warm
-        See :func:`solve_smo`.
-    tol : float
-        First tolerance.
-    aim : callable
-        ``aim(solution)``: the gap that is small enough.
-    tighter : float
-        Factor of the tolerance from one solve to the next, at most ``MAX_TIGHTENINGS`` times.
+    ``gram``, ``problem``, ``warm``: see :func:`solve_smo`; ``tol``: first tolerance; ``aim``: ``aim(solution)``: the gap that is small
+    enough; ``tighter``: factor of the tolerance from one solve to the next, at most ``MAX_TIGHTENINGS`` times.
     """
     solution = solve_smo(gram, problem, warm=warm, tol=tol)
     for _ in range(MAX_TIGHTENINGS):

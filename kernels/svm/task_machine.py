@@ -19,12 +19,8 @@ RIDGE_TOL = 1e-9
 class Accuracy:
     """How exactly a machine is solved.
 
-    Attributes
-    ----------
-    tol
-        First tolerance of the optimality conditions.
-    aim
-        The machine's own gap at which it ends; until then the tolerance is tightened.
+    ``tol``: first tolerance of the optimality conditions; ``aim``: the machine's own gap at which it ends; until then the tolerance is
+    tightened.
     """
 
     tol: float
