@@ -18,16 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array
 from ..jit import compiled
 from .top import TopB, merge_top, top_b
 from .views import Columns, SparseView, checked_dual, flat, shape, view
-
-Array = np.ndarray
 
 MAX_FEATURES = 2**31
 """Two feature ids share one int64 inside the heaps."""
@@ -38,11 +37,7 @@ class TooManyProducts(ValueError):
 
 
 class TopPairs(NamedTuple):
-    """The B best coordinates, sorted by ``(-key, first, second)``.
-
-    ``ids``: int64 ``(b, 2)``: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with i < j product; ``keys``: float64 ``(b,)`` absolute
-    correlations of the coordinates, all positive; ``values``: float64 ``(b,)`` signed correlations.
-    """
+    """The B best coordinates, sorted by ``(-key, first, second)``: ids int64 ``(b, 2)``, positive keys ``(b,)``, signed correlations."""
 
     ids: Array
     keys: Array
@@ -51,10 +46,7 @@ class TopPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class PairMap:
-    """Parameters of the kernel ``(gamma x'z + r)^2`` and the factors of its coordinates.
-
-    ``gamma``: positive; ``coef0``: r, not negative; 0 leaves only squares and products. Raises ValueError if a parameter is out of range.
-    """
+    """Parameters of the kernel ``(gamma x'z + r)^2``, r = ``coef0``, and the factors of its coordinates; r = 0 has no linear ones."""
 
     gamma: float = 1.0
     coef0: float = 1.0
@@ -100,10 +92,7 @@ class PairLimits:
 
 
 def encode(ids: Array) -> Array:
-    """Return one int64 per pair, in the order of ``(first, second)``.
-
-    Raises ValueError if a feature id does not fit 31 bits.
-    """
+    """Return one int64 per pair, in the order of ``(first, second)``; ValueError if a feature id does not fit 31 bits."""
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     if ids.size and int(ids.max()) >= MAX_FEATURES - 1:
         raise ValueError(f"feature {int(ids.max())} is out of range; products of features are named for up to 2**31 - 1 features")
@@ -127,19 +116,12 @@ def merge_top_pairs(tops: Sequence[TopPairs], B: int) -> TopPairs:
 
 
 def by_frequency(features: Array, counts: Array) -> Array:
-    """Return features sorted by frequency rank: most non-zeros first, ties by id.
-
-    ``features``: int64 ``(k,)`` ids; ``counts``: ``(k,)`` their non-zeros in the whole data set.
-    """
+    """Return features sorted by frequency rank: most non-zeros in the whole data set first, ties by id."""
     return np.asarray(features, np.int64)[np.lexsort((features, -np.asarray(counts, np.int64)))]
 
 
 def most_frequent(counts: Array, K: int) -> Array:
-    """Return the first K features in frequency rank; features without a non-zero have none.
-
-    ``counts``: ``(n_features,)`` non-zeros per feature; ``K``: how many. Raises ValueError if there are too many features for their pairs
-    to be named.
-    """
+    """Return the first K features in frequency rank from all features' non-zeros; features without a non-zero have none."""
     counts = np.asarray(counts)
     if counts.size >= MAX_FEATURES:
         raise ValueError(f"the data has {counts.size} features; products of features are named for fewer than 2**31")
@@ -201,8 +183,7 @@ def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
 
     ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (docs/methods.md, "Degree-2 coordinates").
 
-    ``X``: ``(n, k)`` stripe; ``u``: ``(n,)`` dual vector; ``weight``: ``(n,)`` from :func:`row_weight`, over all stripes. Raises ValueError
-    if shapes disagree or a number is not finite.
+    ``X``: ``(n, k)`` stripe; ``weight``: ``(n,)`` from :func:`row_weight`, over all stripes.
     """
     n, k = shape(X)
     block, out = view(X), PairBounds(np.zeros(k), np.zeros(k), np.zeros(k))
@@ -222,9 +203,8 @@ def survivors(bound: Array, pair_map: PairMap, threshold: float) -> Array:
 def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap, B: int, *, threshold: float = 0.0) -> TopPairs:
     """Return the best linear and square coordinates of a stripe.
 
-    ``bounds``: of the stripe; ``features``: int64 ``(k,)`` feature ids, or the id of the first column; ``pair_map``: kernel parameters;
-    ``B``: how many; ``threshold``: a valid lower bound of the B-th key over all coordinates; smaller keys are left out. Raises ValueError
-    if B < 1 or a score is not finite.
+    ``features``: int64 ``(k,)`` feature ids, or the id of the first column; ``threshold``: a valid lower bound of the B-th key over all
+    coordinates; smaller keys are left out.
     """
     ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -242,29 +222,10 @@ def _single_top(values: Array, first: Array, second: Array | None, B: int, thres
 
 
 def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:
-    """Return the columns of chosen coordinates.
+    """Return the columns of chosen coordinates, float64 ``(n, q)``, from the columns ``(n, k)`` of the sorted distinct ``features``.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` columns of the sorted distinct ``features``.
-    features
-        int64 ``(k,)``.
-    ids
-        int64 ``(q, 2)`` coordinates.
-    pair_map
-        Kernel parameters.
-
-    Returns
-    -------
-    ndarray or csc_array
-        float64 ``(n, q)``: ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``. A product of sparse columns lives on the
-        rows they share.
-
-    Raises
-    ------
-    ValueError
-        If a coordinate needs a feature that is not among ``features``.
+    Coordinates ``ids``, int64 ``(q, 2)``, become ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``; a product of sparse
+    columns lives on the rows they share. Raises ValueError if one needs a feature that is not among ``features``.
     """
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     first, second = _positions(features, ids[:, 0]), _positions(features, np.maximum(ids[:, 1], ids[:, 0]))
@@ -285,7 +246,7 @@ def _positions(features: Array, names: Array) -> Array:
 
 
 @compiled
-def _intersect(values: Array, rows: Array, a: Any, a_end: Any, b: Any, b_end: Any, out_values: Array, out_rows: Array) -> int:
+def _intersect(values: Array, rows: Array, a: int, a_end: int, b: int, b_end: int, out_values: Array, out_rows: Array) -> int:
     """Write the product of two sparse columns; return its number of entries."""
     size = 0
     while a < a_end and b < b_end:

@@ -14,13 +14,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import compiled, one_thread
 from .pairs import PairBounds, PairMap, TopPairs, as_pairs, encode
 from .scores import correlations
 from .top import offer, top_b
 from .views import checked_dual, dense_view, shape
 
-Array = np.ndarray
 Tile = tuple[int, int, int, int]
 
 TILE = 1024
@@ -164,30 +164,17 @@ def _proposed(X: Array, u: Array, B: int, bar: float, tiles: Iterable[Tile], dty
 
 
 def dense_pairs(
-    X: Array,
-    u: Array,
-    ids: Array,
-    pair_map: PairMap,
-    B: int,
-    *,
-    tiles: Iterable[Tile] | None = None,
-    threshold: float = 0.0,
+    X: Array, u: Array, ids: Array, pair_map: PairMap, B: int, *, tiles: Iterable[Tile] | None = None, threshold: float = 0.0,
     dtype: type = np.float32,
-) -> TopPairs:
+) -> TopPairs:  # fmt: skip
     """Return the B best products of dense columns; same ids, keys, values and bits as the sparse search.
 
     Parameters
     ----------
-    X
-        ``(n, m)`` columns.
-    u
-        ``(n,)`` dual vector.
+    X, u
+        ``(n, m)`` columns and ``(n,)`` dual vector.
     ids
         int64 ``(m,)`` feature ids, ascending.
-    pair_map
-        Kernel parameters.
-    B
-        How many.
     tiles
         Which tiles of :func:`dense_tiles` to search; all by default.
     threshold
@@ -195,11 +182,6 @@ def dense_pairs(
     dtype
         Of the matrix products. float32 halves their time and leaves a few more candidates to the second look (107 for 100 where it was
         measured); the result is the same.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, ``u`` is not finite, or a score overflows.
     """
     n, m = shape(X)
     u = checked_dual(u, n)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
+from ..arrays import Array
 from ..jit import compiled
 from .views import Columns, SparseView, shape, view
-
-Array = np.ndarray
 
 
 class ColumnStats(NamedTuple):
@@ -61,11 +61,9 @@ def _dense_stats(
 
 
 def constant_columns(X: Columns) -> Array:
-    """Return the columns whose entries are all equal and not zero, int64 ascending.
+    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending.
 
     Costs little: a column leaves as soon as two entries differ, and a sparse one with a zero is none.
-
-    ``X``: ``(n, k)`` block, dense or CSC.
     """
     n, k = shape(X)
     if not n or not k:
@@ -82,7 +80,7 @@ def _constant_dense(X: Array, n: int) -> Array:
     return alive.astype(np.int64)
 
 
-def _constant_sparse(X: Any, n: int) -> Array:
+def _constant_sparse(X: sp.csc_array, n: int) -> Array:
     full = np.flatnonzero(np.diff(X.indptr) == n)
     values = [X.data[X.indptr[j] : X.indptr[j + 1]] for j in full]
     return np.array([j for j, x in zip(full, values, strict=True) if x[0] != 0 and np.all(x == x[0])], np.int64)
@@ -140,10 +138,7 @@ def column_counts(X: Columns) -> Array:
 
 
 def column_stats(X: Columns) -> ColumnStats:
-    """Return the statistics of a block of columns.
-
-    ``X``: ``(n, k)`` block, dense or CSC, with at least one row. Raises ValueError if the block has no rows.
-    """
+    """Return the statistics of a block of columns with at least one row."""
     n, k = shape(X)
     if n == 0:
         raise ValueError("X has no rows; a column's extremes need at least one")

@@ -69,7 +69,7 @@ def solve_smo(
 def solve_to_gap(
     gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float, aim: Callable[[DualSolution], float], tighter: float = 0.25
 ) -> DualSolution:
-    """Return a solution with a gap of at most ``aim(solution)``: each solve starts where the last one ended, at ``tighter`` times its ``tol``."""
+    """Return a solution with a gap of at most ``aim(solution)``: solves with ever tighter ``tol``, each from the last point."""
     solution = solve_smo(gram, problem, warm=warm, tol=tol)
     for _ in range(MAX_TIGHTENINGS):
         if solution.gap <= aim(solution) or not solution.converged:
