@@ -10,13 +10,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from .moments import row_moments
-from .on_moments import Moments, centred
-
-Array = np.ndarray
-FloatArray = NDArray[np.float64]
+from ..arrays import Array, FloatArray
+from .on_moments import Moments, centred, row_moments
 
 
 class WorkingColumns:

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.group_lasso import on_rows as batch
-from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.task_selection import task_penalty
+from ....kernels.losses import mean_loss
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -114,7 +114,7 @@ class BatchLoop:
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
         penalty = task_penalty(config.penalty, X.shape[1], config.r)
-        loss, lam = MeanLoss(config.loss, state.mu), penalty_weight(config, state.phase)
+        loss, lam = mean_loss(config.loss, state.mu), penalty_weight(config, state.phase)
         cost = self.data.mean_weights[order]
         return batch.RowProblem(batch.TaskRows(X, edges), rows.target[order], cost, loss, penalty, lam, config.fit_intercept)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.task_selection import task_penalty
+from ....kernels.losses import mean_loss
 from .config import SelectorConfig
 from .inputs import SelectorData
 
@@ -33,7 +33,7 @@ class Solution:
 def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weights: np.ndarray, values: np.ndarray) -> float:
     """Return the sum over tasks of their mean losses at decision values ``(n,)``, and the penalty (4.3)."""
     penalty = task_penalty(config.penalty, data.n_features, config.r)
-    return float(data.mean_weights @ MeanLoss(config.loss).exact(data.rows.target, values)) + lam * penalty.value(weights)
+    return float(data.mean_weights @ mean_loss(config.loss).exact(data.rows.target, values)) + lam * penalty.value(weights)
 
 
 def penalty_weight(config: SelectorConfig, phase: int) -> float:
