@@ -41,11 +41,19 @@ class _Alias:
         self.__array_interface__ = {"shape": (size,), "typestr": array.dtype.str, "data": (array.ctypes.data, False), "version": 3}
 
 
+def alias(array: Array, size: int) -> Array:
+    """Return ``size`` numbers from the first one of an array on as a flat, writeable vector; nobody writes through it.
+
+    Read-only arrays, which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
+    """
+    return np.asarray(_Alias(array, size))
+
+
 def flat(array: Array) -> Array:
     """Return a contiguous array as a one-dimensional writeable alias of the same memory."""
     if array.ndim == 1 and array.flags.writeable and array.flags.c_contiguous and array.flags.aligned:
         return array
-    return np.asarray(_Alias(np.ascontiguousarray(array), array.size))
+    return alias(np.ascontiguousarray(array), array.size)
 
 
 def shape(X: Columns) -> tuple[int, int]:
@@ -102,7 +110,7 @@ def dense_view(X: Array) -> DenseView:
         X = np.ascontiguousarray(X)
         down, across = item * k, item
     size = ((n - 1) * down + (k - 1) * across) // item + 1
-    return DenseView(np.asarray(_Alias(X, size)), down // item, across // item)
+    return DenseView(alias(X, size), down // item, across // item)
 
 
 def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:
