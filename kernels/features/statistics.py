@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ..arrays import Array
 from ..jit import compiled
@@ -68,7 +67,11 @@ def constant_columns(X: Columns) -> Array:
     n, k = shape(X)
     if not n or not k:
         return np.zeros(0, np.int64)
-    return _constant_dense(X, n) if isinstance(X, np.ndarray) else _constant_sparse(X, n)
+    if isinstance(X, np.ndarray):
+        return _constant_dense(X, n)
+    full = np.flatnonzero(np.diff(X.indptr) == n)
+    values = [X.data[X.indptr[j] : X.indptr[j + 1]] for j in full]
+    return np.array([j for j, x in zip(full, values, strict=True) if x[0] != 0 and np.all(x == x[0])], np.int64)
 
 
 def _constant_dense(X: Array, n: int) -> Array:
@@ -78,12 +81,6 @@ def _constant_dense(X: Array, n: int) -> Array:
         alive = alive[np.all(X[lo : lo + rows, alive] == X[0, alive], axis=0)]
         lo, rows = lo + rows, min(2 * rows, 1024)
     return alive.astype(np.int64)
-
-
-def _constant_sparse(X: sp.csc_array, n: int) -> Array:
-    full = np.flatnonzero(np.diff(X.indptr) == n)
-    values = [X.data[X.indptr[j] : X.indptr[j + 1]] for j in full]
-    return np.array([j for j, x in zip(full, values, strict=True) if x[0] != 0 and np.all(x == x[0])], np.int64)
 
 
 def _growth(n: int) -> float:

@@ -256,12 +256,6 @@ def _add_row(indices: Array, values: Array, first: int, last: int, step: float, 
     return must_activate
 
 
-@compiled(inline=True)
-def _prefetch_sums(indices: Array, first: int, last: int, sums: Array) -> None:
-    for p in range(first, last):
-        prefetch(sums, np.uint32(indices[p]))
-
-
 @compiled
 def _add_rows(
     rows: Rows, first: int, last: int, slopes: Array, share: float, sums: Array, active: ActiveGroups, groups: Groups, bar: float,
@@ -273,7 +267,8 @@ def _add_rows(
     for at in range(first, last):
         i, step = order[at], share * slopes[at]
         if at + 1 < ahead:
-            _prefetch_sums(indices, indptr[order[at + 1]], indptr[order[at + 1] + 1], sums)
+            for p in range(indptr[order[at + 1]], indptr[order[at + 1] + 1]):
+                prefetch(sums, np.uint32(indices[p]))
         if step == 0.0:
             continue
         total += step

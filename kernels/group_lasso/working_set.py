@@ -85,14 +85,10 @@ class WorkingColumns:
         new = self._blocks[k]
         flat = float(self._cost[0]) if (self._cost == self._cost[0]).all() else None
         weighted = new if flat is not None else (sp.diags_array(self._cost) @ new if sp.issparse(new) else new * self._cost[:, None])
-        parts = [_dense(block.T @ weighted) for block in self._blocks[: k + 1]]
-        across = np.concatenate(parts) * (1.0 if flat is None else flat)
+        parts = [block.T @ weighted for block in self._blocks[: k + 1]]
+        across = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts]) * (1.0 if flat is None else flat)
         p, q = len(self._gram), len(across)
         gram = np.empty((q, q))
         gram[:p, :p], gram[:, p:] = self._gram, across
         gram[p:, :p] = across[:p].T
         self._gram = gram
-
-
-def _dense(product: Any) -> FloatArray:
-    return product.toarray() if sp.issparse(product) else product

@@ -60,12 +60,6 @@ def solve_apg(
         return _Accelerated(problem, warm, tol, until).run(limit)
 
 
-def _is_bounded(excess: float, turn: float, slack: float) -> bool:
-    # Close to the optimum the differences of losses are round-off, and accepting them would let tau fall without end; the change of the
-    # slope along the step is still exact there.
-    return excess <= 0 or (excess <= slack and turn <= 0)
-
-
 class _Accelerated:
     def __init__(self, problem: GroupProblem, warm: Warm | None, tol: float, until: str) -> None:
         self._problem, self._rows, self._tol, self._until = problem, problem.rows, tol, until
@@ -99,8 +93,11 @@ class _Accelerated:
         # The loss is taken at the extrapolated point's bias: an upper bound on F until the point is evaluated.
         nothing = np.zeros(0)
         self._point = Point(omega, self._evaluation, nothing, gamma, objective, objective - self._bound, nothing)
-        if self._until == "gap" and self._has_converged(objective) and self._confirm():
-            return "gap"
+        if self._until == "gap" and self._has_converged(objective):
+            # The gap with the new point's own dual variables, which are the ones handed back.
+            self._point = certify(self._problem, omega, self._evaluate(omega))
+            if self._point.gap <= self._tol * self._point.objective:
+                return "gap"
         if self._until == "decrease" and before - objective <= self._tol * before:
             return "decrease"
         if self._idle_steps == MAX_IDLE_STEPS:
@@ -120,7 +117,10 @@ class _Accelerated:
             # At a fixed bias the loss is an upper bound on the eliminated one, so the test is only stricter.
             reached, slope = self._rows.line(np.ones(1))[:2, 0].tolist()
             promised, spread = -float(correlations @ change), self._tau * float(change @ change)
-            if _is_bounded(reached - loss - promised - 0.5 * spread, slope - promised - spread, BOUND_SLACK * loss):
+            excess, turn = reached - loss - promised - 0.5 * spread, slope - promised - spread
+            # Close to the optimum the differences of losses are round-off, and accepting them would let tau fall without end; the change of
+            # the slope along the step is still exact there.
+            if excess <= 0 or (excess <= BOUND_SLACK * loss and turn <= 0):
                 return omega, threshold * self._tau, reached
             self._tau /= ETA
 
@@ -137,11 +137,6 @@ class _Accelerated:
 
     def _has_converged(self, objective: float) -> bool:
         return objective - self._bound <= self._tol * objective
-
-    def _confirm(self) -> bool:
-        """Check the gap with the new point's own dual variables, which are the ones handed back."""
-        self._point = certify(self._problem, self._point.omega, self._evaluate(self._point.omega))
-        return self._point.gap <= self._tol * self._point.objective
 
     def _first_tau(self) -> float:
         """Return the curvature of P along its gradient: a lower bound on the Lipschitz constant, right to a small factor."""

@@ -78,7 +78,9 @@ def newton_direction(curvature: Curvature, live: LiveColumns, gradient: FloatArr
     largest = 1.0
     for share in (blend, max(blend, 1e-3), 1.0):
         largest = fill_hessian(hessian.T, curvature.gram.T, tuple(live), curvature.sums, pull, share)
-        direction = _solve(hessian, -gradient)
+        with one_thread():
+            factor, failed = _potrf(hessian, lower=1, clean=0, overwrite_a=1)
+            direction = None if failed else _potrs(factor, -gradient, lower=1)[0]
         # An entry that is not finite shows in the slope.
         if direction is not None and -math.inf < direction @ gradient < 0:
             return direction
@@ -88,12 +90,6 @@ def newton_direction(curvature: Curvature, live: LiveColumns, gradient: FloatArr
 def bias_shift(direction: FloatArray, curvature: Curvature, fit_bias: bool) -> float:
     """Return the bias step along a direction that keeps the balance to first order."""
     return float(curvature.sums @ direction) / curvature.total if fit_bias and curvature.total > 0 else 0.0
-
-
-def _solve(hessian: FloatArray, right: FloatArray) -> FloatArray | None:
-    with one_thread():
-        factor, failed = _potrf(hessian, lower=1, clean=0, overwrite_a=1)
-        return None if failed else _potrs(factor, right, lower=1)[0]
 
 
 @compiled

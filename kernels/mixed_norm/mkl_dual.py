@@ -118,17 +118,14 @@ class _Ridge:
         evaluation = self._rows.evaluate(omega, bias)
         previous = np.inf
         for _ in range(200):
-            value = self.value(omega, evaluation)
-            if value - self._dual(evaluation) <= INNER_TOL * value or value >= previous:
+            value, pulls = self.value(omega, evaluation), evaluation.correlations[self._live.columns]
+            dual = evaluation.utility - 0.5 * float(np.sum(pulls**2 / self._live.stiffness))
+            if value - dual <= INNER_TOL * value or value >= previous:
                 break
             previous = value
             step, direction = self._newton(omega, evaluation, value)
             omega, evaluation = omega + step * direction, self._rows.advance(step)
         return omega, evaluation
-
-    def _dual(self, evaluation: Evaluation) -> float:
-        correlations = evaluation.correlations[self._live.columns]
-        return evaluation.utility - 0.5 * float(np.sum(correlations**2 / self._live.stiffness))
 
     def _newton(self, omega: FloatArray, evaluation: Evaluation, value: float) -> tuple[float, FloatArray]:
         curvature = self._rows.curvature()

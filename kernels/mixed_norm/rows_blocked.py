@@ -192,16 +192,13 @@ class BlockedRows:
 
     def _settle(self, query: RowQuery) -> Evaluation:
         if self._fitted:
-            bias = solve_bias(lambda at: self._balance(replace(query, bias=at)), query.bias, margin_loss(self.loss).first_bias_step)
+            limit = margin_loss(self.loss).first_bias_step
+            bias = solve_bias(lambda at: self._map_reduce("bias", replace(query, bias=at))[0].tolist(), query.bias, limit)
             query = replace(query, bias=bias)
         self._query = query
         sums, correlations = self._map_reduce("evaluate", query)
         loss, balance = sums.tolist()
         return Evaluation(loss, loss + float(correlations @ query.omega) - query.bias * balance, correlations, query.bias)
-
-    def _balance(self, query: RowQuery) -> tuple[float, float, float]:
-        balance, slope, mass = self._map_reduce("bias", query)[0].tolist()
-        return balance, slope, mass
 
 
 def blocks_in_process(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> BlockedRows:

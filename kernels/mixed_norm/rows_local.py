@@ -87,13 +87,10 @@ class LocalRows:
 
     def _settle(self, bias: float | None) -> Evaluation:
         if bias is not None:
-            bias = solve_bias(self._balance, bias, self._bias_step)
+            bias = solve_bias(lambda at: bias_pass(self._kind, self._z, self._y, self._cost, at), bias, self._bias_step)
         self._bias = bias
         at = bias or 0.0
         loss, balance = point_pass(self._kind, self._z, self._y, self._cost, at, self._residual)
         correlations = self._block.transposed(self._residual)
         # U(alpha) = P + sum_i alpha_i m_i at a pair (z, alpha): no second formula, no cancellation of logarithms.
         return Evaluation(loss, loss + float(correlations @ self._omega) - at * balance, correlations, at)
-
-    def _balance(self, bias: float) -> tuple[float, float, float]:
-        return bias_pass(self._kind, self._z, self._y, self._cost, bias)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,7 +45,8 @@ class RowCacheGram:
         new = dict(zip(missing.tolist(), fetched, strict=True))
         self.hits += len(requested) - len(missing)
         self.misses += len(missing)
-        out = np.empty((len(requested), self.n), dtype=fetched.dtype if len(fetched) else self._dtype())
+        dtype = fetched.dtype if len(fetched) else next((row.dtype for row in self._cached.values()), np.dtype(np.float64))
+        out = np.empty((len(requested), self.n), dtype=dtype)
         for at, i in enumerate(requested):
             out[at] = new[i] if i in new else self._cached[i]
         self._touch(requested, new)
@@ -78,9 +78,6 @@ class RowCacheGram:
         if rows.shape != (len(missing), self.n):
             raise ValueError(f"fetch_rows: returned shape {rows.shape}, must be ({len(missing)}, {self.n})")
         return np.ascontiguousarray(rows, dtype=rows.dtype if rows.dtype == np.float32 else np.float64)
-
-    def _dtype(self) -> np.dtype[Any]:
-        return next(iter(self._cached.values())).dtype if self._cached else np.dtype(np.float64)
 
     def _touch(self, requested: list[int], new: dict[int, Array]) -> None:
         for i in requested:
