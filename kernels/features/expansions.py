@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import Array
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .scores import correlations
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, view
@@ -92,7 +92,7 @@ def _amplitudes(gamma: float, period: Array, harmonics: Array) -> Array:
 
 
 @compiled(inline=True)
-def _bin(x: float, maximum: float, n_bins: int) -> int:
+def _bin(x: Entry, maximum: Entry, n_bins: int) -> int:
     """Return how many of the edges k * maximum / n_bins, k = 1 .. n_bins, x has reached."""
     if x <= 0.0 or maximum <= 0.0:
         return 0
@@ -112,7 +112,7 @@ def _waves(x: float, step: float, amplitude: Array, wave: Array) -> None:
 
 
 @compiled
-def _histogram(x: float, u: float, maximum: float, state: Array) -> None:
+def _histogram(x: Entry, u: Entry, maximum: Entry, state: Array) -> None:
     """Add u to the bin of x."""
     k = _bin(x, maximum, state.size)
     if k > 0:
@@ -121,7 +121,7 @@ def _histogram(x: float, u: float, maximum: float, state: Array) -> None:
 
 @compiled
 def _wave_sum(
-    x: float, u: float, low: float, high: float, step: float, amplitude: Array, at_zero: Array, wave: Array, state: Array
+    x: Entry, u: Entry, low: Entry, high: Entry, step: Entry, amplitude: Array, at_zero: Array, wave: Array, state: Array
 ) -> None:
     """Add u (phi(x) - phi(0)), so that zeros need not be seen."""
     if x != 0.0:
@@ -219,8 +219,8 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
         reached = np.cumsum(state[:, ::-1], axis=1)
         return (reached**2).sum(axis=1) * (np.maximum(ranges.high[part], 0.0) / expansion.n_bins)
     at_zero, total = np.zeros((1, expansion.width)), float(u.sum())
-    for row, *parameters in zip(state, *(values[part] for values in ranges)):
-        _fill_waves(np.zeros(1), *parameters, at_zero)
+    for row, low, high, step, amplitude in zip(state, *(values[part] for values in ranges)):
+        _fill_waves(np.zeros(1), low, high, step, amplitude, at_zero)
         row += total * at_zero[0]
     return (state**2).sum(axis=1)
 

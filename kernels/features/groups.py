@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .top import Heap, TopB, merge_top, offer, top_b
 from .views import flat
@@ -190,7 +190,7 @@ def build_groups(
 
 
 @compiled(inline=True)
-def _add(high: float, low: float, more: float, more_low: float) -> tuple[float, float]:
+def _add(high: Entry, low: Entry, more: Entry, more_low: Entry) -> tuple[Entry, Entry]:
     """Add two two-word numbers (Dekker, Knuth)."""
     total = high + more
     part = total - high

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import Array
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .top import TopB, merge_top, top_b
 from .views import Columns, SparseView, checked_dual, flat, shape, view
@@ -246,7 +246,7 @@ def _positions(features: Array, names: Array) -> Array:
 
 
 @compiled
-def _intersect(values: Array, rows: Array, a: int, a_end: int, b: int, b_end: int, out_values: Array, out_rows: Array) -> int:
+def _intersect(values: Array, rows: Array, a: Entry, a_end: Entry, b: Entry, b_end: Entry, out_values: Array, out_rows: Array) -> int:
     """Write the product of two sparse columns; return its number of entries."""
     size = 0
     while a < a_end and b < b_end:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import Array
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .pairs import PairMap, TopPairs, as_pairs
 from .top import Heap, offer
@@ -23,7 +23,7 @@ BLOCK_ENTRIES = 1 << 15
 
 
 @compiled
-def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> int:
+def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> Entry:
     """Return how many products the columns from ``done`` on form with their predecessors; seen is int32 (n,), zero."""
     total = 0
     for k in range(begins.size):

@@ -309,8 +309,8 @@ def select_sparse(
     likely = np.zeros(0, np.int64) if first is None else np.unique(np.asarray(first, np.int64)) - offset
     likely = likely[(likely >= 0) & (likely < k)]
     factor, centre = _vector(scale, k, "scale"), _vector(shift, k, "shift")
-    bounds = _scaled_bounds(norm1, k, factor, np.abs(centre * (dual.total / dual.reach)))
-    size, bad = _scan_sparse(tuple(block), tuple(dual), bounds, factor, centre, offset, likely, float(threshold), *heap)
+    columns = _scaled_bounds(norm1, k, factor, np.abs(centre * (dual.total / dual.reach))), factor, centre
+    size, bad = _scan_sparse(tuple(block), (dual.values, dual.total, dual.reach), *columns, offset, likely, float(threshold), *heap)
     if bad >= 0:
         refuse(offset + bad)
     return heap.top(size)

@@ -56,7 +56,7 @@ def flat(array: Array) -> Array:
     return alias(np.ascontiguousarray(array), array.size)
 
 
-def shape(X: Columns) -> tuple[int, int]:
+def shape(X: Columns | sp.csr_array) -> tuple[int, int]:
     """Return ``(n_samples, k)``; TypeError if ``X`` is not two-dimensional."""
     dimensions = getattr(X, "shape", None)
     if dimensions is None or len(dimensions) != 2:

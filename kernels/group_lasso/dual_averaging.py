@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, Entry
 from ..jit import compiled, prefetch
 from ..losses import LossKind, value_and_slope
 from .groups import Groups, add_shrunken, group_of, shrunken
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def is_valid_csr(rows: Rows, n_features: int) -> bool:
+def is_valid_csr(rows: Rows, n_features: int) -> Entry:
     """Return whether rows can be learned: places in order, features that exist, finite values."""
     end, bad = 0, False
     for start in rows.indptr:
@@ -80,7 +80,7 @@ class Rule(NamedTuple):
 
 
 @compiled(inline=True)
-def note_loss(rule: Rule, y: float, weight: float, product: float, totals: Array) -> float:
+def note_loss(rule: Rule, y: Entry, weight: Entry, product: Entry, totals: Array) -> Entry:
     """Note the loss of a row, ``product`` being ``<w, x>``; return its weighted slope."""
     if rule.intercept and rule.loss == LossKind.SQUARED and totals[2] == 0.0:
         # The first row of all: its loss counts, and learning begins at its target.
@@ -115,7 +115,7 @@ class ActiveGroups(NamedTuple):
 
 
 @compiled
-def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: int, k: float, tau: float, bar: float) -> float:
+def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Entry, k: Entry, tau: Entry, bar: float) -> float:
     """Return ``[1 - t k_g / ||c_g||]_+`` of a group; it is no longer active if no member exceeds ``bar``."""
     total, peak, listed = 0.0, 0.0, members.size > 0
     for p in range(starts[g], starts[g + 1]):
@@ -133,7 +133,7 @@ def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: int, k: 
 
 
 @compiled(inline=True)
-def _find_active(indices: Array, first: int, last: int, flags: Array, entries: Array) -> int:
+def _find_active(indices: Array, first: Entry, last: Entry, flags: Array, entries: Array) -> Entry:
     """Write which of a row's entries have active groups, return how many; no branch, for which ones cannot be foreseen."""
     n = 0
     for p in range(first, last):
@@ -225,7 +225,7 @@ def _products_overlap(
 
 
 @compiled
-def _activate(active: ActiveGroups, groups: Groups, j: int) -> None:
+def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
     """Set the bits of all members of the groups of a feature."""
     flags, scales = active.flags, active.scales
     if groups.cost.size == 0:
@@ -245,7 +245,7 @@ def _activate(active: ActiveGroups, groups: Groups, j: int) -> None:
 
 
 @compiled(inline=True)
-def _add_row(indices: Array, values: Array, first: int, last: int, step: float, sums: Array, flags: Array, bar: float) -> bool:
+def _add_row(indices: Array, values: Array, first: Entry, last: Entry, step: float, sums: Array, flags: Array, bar: float) -> bool:
     """Add ``step x`` to the sums; return whether one that exceeds the bar has no bit."""
     must_activate = False
     for p in range(first, last):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .penalty import GroupPenalty
 
@@ -97,20 +97,20 @@ def is_range(values: Array) -> bool:
 
 
 @compiled
-def group_of(groups: Groups, j: int) -> int:
+def group_of(groups: Groups, j: Entry) -> Entry:
     """Return the group of a feature, where groups do not overlap."""
     return np.int64((np.uint64(j) * np.uint64(groups.magic)) >> np.uint64(32)) if groups.magic else np.int64(groups.owner[j])
 
 
 @compiled
-def shrunken(value: float, tau: float) -> float:
+def shrunken(value: Entry, tau: Entry) -> Entry:
     """Return S(value, tau) = sign(value) max(|value| - tau, 0)."""
     # No branch: signs cannot be foreseen.
     return np.copysign(max(abs(value) - tau, 0.0), value)
 
 
 @compiled
-def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: float) -> float:
+def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Entry) -> float:
     """Return ``||S(values_g, tau)||`` of one group."""
     total, listed = 0.0, members.size > 0
     for p in range(starts[g], starts[g + 1]):

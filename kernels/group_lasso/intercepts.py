@@ -39,11 +39,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import Entry
 from ..jit import compiled
 
 
 @compiled(inline=True)
-def intercept_after(b: float, slope: float, steepness: float, paid: float, bounded: bool) -> float:
+def intercept_after(b: Entry, slope: Entry, steepness: float, paid: Entry, bounded: bool) -> Entry:
     """Return the intercept after a round with ``slope`` g, ``steepness`` 4 L and ``paid`` A; ``bounded``: the loss has bounded slopes."""
     step = slope / (steepness * np.sqrt(paid))
     return np.sinh(np.arcsinh(b) - step) if bounded else b - step

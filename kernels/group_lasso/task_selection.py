@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Array, FloatArray, IntArray
+from ..arrays import Array, Entry, FloatArray, IntArray
 from ..jit import compiled
 from ..losses import LossKind, named_loss, value_and_slope
 from .intercepts import intercept_after
@@ -252,7 +252,7 @@ class _State(NamedTuple):
 @compiled
 def _advance(
     rows: _Rows, order: Array, entries: Array, rule: _Rule, state: _State, t: int, count: int
-) -> tuple[int, int, int, float, float]:
+) -> tuple[int, int, Entry, Entry, Entry]:
     """Read rows; return closed rounds, rows of the open one, the row where predictions diverge or -1, and sums of losses and weights."""
     # Arrays are named once: reaching into a tuple of arrays for every row counts references each time.
     indptr, indices, values, codes, target, weight = rows
@@ -294,7 +294,10 @@ def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) ->
         q = codes[i]
         is_pending[q] = False
         if rule.intercept:
-            _move_intercept(rule, bias, paid, q, target[i], weight[i], slope)
+            # A stream of numbers begins at the first of them.
+            before = target[i] if rule.loss == LossKind.SQUARED and paid[q] == 0.0 else bias[q]
+            paid[q] += weight[i] * weight[i]
+            bias[q] = intercept_after(before, slope, rule.steepness, paid[q], rule.loss != LossKind.SQUARED)
         _add_row(indices, values, indptr[i], indptr[i + 1], slope, sums, norms, q)
     if (t + 1) % ROUNDS_PER_SUM == 0:
         _sum_norms(sums, norms)
@@ -302,15 +305,7 @@ def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) ->
 
 
 @compiled(inline=True)
-def _move_intercept(rule: _Rule, bias: Array, paid: Array, q: int, target: float, weight: float, slope: float) -> None:
-    # A stream of numbers begins at the first of them.
-    before = target if rule.loss == LossKind.SQUARED and paid[q] == 0.0 else bias[q]
-    paid[q] += weight * weight
-    bias[q] = intercept_after(before, slope, rule.steepness, paid[q], rule.loss != LossKind.SQUARED)
-
-
-@compiled(inline=True)
-def _add_row(indices: Array, values: Array, first: int, last: int, slope: float, sums: Array, norms: Array, q: int) -> None:
+def _add_row(indices: Array, values: Array, first: Entry, last: Entry, slope: Entry, sums: Array, norms: Array, q: Entry) -> None:
     """Add ``slope x`` to the sums of task q, and what that changes to the squared norms."""
     for p in range(first, last):
         j = indices[p]
@@ -330,9 +325,9 @@ def _sum_norms(sums: Array, norms: Array) -> None:
 
 @compiled(inline=True)
 def _add_product(
-    f: float, indices: Array, values: Array, first: int, last: int, sums: Array, norms: Array, q: int,
+    f: Entry, indices: Array, values: Array, first: Entry, last: Entry, sums: Array, norms: Array, q: Entry,
     entries: Array, row: float, t: int, step: float, scale: Array, stamp: Array,
-) -> float:  # fmt: skip
+) -> Entry:  # fmt: skip
     """Return ``f + <w_q, x>`` after t rounds; only rows of W whose norms are large enough to matter are looked at."""
     for p in range(first, last):
         j = indices[p]
@@ -349,7 +344,7 @@ def _add_product(
 
 
 @compiled(inline=True)
-def _shrinkage(sums: Array, j: int, tau: float, threshold: float) -> float:
+def _shrinkage(sums: Array, j: Entry, tau: Entry, threshold: float) -> float:
     """Return ``[1 - threshold / ||S(s_j, tau)||]_+`` of a row of sums."""
     square = 0.0
     for q in range(sums.shape[1]):

@@ -41,8 +41,8 @@ def live_groups(
     omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: IntArray
 ) -> tuple[LiveColumns, FloatArray]:
     """Return the layout of the groups with a positive norm, and the gradient gamma v - c of F on their columns."""
-    *layout, gradient = _live_columns(omega, correlations, norms, gamma, starts)
-    return LiveColumns(*layout), gradient
+    columns, owner, unit, stiffness, gradient = _live_columns(omega, correlations, norms, gamma, starts)
+    return LiveColumns(columns, owner, unit, stiffness), gradient
 
 
 @compiled

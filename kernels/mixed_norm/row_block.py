@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs
 
 from ..arrays import Array, FloatArray, IntArray
-from ..features.views import alias, flat
+from ..features.views import alias, flat, shape
 from ..jit import compiled, one_thread
 
 Matrix = Array | sp.csc_array | sp.csr_array
@@ -52,7 +52,7 @@ def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
         return matrix
     if matrix.dtype not in (np.float32, np.float64):
         raise TypeError(f"Z has dtype {matrix.dtype}: must be float32 or float64")
-    return _SparseBlock(matrix) if sp.issparse(matrix) else _DenseBlock(matrix)
+    return _DenseBlock(matrix) if isinstance(matrix, np.ndarray) else _SparseBlock(matrix)
 
 
 class RememberingBlock:
@@ -138,7 +138,7 @@ class _SparseBlock:
     """Sparse rows in row form with sorted columns."""
 
     def __init__(self, matrix: sp.csc_array | sp.csr_array) -> None:
-        self.n, self.p = matrix.shape
+        self.n, self.p = shape(matrix)
         rows = matrix if matrix.format == "csr" else sp.csr_array(matrix)
         if not rows.has_sorted_indices:
             rows = rows.sorted_indices()

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import Array, FloatArray
+from ..features.views import shape
 from ..losses import margin_loss
 from .bias import solve_bias
 from .row_block import Matrix, RememberingBlock, RowBlock, row_block
@@ -119,7 +120,7 @@ def _rows_between(matrix: Array | sp.csr_array, low: int, high: int) -> Array | 
         return matrix[low:high]
     first, last = int(matrix.indptr[low]), int(matrix.indptr[high])
     starts = matrix.indptr[low : high + 1] - matrix.indptr[low]
-    block = sp.csr_array((matrix.data[first:last], matrix.indices[first:last], starts), shape=(len(starts) - 1, matrix.shape[1]))
+    block = sp.csr_array((matrix.data[first:last], matrix.indices[first:last], starts), shape=(len(starts) - 1, shape(matrix)[1]))
     block.has_sorted_indices = matrix.has_sorted_indices
     return block
 
@@ -204,7 +205,7 @@ class BlockedRows:
 def blocks_in_process(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> BlockedRows:
     """Return rows in blocks of :data:`ROW_BLOCK`, worked on one after the other in this process; dense Z is not copied."""
     labels, costs = check_rows(y, cost, loss)
-    whole = matrix if isinstance(matrix, np.ndarray) or matrix.format == "csr" else sp.csr_array(matrix)
+    whole = matrix if isinstance(matrix, np.ndarray | sp.csr_array) else sp.csr_array(matrix)
     cuts = [(low, min(low + ROW_BLOCK, len(labels))) for low in range(0, len(labels), ROW_BLOCK)]
     blocks = [(RememberingBlock(_rows_between(whole, *cut)), labels[slice(*cut)], costs[slice(*cut)]) for cut in cuts]
 
@@ -214,10 +215,10 @@ def blocks_in_process(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str
     def gather(name: str, query: RowQuery) -> list[FloatArray]:
         return [part[0] for part in each(name, query)]
 
-    return BlockedRows(len(labels), matrix.shape[1], loss, lambda name, query: tree_sum(each(name, query)), gather)
+    return BlockedRows(len(labels), shape(matrix)[1], loss, lambda name, query: tree_sum(each(name, query)), gather)
 
 
 def rows_for(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> Rows:
     """Return access to rows held in this process: one block with everything cached, or fixed blocks when there are more rows."""
-    make = LocalRows if matrix.shape[0] <= ROW_BLOCK else blocks_in_process
+    make = LocalRows if shape(matrix)[0] <= ROW_BLOCK else blocks_in_process
     return make(matrix, y, cost, loss)
