@@ -10,3 +10,5 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+Entry = Any
+"""A number that a compiled loop reads from an array; type checkers take it for an array."""

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .scores import correlations
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, view
-
-Array = np.ndarray
 
 HARMONICS = 5
 """Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all."""
@@ -37,20 +36,10 @@ FEATURES_AT_ONCE = 256
 class Expansion:
     """An additive map; the range of each feature's training values is given beside it.
 
-    Attributes
-    ----------
-    name
-        ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
-        ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman).
-    gamma
-        Of the Gaussian, in units of the feature to the power -2.
-    n_bins
-        Of the histogram intersection kernel.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown or a parameter is not positive.
+    ``name``: ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
+    ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman); ``gamma``: of the
+    Gaussian, in units of the feature to the power -2; ``n_bins``: of the histogram intersection kernel. Raises ValueError if the name is
+    unknown or a parameter is not positive.
     """
 
     name: Literal["identity", "hik", "additive_gaussian"] = "identity"
@@ -103,7 +92,7 @@ def _amplitudes(gamma: float, period: Array, harmonics: Array) -> Array:
 
 
 @compiled(inline=True)
-def _bin(x: Any, maximum: Any, n_bins: int) -> int:
+def _bin(x: Entry, maximum: Entry, n_bins: int) -> int:
     """Return how many of the edges k * maximum / n_bins, k = 1 .. n_bins, x has reached."""
     if x <= 0.0 or maximum <= 0.0:
         return 0
@@ -123,7 +112,7 @@ def _waves(x: float, step: float, amplitude: Array, wave: Array) -> None:
 
 
 @compiled
-def _histogram(x: Any, u: Any, maximum: Any, state: Array) -> None:
+def _histogram(x: Entry, u: Entry, maximum: Entry, state: Array) -> None:
     """Add u to the bin of x."""
     k = _bin(x, maximum, state.size)
     if k > 0:
@@ -131,7 +120,9 @@ def _histogram(x: Any, u: Any, maximum: Any, state: Array) -> None:
 
 
 @compiled
-def _wave_sum(x: Any, u: Any, low: Any, high: Any, step: Any, amplitude: Array, at_zero: Array, wave: Array, state: Array) -> None:
+def _wave_sum(
+    x: Entry, u: Entry, low: Entry, high: Entry, step: Entry, amplitude: Array, at_zero: Array, wave: Array, state: Array
+) -> None:
     """Add u (phi(x) - phi(0)), so that zeros need not be seen."""
     if x != 0.0:
         _waves(min(max(x, low), high), step, amplitude, wave)
@@ -140,18 +131,8 @@ def _wave_sum(x: Any, u: Any, low: Any, high: Any, step: Any, amplitude: Array, 
 
 
 @compiled
-def _project_sparse(
-    values: Array,
-    rows: Array,
-    starts: Array,
-    u: Array,
-    gaussian: bool,
-    low: Array,
-    high: Array,
-    step: Array,
-    amplitude: Array,
-    state: Array,
-) -> None:
+def _project_sparse(values: Array, rows: Array, starts: Array, u: Array, gaussian: bool, ranges: tuple[Array, ...], state: Array) -> None:
+    low, high, step, amplitude = ranges
     width = state.shape[1]
     at_zero, wave = np.zeros(width), np.zeros(width)
     for j in range(state.shape[0]):
@@ -168,18 +149,8 @@ def _project_sparse(
 
 
 @compiled
-def _project_dense(
-    x: Array,
-    row_step: int,
-    column_step: int,
-    u: Array,
-    gaussian: bool,
-    low: Array,
-    high: Array,
-    step: Array,
-    amplitude: Array,
-    state: Array,
-) -> None:
+def _project_dense(x: Array, row_step: int, column_step: int, u: Array, gaussian: bool, ranges: tuple[Array, ...], state: Array) -> None:
+    low, high, step, amplitude = ranges
     n_features, width = state.shape
     at_zero, wave = np.zeros((n_features, width)), np.zeros(width)
     if gaussian:
@@ -206,8 +177,7 @@ def _fill_waves(x: Array, low: float, high: float, step: float, amplitude: Array
         _waves(min(max(x[i], low), high), step, amplitude, out[i])
 
 
-@dataclass(frozen=True)
-class _Ranges:
+class _Ranges(NamedTuple):
     """Ranges of the features at hand and what follows from them."""
 
     low: Array
@@ -237,8 +207,7 @@ def _ranges(expansion: Expansion, minimum: Array, maximum: Array, k: int) -> _Ra
 
 
 def _project(block: SparseView | DenseView, part: slice, u: Array, gaussian: bool, ranges: _Ranges, state: Array) -> None:
-    low, high, amplitude = ranges.low[part], ranges.high[part], ranges.amplitude[part]
-    parameters = (u, gaussian, low, high, ranges.step[part], amplitude, state)
+    parameters = (u, gaussian, tuple(values[part] for values in ranges), state)
     if isinstance(block, SparseView):
         _project_sparse(block.values, block.rows, block.starts[part.start : part.stop + 1], *parameters)
     else:
@@ -249,10 +218,9 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
     if expansion.name == "hik":
         reached = np.cumsum(state[:, ::-1], axis=1)
         return (reached**2).sum(axis=1) * (np.maximum(ranges.high[part], 0.0) / expansion.n_bins)
-    at_zero = np.zeros((1, expansion.width))
-    total, low, high = float(u.sum()), ranges.low[part], ranges.high[part]
-    for j, row in enumerate(state):
-        _fill_waves(np.zeros(1), low[j], high[j], ranges.step[part][j], ranges.amplitude[part][j], at_zero)
+    at_zero, total = np.zeros((1, expansion.width)), float(u.sum())
+    for row, low, high, step, amplitude in zip(state, *(values[part] for values in ranges)):
+        _fill_waves(np.zeros(1), low, high, step, amplitude, at_zero)
         row += total * at_zero[0]
     return (state**2).sum(axis=1)
 
@@ -260,26 +228,9 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
     """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of every feature, without its columns.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block of features.
-    u
-        ``(n,)`` dual vector.
-    expansion
-        The map.
-    minimum, maximum
-        ``(k,)`` ranges of the training values, zeros included. Values outside are taken at the nearest end.
-
-    Returns
-    -------
-    ndarray
-        float64 ``(k,)``. Histogram intersection costs one weighted histogram per feature and a reverse cumulative sum.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, a number is not finite, or ``minimum`` is negative for the histogram intersection kernel.
+    ``X``: ``(n, k)`` block; ``u``: ``(n,)`` dual vector; ``minimum``, ``maximum``: ``(k,)`` ranges of the training values, zeros included;
+    values outside are taken at the nearest end. Histogram intersection costs one weighted histogram per feature and a reverse cumulative
+    sum, and needs a ``minimum`` that is not negative.
     """
     n, k = shape(X)
     if expansion.name == "identity":
@@ -294,18 +245,12 @@ def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, 
     return out
 
 
-def _dense_column(X: Columns, j: int) -> Array:
-    if isinstance(X, np.ndarray):
-        return np.ascontiguousarray(X[:, j], dtype=np.float64)
-    return np.asarray(X[:, [j]].toarray(), np.float64)[:, 0]
-
-
 def _expand_waves(X: Columns, width: int, ranges: _Ranges) -> Array:
     n, k = shape(X)
-    out = np.empty((n, k * width), order="F")
-    filled = np.empty((n, width))
+    out, filled = np.empty((n, k * width), order="F"), np.empty((n, width))
     for j in range(k):
-        _fill_waves(_dense_column(X, j), ranges.low[j], ranges.high[j], ranges.step[j], ranges.amplitude[j], filled)
+        column = X[:, j] if isinstance(X, np.ndarray) else X[:, [j]].toarray()[:, 0]
+        _fill_waves(np.ascontiguousarray(column, np.float64), ranges.low[j], ranges.high[j], ranges.step[j], ranges.amplitude[j], filled)
         out[:, j * width : (j + 1) * width] = filled
     return out
 
@@ -341,27 +286,10 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
 
 
 def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> Columns:
-    """Return the columns ``Phi_1 | Phi_2 | ...`` of the features of a block.
+    """Return the columns ``Phi_1 | Phi_2 | ...`` of a block of features, float64 ``(n, k * width)``; ranges as in :func:`expanded_scores`.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` features.
-    expansion
-        The map.
-    minimum, maximum
-        ``(k,)`` ranges of the *training* values; values outside are taken at the nearest end.
-
-    Returns
-    -------
-    ndarray or csc_array
-        float64 ``(n, k * width)``. Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``, which reproduces
-        ``min(x, z)`` on multiples of ``M_j / N`` and stays sparse. The Gaussian map takes a zero to a non-zero vector: always dense.
-
-    Raises
-    ------
-    ValueError
-        As :func:`expanded_scores`.
+    Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``, which reproduces ``min(x, z)`` on multiples of
+    ``M_j / N`` and stays sparse. The Gaussian map takes a zero to a non-zero vector: always dense.
     """
     if expansion.name == "identity":
         return X

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .top import Heap, TopB, merge_top, offer, top_b
 from .views import flat
 
-Array = np.ndarray
 Kind = Literal["disjoint", "tree", "overlap"]
 GroupWeight = Literal["none", "1/size"]
 
@@ -27,20 +27,10 @@ GroupWeight = Literal["none", "1/size"]
 class GroupIndex:
     """Which features belong to which group, both ways.
 
-    Attributes
-    ----------
-    indptr, members
-        int64: group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending.
-    feature_indptr, feature_groups
-        int64: feature j lies in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``.
-    weight
-        float64 ``(n_groups,)`` eta_G.
-    labels
-        int64 ``(n_groups,)`` the caller's name of each group: its label, or its place in the list.
-    kind
-        ``"disjoint"``, ``"tree"`` (any two groups nested or disjoint) or ``"overlap"``.
-    parent
-        For a tree, int64 ``(n_groups,)`` smallest group around each group, or -1; else ``None``.
+    Group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature j lies in the groups
+    ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``: float64 ``(n_groups,)`` eta_G; ``labels``: int64
+    ``(n_groups,)`` the caller's name of each group: its label, or its place in the list; ``kind``: ``"tree"`` where any two groups are
+    nested or disjoint; ``parent``: for a tree, int64 ``(n_groups,)`` smallest group around each group, or -1.
     """
 
     indptr: Array
@@ -69,15 +59,7 @@ class GroupIndex:
 
 
 class CutGroups(NamedTuple):
-    """Sums over the part of some groups that one stripe holds.
-
-    Attributes
-    ----------
-    ids
-        int64 ``(q,)`` groups, ascending.
-    sums
-        float64 ``(q, 2)`` weighted sums of squares in two words.
-    """
+    """Sums over the part of some groups that one stripe holds: ascending int64 ids ``(q,)``, float64 ``(q, 2)`` sums in two words."""
 
     ids: Array
     sums: Array
@@ -187,25 +169,13 @@ def build_groups(
     ----------
     groups
         One integer label per feature (negative: in no group), or a list of arrays of feature indices. Labels need not be
-        consecutive; groups are numbered in label order and ``GroupIndex.labels`` keeps the names.
-    n_features
-        Number of features.
+        consecutive; groups are numbered in label order and ``GroupIndex.labels`` keeps the names. Of equal sets in a tree the
+        later one counts as the child.
     weight
         eta_G: ``"none"`` (1), ``"1/size"``, or one positive number per group. ``None`` takes 1/size for a tree, where the
         unweighted root would always win, and 1 otherwise.
     allow_uncovered
         Accept a list that leaves features out.
-
-    Returns
-    -------
-    GroupIndex
-        Equal sets may occur in a tree: the later one counts as the child.
-
-    Raises
-    ------
-    ValueError
-        If a label is missing, a group is empty, names a feature that does not exist or one twice, leaves features uncovered, or a
-        weight is not positive.
     """
     if isinstance(groups, np.ndarray) or (len(groups) and np.ndim(groups[0]) == 0):
         labels = np.asarray(groups)
@@ -220,7 +190,7 @@ def build_groups(
 
 
 @compiled(inline=True)
-def _add(high: Any, low: Any, more: Any, more_low: Any) -> Any:
+def _add(high: Entry, low: Entry, more: Entry, more_low: Entry) -> tuple[Entry, Entry]:
     """Add two two-word numbers (Dekker, Knuth)."""
     total = high + more
     part = total - high
@@ -256,28 +226,8 @@ def _weigh(eta: Array, high: Array, low: Array) -> None:
 def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tuple[TopB, CutGroups]:
     """Score the groups of one stripe: ``eta_G ||c_G||^2``.
 
-    Parameters
-    ----------
-    c_local
-        float64 ``(k,)`` correlations of the features ``offset .. offset + k - 1``.
-    offset
-        First feature.
-    index
-        All groups.
-    B
-        How many groups to keep.
-
-    Returns
-    -------
-    TopB
-        The B best groups that lie inside the stripe; keys and values are scores.
-    CutGroups
-        Sums of the groups that reach beyond it, for :func:`merge_partials`.
-
-    Raises
-    ------
-    ValueError
-        If the stripe reaches beyond the indexed features, or a score is not finite.
+    ``c_local``: float64 ``(k,)`` correlations of the features ``offset .. offset + k - 1``. Returns the B best groups that lie inside the
+    stripe, with their scores, and the sums of the groups that reach beyond it, for :func:`merge_partials`.
     """
     c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
     if offset < 0 or offset + c.size > index.n_features:
@@ -304,13 +254,7 @@ def _merge_sums(positions: Array, sums: Array, high: Array, low: Array) -> None:
 
 
 def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
-    """Add the sums of cut groups over stripes; any order gives the same scores.
-
-    Parameters
-    ----------
-    parts
-        Pairs ``(ids, sums)`` as :func:`group_scores` returns them.
-    """
+    """Add the :class:`CutGroups` of stripes; any order gives the same scores."""
     parts = [part for part in parts if len(part[0])]
     if not parts:
         return CutGroups(np.zeros(0, np.int64), np.zeros((0, 2)))
@@ -321,17 +265,7 @@ def merge_partials(parts: Sequence[tuple[Array, Array]]) -> CutGroups:
 
 
 def finish_partials(top: TopB, ids: Array, sums: Array, B: int) -> TopB:
-    """Rank the groups that stripe borders cut, now complete, among the others.
-
-    Parameters
-    ----------
-    top
-        The best groups that lay inside one stripe.
-    ids, sums
-        Merged :class:`CutGroups` of all stripes.
-    B
-        How many to keep.
-    """
+    """Rank the groups that stripe borders cut, their merged ``ids`` and ``sums`` now complete, among the best that lay inside a stripe."""
     if not len(ids):
         return merge_top([top], B)
     keys = np.ascontiguousarray(sums[:, 0])
@@ -364,20 +298,9 @@ def _heaviest(by_size: Array, parent: Array, eta: Array) -> Array:
 
 
 @compiled
-def _search(
-    c: Array,
-    indptr: Array,
-    members: Array,
-    eta: Array,
-    below: Array,
-    begin: Array,
-    child: Array,
-    threshold: float,
-    hk: Array,
-    hi: Array,
-    hv: Array,
-) -> tuple[int, int, int]:
+def _search(c: Array, tree: tuple[Array, ...], threshold: float, hk: Array, hi: Array, hv: Array) -> tuple[int, int, int]:
     """Return (heap size, groups scored, group whose score is not finite or -1)."""
+    indptr, members, eta, below, begin, child = tree
     n = eta.size
     stack = np.empty(n, np.int64)
     high, low = np.empty(1), np.empty(1)
@@ -416,21 +339,7 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
     A group inside G has at most the sum of squares of G. So everything below G is left out if that sum times the largest weight
     below G is strictly less than the current B-th score; ties are visited, and the lower index wins.
 
-    Parameters
-    ----------
-    c
-        float64 ``(n_features,)`` correlations of all features.
-    index
-        Groups of kind ``"tree"``.
-    B
-        How many.
-    threshold
-        A valid lower bound of the B-th score.
-
-    Raises
-    ------
-    ValueError
-        If the groups are no tree, ``c`` has another length, or a score is not finite.
+    ``c``: float64 ``(n_features,)`` correlations of all features; ``threshold``: a valid lower bound of the B-th score.
     """
     if index.parent is None:
         raise ValueError(f"the groups are of kind {index.kind!r}; the tree search needs nested groups")
@@ -443,38 +352,18 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
     # The order that fixed the parents: of equal sets the later one is the child.
     by_size = np.argsort(-index.sizes, kind="stable")
     below = _heaviest(by_size, parent, flat(index.weight))
-    vector = flat(np.ascontiguousarray(c, dtype=np.float64))
     tree = (flat(index.indptr), flat(index.members), flat(index.weight), below, begin, child)
-    size, visited, bad = _search(vector, *tree, float(threshold), *heap)
+    size, visited, bad = _search(flat(np.ascontiguousarray(c, dtype=np.float64)), tree, float(threshold), *heap)
     if bad >= 0:
         raise ValueError(f"the score of group {bad} is not finite: its correlations overflow float64")
     return heap.top(size), visited
 
 
 def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
-    """Return the columns of a cut made of the chosen groups.
+    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each.
 
-    A feature shared by several chosen groups is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the
-    column for each group (docs/methods.md, "Groups").
-
-    Parameters
-    ----------
-    index
-        All groups.
-    chosen
-        int64 distinct groups.
-
-    Returns
-    -------
-    features
-        int64 ascending distinct features.
-    scale
-        float64 factor of each.
-
-    Raises
-    ------
-    ValueError
-        If a chosen group does not exist.
+    A feature shared by several of them is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for
+    each group (docs/methods.md, "Groups").
     """
     ids = np.sort(np.asarray(chosen, np.int64))
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):

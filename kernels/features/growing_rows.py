@@ -7,26 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array
 from ..jit import compiled
 from .views import sparse_view
 
-Array = np.ndarray
-
 
 class RowForm(NamedTuple):
-    """A sparse matrix by rows.
-
-    Attributes
-    ----------
-    starts
-        int64 ``(n + 1,)`` where each row begins.
-    columns
-        int32 column numbers, ascending inside a row.
-    values
-        float32 or float64.
-    width
-        Number of columns.
-    """
+    """A sparse matrix by rows: row i has ``columns``, ascending, and ``values`` from ``starts[i]`` to ``starts[i + 1]``."""
 
     starts: Array
     columns: Array
@@ -45,7 +32,7 @@ class RowForm(NamedTuple):
         size = len(self.values) + int(block.starts[-1])
         made = RowForm(np.empty_like(self.starts), np.empty(size, np.int32), np.empty(size, dtype), self.width + len(block.starts) - 1)
         old, new = (values.astype(dtype, copy=False) for values in (self.values, block.values))
-        _append(self.starts, self.columns, old, new, block.rows, block.starts, self.width, *made[:3])
+        _append((self.starts, self.columns, old), (new, block.rows, block.starts), self.width, tuple(made[:3]))
         return made
 
     def matrix(self) -> sp.csr_array:
@@ -57,18 +44,10 @@ class RowForm(NamedTuple):
 
 
 @compiled
-def _append(
-    starts: Array,
-    columns: Array,
-    values: Array,
-    new_values: Array,
-    new_rows: Array,
-    new_starts: Array,
-    width: int,
-    out_starts: Array,
-    out_columns: Array,
-    out_values: Array,
-) -> None:
+def _append(old: tuple[Array, ...], new: tuple[Array, ...], width: int, out: tuple[Array, ...]) -> None:
+    starts, columns, values = old
+    new_values, new_rows, new_starts = new
+    out_starts, out_columns, out_values = out
     n = starts.size - 1
     # How many entries each row gets, then where its next one goes.
     ahead = np.zeros(n, np.int64)

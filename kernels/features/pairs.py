@@ -18,16 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .top import TopB, merge_top, top_b
 from .views import Columns, SparseView, checked_dual, flat, shape, view
-
-Array = np.ndarray
 
 MAX_FEATURES = 2**31
 """Two feature ids share one int64 inside the heaps."""
@@ -38,17 +37,7 @@ class TooManyProducts(ValueError):
 
 
 class TopPairs(NamedTuple):
-    """The B best coordinates, sorted by ``(-key, first, second)``.
-
-    Attributes
-    ----------
-    ids
-        int64 ``(b, 2)``: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with i < j product.
-    keys
-        float64 ``(b,)`` absolute correlations of the coordinates, all positive.
-    values
-        float64 ``(b,)`` signed correlations.
-    """
+    """The B best coordinates, sorted by ``(-key, first, second)``: ids int64 ``(b, 2)``, positive keys ``(b,)``, signed correlations."""
 
     ids: Array
     keys: Array
@@ -57,20 +46,7 @@ class TopPairs(NamedTuple):
 
 @dataclass(frozen=True)
 class PairMap:
-    """Parameters of the kernel ``(gamma x'z + r)^2`` and the factors of its coordinates.
-
-    Attributes
-    ----------
-    gamma
-        Positive.
-    coef0
-        r, not negative; 0 leaves only squares and products.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of range.
-    """
+    """Parameters of the kernel ``(gamma x'z + r)^2``, r = ``coef0``, and the factors of its coordinates; r = 0 has no linear ones."""
 
     gamma: float = 1.0
     coef0: float = 1.0
@@ -105,15 +81,9 @@ DENSE_GAIN = 100
 class PairLimits:
     """What a search may take.
 
-    Attributes
-    ----------
-    head_start
-        Most frequent features whose products give the first threshold.
-    max_head
-        Features of the widest triangle (67 MB at 4,096; beyond about 2,000 it leaves the cache).
-    budget
-        Products that the survivors beyond the widest triangle may form; 1e8 to 4e8 are formed in a second. Dense data may form
-        ``DENSE_GAIN`` times as many.
+    ``head_start``: most frequent features whose products give the first threshold; ``max_head``: features of the widest triangle (67 MB at
+    4,096; beyond about 2,000 it leaves the cache). ``budget``: products that the survivors beyond the widest triangle may form; 1e8 to 4e8
+    are formed in a second. Dense data may form ``DENSE_GAIN`` times as many.
     """
 
     head_start: int = 256
@@ -122,13 +92,7 @@ class PairLimits:
 
 
 def encode(ids: Array) -> Array:
-    """Return one int64 per pair, in the order of ``(first, second)``.
-
-    Raises
-    ------
-    ValueError
-        If a feature id does not fit 31 bits.
-    """
+    """Return one int64 per pair, in the order of ``(first, second)``; ValueError if a feature id does not fit 31 bits."""
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     if ids.size and int(ids.max()) >= MAX_FEATURES - 1:
         raise ValueError(f"feature {int(ids.max())} is out of range; products of features are named for up to 2**31 - 1 features")
@@ -152,33 +116,12 @@ def merge_top_pairs(tops: Sequence[TopPairs], B: int) -> TopPairs:
 
 
 def by_frequency(features: Array, counts: Array) -> Array:
-    """Return features sorted by frequency rank: most non-zeros first, ties by id.
-
-    Parameters
-    ----------
-    features
-        int64 ``(k,)`` ids.
-    counts
-        ``(k,)`` their non-zeros in the whole data set.
-    """
+    """Return features sorted by frequency rank: most non-zeros in the whole data set first, ties by id."""
     return np.asarray(features, np.int64)[np.lexsort((features, -np.asarray(counts, np.int64)))]
 
 
 def most_frequent(counts: Array, K: int) -> Array:
-    """Return the first K features in frequency rank; features without a non-zero have none.
-
-    Parameters
-    ----------
-    counts
-        ``(n_features,)`` non-zeros per feature.
-    K
-        How many.
-
-    Raises
-    ------
-    ValueError
-        If there are too many features for their pairs to be named.
-    """
+    """Return the first K features in frequency rank from all features' non-zeros; features without a non-zero have none."""
     counts = np.asarray(counts)
     if counts.size >= MAX_FEATURES:
         raise ValueError(f"the data has {counts.size} features; products of features are named for fewer than 2**31")
@@ -207,14 +150,8 @@ def row_max_abs(X: Columns) -> Array:
 class PairBounds(NamedTuple):
     """What one pass over a stripe gives for a dual vector.
 
-    Attributes
-    ----------
-    bound
-        float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding included.
-    linear
-        float64 ``(k,)`` ``c_j``, with the bits of :func:`~gramplane.kernels.features.scores.correlations`.
-    square
-        float64 ``(k,)`` ``G_jj``.
+    ``bound``: float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding included; ``linear``: float64 ``(k,)`` ``c_j``, with the bits of
+    :func:`~gramplane.kernels.features.scores.correlations`; ``square``: float64 ``(k,)`` ``G_jj``.
     """
 
     bound: Array
@@ -246,19 +183,7 @@ def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
 
     ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (docs/methods.md, "Degree-2 coordinates").
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` stripe.
-    u
-        ``(n,)`` dual vector.
-    weight
-        ``(n,)`` from :func:`row_weight`, over all stripes.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree or a number is not finite.
+    ``X``: ``(n, k)`` stripe; ``weight``: ``(n,)`` from :func:`row_weight`, over all stripes.
     """
     n, k = shape(X)
     block, out = view(X), PairBounds(np.zeros(k), np.zeros(k), np.zeros(k))
@@ -278,23 +203,8 @@ def survivors(bound: Array, pair_map: PairMap, threshold: float) -> Array:
 def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap, B: int, *, threshold: float = 0.0) -> TopPairs:
     """Return the best linear and square coordinates of a stripe.
 
-    Parameters
-    ----------
-    bounds
-        Of the stripe.
-    features
-        int64 ``(k,)`` feature ids, or the id of the first column.
-    pair_map
-        Kernel parameters.
-    B
-        How many.
-    threshold
-        A valid lower bound of the B-th key over all coordinates; smaller keys are left out.
-
-    Raises
-    ------
-    ValueError
-        If B < 1 or a score is not finite.
+    ``features``: int64 ``(k,)`` feature ids, or the id of the first column; ``threshold``: a valid lower bound of the B-th key over all
+    coordinates; smaller keys are left out.
     """
     ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -312,29 +222,10 @@ def _single_top(values: Array, first: Array, second: Array | None, B: int, thres
 
 
 def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:
-    """Return the columns of chosen coordinates.
+    """Return the columns of chosen coordinates, float64 ``(n, q)``, from the columns ``(n, k)`` of the sorted distinct ``features``.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` columns of the sorted distinct ``features``.
-    features
-        int64 ``(k,)``.
-    ids
-        int64 ``(q, 2)`` coordinates.
-    pair_map
-        Kernel parameters.
-
-    Returns
-    -------
-    ndarray or csc_array
-        float64 ``(n, q)``: ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``. A product of sparse columns lives on the
-        rows they share.
-
-    Raises
-    ------
-    ValueError
-        If a coordinate needs a feature that is not among ``features``.
+    Coordinates ``ids``, int64 ``(q, 2)``, become ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``; a product of sparse
+    columns lives on the rows they share. Raises ValueError if one needs a feature that is not among ``features``.
     """
     ids = np.asarray(ids, np.int64).reshape(-1, 2)
     first, second = _positions(features, ids[:, 0]), _positions(features, np.maximum(ids[:, 1], ids[:, 0]))
@@ -355,7 +246,7 @@ def _positions(features: Array, names: Array) -> Array:
 
 
 @compiled
-def _intersect(values: Array, rows: Array, a: Any, a_end: Any, b: Any, b_end: Any, out_values: Array, out_rows: Array) -> int:
+def _intersect(values: Array, rows: Array, a: Entry, a_end: Entry, b: Entry, b_end: Entry, out_values: Array, out_rows: Array) -> int:
     """Write the product of two sparse columns; return its number of entries."""
     size = 0
     while a < a_end and b < b_end:

@@ -9,18 +9,18 @@ The result has the bits of the sparse search, whatever the tiles, the BLAS, or f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import compiled, one_thread
 from .pairs import PairBounds, PairMap, TopPairs, as_pairs, encode
 from .scores import correlations
 from .top import offer, top_b
 from .views import checked_dual, dense_view, shape
 
-Array = np.ndarray
 Tile = tuple[int, int, int, int]
 
 TILE = 1024
@@ -74,13 +74,6 @@ def _norms(X: Array, u: Array) -> Array:
     return np.maximum(np.sqrt(squares), floor)
 
 
-def _signed_rows(u: Array) -> Iterator[tuple[float, Array]]:
-    for sign in (1.0, -1.0):
-        rows = np.flatnonzero(sign * u > 0)
-        for begin in range(0, rows.size, ROWS):
-            yield sign, rows[begin : begin + ROWS]
-
-
 @compiled
 def _weighted(x: Array, row_step: int, column_step: int, rows: Array, first: int, u: Array, inverse: Array, out: Array) -> None:
     """out[t, j] = sqrt|u_i| x[i, first + j] inverse[first + j] for the t-th of the rows i: no temporary, one rounding to out's type."""
@@ -98,12 +91,15 @@ def _approximate(X: Array, u: Array, h: Array, tile: Tile, dtype: type) -> Array
     inverse = np.divide(1.0, h, out=np.zeros_like(h), where=h > 0)
     width = out.shape if i0 != j0 else out.shape[:1]
     buffers = [np.empty((ROWS, w), dtype) for w in width]
-    for sign, rows in _signed_rows(u):
-        parts = [buffer[: rows.size] for buffer in buffers]
-        for first, part in zip((i0, j0), parts, strict=False):
-            _weighted(*block, rows, first, u, inverse, part)
-        # The product of one object with itself is symmetric, and BLAS does half the work.
-        out += sign * (parts[0].T @ parts[-1])
+    for sign in (1.0, -1.0):
+        signed = np.flatnonzero(sign * u > 0)
+        for begin in range(0, signed.size, ROWS):
+            rows = signed[begin : begin + ROWS]
+            parts = [buffer[: rows.size] for buffer in buffers]
+            for first, part in zip((i0, j0), parts, strict=False):
+                _weighted(*block, rows, first, u, inverse, part)
+            # The product of one object with itself is symmetric, and BLAS does half the work.
+            out += sign * (parts[0].T @ parts[-1])
     return out
 
 
@@ -164,30 +160,17 @@ def _proposed(X: Array, u: Array, B: int, bar: float, tiles: Iterable[Tile], dty
 
 
 def dense_pairs(
-    X: Array,
-    u: Array,
-    ids: Array,
-    pair_map: PairMap,
-    B: int,
-    *,
-    tiles: Iterable[Tile] | None = None,
-    threshold: float = 0.0,
+    X: Array, u: Array, ids: Array, pair_map: PairMap, B: int, *, tiles: Iterable[Tile] | None = None, threshold: float = 0.0,
     dtype: type = np.float32,
-) -> TopPairs:
+) -> TopPairs:  # fmt: skip
     """Return the B best products of dense columns; same ids, keys, values and bits as the sparse search.
 
     Parameters
     ----------
-    X
-        ``(n, m)`` columns.
-    u
-        ``(n,)`` dual vector.
+    X, u
+        ``(n, m)`` columns and ``(n,)`` dual vector.
     ids
         int64 ``(m,)`` feature ids, ascending.
-    pair_map
-        Kernel parameters.
-    B
-        How many.
     tiles
         Which tiles of :func:`dense_tiles` to search; all by default.
     threshold
@@ -195,11 +178,6 @@ def dense_pairs(
     dtype
         Of the matrix products. float32 halves their time and leaves a few more candidates to the second look (107 for 100 where it was
         measured); the result is the same.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, ``u`` is not finite, or a score overflows.
     """
     n, m = shape(X)
     u = checked_dual(u, n)

@@ -7,24 +7,23 @@ row-wise outer product fills at cache speed. Definitions, total order and bits a
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .pairs import PairMap, TopPairs, as_pairs
 from .top import Heap, offer
 from .views import checked_dual, flat, shape, sparse_view
-
-Array = np.ndarray
 
 BLOCK_ENTRIES = 1 << 15
 """Entries turned from columns to rows at a time: their 320 KB stay in the second cache."""
 
 
 @compiled
-def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> Any:
+def _expected(rows: Array, begins: Array, ends: Array, u: Array, done: int, seen: Array) -> Entry:
     """Return how many products the columns from ``done`` on form with their predecessors; seen is int32 (n,), zero."""
     total = 0
     for k in range(begins.size):
@@ -135,29 +134,15 @@ def _scan_triangle(triangle: Array, done: int, ids: Array, factor: float, thresh
 
 @compiled
 def _by_column(
-    values: Array,
-    rows: Array,
-    begins: Array,
-    ends: Array,
-    u: Array,
-    row_begin: Array,
-    column: Array,
-    value: Array,
-    lo: int,
-    hi: int,
-    bound: Array,
-    ids: Array,
-    factor: float,
-    threshold: float,
-    sums: Array,
-    hk: Array,
-    hi_: Array,
-    hv: Array,
-) -> int:
+    part: tuple[Array, ...], u: Array, turned: tuple[Array, ...], span: tuple[int, int], bound: Array, ids: Array, factor: float,
+    threshold: float, sums: Array, hk: Array, hi: Array, hv: Array,
+) -> int:  # fmt: skip
     """Gustavson's product: for each column j the sums over all k < j at once; sums is zero before and after."""
+    values, rows, begins, ends = part
+    row_begin, column, value = turned
     size = int(np.int64(0))
     bar = max(threshold, 5e-324)
-    for j in range(lo, hi):
+    for j in range(span[0], span[1]):
         if bound.size and bound[j] * factor * (1.0 + 2.0**-50) < bar:
             continue
         work = 0
@@ -174,7 +159,7 @@ def _by_column(
         if 4 * work >= j:
             for k in range(j):
                 if not factor * abs(sums[k]) < bar and bar >= 0.0:
-                    size, bar = _push(sums[k], factor, ids[j], ids[k], bar, size, hk, hi_, hv)
+                    size, bar = _push(sums[k], factor, ids[j], ids[k], bar, size, hk, hi, hv)
                 sums[k] = 0.0
         else:
             for p in range(np.uint64(begins[j]), np.uint64(ends[j])):
@@ -185,7 +170,7 @@ def _by_column(
                 while column[q] < np.uint32(j):
                     k = np.int64(column[q])
                     if not factor * abs(sums[k]) < bar and bar >= 0.0:
-                        size, bar = _push(sums[k], factor, ids[j], ids[k], bar, size, hk, hi_, hv)
+                        size, bar = _push(sums[k], factor, ids[j], ids[k], bar, size, hk, hi, hv)
                     sums[k] = 0.0
                     q += np.uint64(1)
         if bar < 0.0:
@@ -229,41 +214,22 @@ def expected_products(X: sp.csc_array, u: Array, *, columns: Array | None = None
 
 
 def head_pairs(
-    X: sp.csc_array,
-    u: Array,
-    ids: Array,
-    pair_map: PairMap,
-    B: int,
-    *,
-    columns: Array | None = None,
-    done: int = 0,
-    threshold: float = 0.0,
+    X: sp.csc_array, u: Array, ids: Array, pair_map: PairMap, B: int, *, columns: Array | None = None, done: int = 0, threshold: float = 0.0
 ) -> TopPairs:
-    """Return the B best products among K columns by row-wise outer products into a triangle of K^2 / 2 float64.
+    """Return the B best products among K <= 65,536 columns by row-wise outer products into a triangle of K^2 / 2 float64.
 
     Parameters
     ----------
-    X
-        CSC block that holds the columns.
-    u
-        ``(n,)`` dual vector.
+    X, u
+        CSC block that holds the columns, and ``(n,)`` dual vector.
     ids
-        int64 ``(K,)`` feature ids, K <= 65,536; the most frequent first is fastest, any order gives the same.
-    pair_map
-        Kernel parameters.
-    B
-        How many.
+        int64 ``(K,)`` feature ids; the most frequent first is fastest, any order gives the same.
     columns
         ``(K,)`` where the features' columns stand in X; all columns in order by default.
     done
         Leave out the products among the first ``done`` columns: they were searched before.
     threshold
         A valid lower bound of the B-th key; smaller keys are left out.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, a column is named wrongly, or a score is not finite.
     """
     n, heap, part = shape(X)[0], Heap.empty(B), _slices(X, columns)
     u, K = checked_dual(u, n), part.begins.size
@@ -279,37 +245,15 @@ def head_pairs(
 
 
 def fallback_pairs(
-    X: sp.csc_array,
-    u: Array,
-    ids: Array,
-    pair_map: PairMap,
-    B: int,
-    column_range: tuple[int, int],
-    *,
-    columns: Array | None = None,
-    bound: Array | None = None,
-    threshold: float = 0.0,
-) -> TopPairs:
+    X: sp.csc_array, u: Array, ids: Array, pair_map: PairMap, B: int, column_range: tuple[int, int], *, columns: Array | None = None,
+    bound: Array | None = None, threshold: float = 0.0,
+) -> TopPairs:  # fmt: skip
     """Return the B best products of the columns in ``column_range`` with all columns before them, column by column.
 
-    Parameters
-    ----------
-    X, u, ids, pair_map, B, columns, threshold
-        As for :func:`head_pairs`, for any number of columns.
-    column_range
-        Positions ``[lo, hi)`` among them; disjoint ranges may run anywhere and be merged in any order.
-    bound
-        ``(K,)`` :func:`~gramplane.kernels.features.pairs.pair_bounds` of the columns: one whose bound falls strictly below the growing B-th
-        key is left out.
-
-    Notes
-    -----
-    Holds the columns once more by row (8 to 12 bytes a non-zero) and K sums.
-
-    Raises
-    ------
-    ValueError
-        As :func:`head_pairs`.
+    Any number of columns, the other arguments as for :func:`head_pairs`. ``column_range``: positions ``[lo, hi)`` among them; disjoint
+    ranges may run anywhere and be merged in any order. ``bound``: ``(K,)`` :func:`~gramplane.kernels.features.pairs.pair_bounds` of the
+    columns: one whose bound falls strictly below the growing B-th key is left out. Holds the columns once more by row (8 to 12 bytes a
+    non-zero) and K sums.
     """
     heap, part = Heap.empty(B), _slices(X, columns)
     u, K = checked_dual(u, shape(X)[0]), part.begins.size
@@ -318,6 +262,6 @@ def fallback_pairs(
     size = _count(part.rows, part.ends, u, 0, u.size, part.begins, begin)
     column, value = np.empty(size, np.uint32), np.empty(size, part.values.dtype)
     _gather(part.values, part.rows, part.ends, u, 0, u.size, part.begins.copy(), begin, column, value)
-    rows = (begin, column, value)
-    size = _by_column(*part, u, *rows, *column_range, bounds, names, pair_map.product, float(threshold), np.zeros(K), *heap)
+    span, turned = (int(column_range[0]), int(column_range[1])), (begin, column, value)
+    size = _by_column(tuple(part), u, turned, span, bounds, names, pair_map.product, float(threshold), np.zeros(K), *heap)
     return _finished(heap, size)

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import blas_threads, one_thread
 
 BLOCK_VALUES = 1 << 20
@@ -26,16 +27,8 @@ def row_edges(n: int, d: int) -> list[int]:
     return [*range(0, n, rows), n]
 
 
-def row_product(X: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Return ``X @ vectors.T``, float64 ``(n, m)``, by as many threads as BLAS had outside of :class:`~gramplane.kernels.jit.one_thread`.
-
-    Parameters
-    ----------
-    X
-        ``(n, d)`` rows.
-    vectors
-        ``(m, d)``.
-    """
+def row_product(X: Array, vectors: Array) -> Array:
+    """Return ``X @ vectors.T``, float64 ``(n, m)``, by as many threads as BLAS had outside of :func:`gramplane.kernels.jit.one_thread`."""
     right = np.ascontiguousarray(vectors.T, dtype=np.float64)
     out = np.empty((len(X), right.shape[1]))
     spans = [slice(*span) for span in pairwise(row_edges(*X.shape))]

@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array
 from ..jit import compiled
 from .top import Heap, TopB, merge_top, offer, refuse, top_b
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, sparse_view, view
-
-Array = np.ndarray
 
 __all__ = [
     "TopB",
@@ -117,7 +116,7 @@ def _column_major(x: Array, step: int, active: Array, duals: Array, c: Array) ->
             c[a, j], c[a, j1], c[a, j2], c[a, j3] = s0, s1, s2, s3
 
 
-def _accumulate_sparse(c: np.ndarray, X: SparseView, duals: np.ndarray) -> None:
+def _accumulate_sparse(c: Array, X: SparseView, duals: Array) -> None:
     if len(duals) == 1:
         sparse_dots(*X, duals[0], c[0])
         return
@@ -130,7 +129,7 @@ def _accumulate_sparse(c: np.ndarray, X: SparseView, duals: np.ndarray) -> None:
     c[:] = wide[: len(duals)]
 
 
-def _accumulate_dense(c: np.ndarray, X: DenseView, duals: np.ndarray, active: np.ndarray | None) -> None:
+def _accumulate_dense(c: Array, X: DenseView, duals: Array, active: Array | None) -> None:
     rows = np.flatnonzero(duals.any(axis=0)) if active is None else np.ascontiguousarray(active, dtype=np.int64)
     if X.column_step == 1:
         _row_major(X.flat, X.row_step, rows, duals, c, TILE)
@@ -138,26 +137,11 @@ def _accumulate_dense(c: np.ndarray, X: DenseView, duals: np.ndarray, active: np
         _column_major(X.flat, X.column_step, rows, duals, c)
 
 
-def accumulate(c: np.ndarray, X: Columns, u: np.ndarray, active: np.ndarray | None = None) -> None:
-    """Add ``X'u`` of one chunk of rows to ``c`` in place.
+def accumulate(c: Array, X: Columns, u: Array, active: Array | None = None) -> None:
+    """Add ``X'u`` of one chunk of rows to ``c`` in place: chunks taken in ascending row order give the bits of the whole sum.
 
-    Chunks taken in ascending row order give the bits of the whole sum.
-
-    Parameters
-    ----------
-    c
-        float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous.
-    X
-        ``(n, k)`` rows of the chunk.
-    u
-        ``(n,)`` or ``(m, n)`` dual vectors on these rows.
-    active
-        Ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree or ``u`` is not finite.
+    ``c``: float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous; ``X``: ``(n, k)`` rows of the chunk; ``u``: ``(n,)`` or
+    ``(m, n)`` on these rows; ``active``: ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
     """
     n, k = shape(X)
     duals = np.atleast_2d(checked_dual(u, n))
@@ -172,43 +156,18 @@ def accumulate(c: np.ndarray, X: Columns, u: np.ndarray, active: np.ndarray | No
         _accumulate_dense(sums, block, duals, active)
 
 
-def correlations_many(X: Columns, U: np.ndarray) -> np.ndarray:
-    """Return ``U X`` for several dual vectors in one reading of the columns.
+def correlations_many(X: Columns, U: Array) -> Array:
+    """Return ``U X``, float64 ``(m, k)``, for dual vectors ``(m, n)`` in one reading of the columns ``(n, k)``.
 
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block of columns.
-    U
-        ``(m, n)`` dual vectors.
-
-    Returns
-    -------
-    ndarray
-        float64 ``(m, k)``; row a has the bits of ``correlations(X, U[a])``.
+    Row a has the bits of ``correlations(X, U[a])``.
     """
     c = np.zeros((len(U), shape(X)[1]))
     accumulate(c, X, np.asarray(U))
     return c
 
 
-def correlations(X: Columns, u: np.ndarray, active: np.ndarray | None = None) -> np.ndarray:
-    """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module.
-
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block of columns.
-    u
-        ``(n,)`` dual vector ``alpha * y``.
-    active
-        Ascending rows with ``u_i != 0``, if known.
-
-    Raises
-    ------
-    ValueError
-        If ``u`` has another length than X has rows, or is not finite.
-    """
+def correlations(X: Columns, u: Array, active: Array | None = None) -> Array:
+    """Return ``c = X'u``, float64 ``(k,)``, with the bits described in the module; ``active`` as in :func:`accumulate`."""
     c = np.zeros(shape(X)[1])
     accumulate(c, X, u, active)
     return c
@@ -216,23 +175,12 @@ def correlations(X: Columns, u: np.ndarray, active: np.ndarray | None = None) ->
 
 @compiled
 def _scan_sparse(
-    values: Array,
-    rows: Array,
-    starts: Array,
-    u: Array,
-    total: float,
-    reach: float,
-    bounds: Array,
-    factor: Array,
-    centre: Array,
-    offset: int,
-    first: Array,
-    threshold: float,
-    hk: Array,
-    hi: Array,
-    hv: Array,
-) -> tuple[int, int]:
+    block: tuple[Array, ...], dual: tuple[Array, float, float], bounds: Array, factor: Array, centre: Array, offset: int, first: Array,
+    threshold: float, hk: Array, hi: Array, hv: Array,
+) -> tuple[int, int]:  # fmt: skip
     """Return (heap size, position of a score that is not finite or -1)."""
+    values, rows, starts = block
+    u, total, reach = dual
     size = int(np.int64(0))
     bar = max(threshold, 5e-324)
     # The columns known to be large come first, one by one; then the stretches between them, whatever the bound cannot exclude.
@@ -266,7 +214,7 @@ def _scan_sparse(
     return size, -1
 
 
-def _vector(values: np.ndarray | None, k: int, name: str) -> np.ndarray:
+def _vector(values: Array | None, k: int, name: str) -> Array:
     if values is None:
         return NONE
     out = flat(np.ascontiguousarray(values, dtype=np.float64))
@@ -275,7 +223,7 @@ def _vector(values: np.ndarray | None, k: int, name: str) -> np.ndarray:
     return out
 
 
-def _scaled_bounds(norm1: np.ndarray, k: int, factor: np.ndarray, centre: np.ndarray) -> np.ndarray:
+def _scaled_bounds(norm1: Array, k: int, factor: Array, centre: Array) -> Array:
     """Return float32 upper bounds of ``|score_j| / max|u|``, rounded up."""
     bounds = flat(np.ascontiguousarray(norm1, dtype=np.float32))
     if bounds.size != k:
@@ -288,17 +236,10 @@ def _scaled_bounds(norm1: np.ndarray, k: int, factor: np.ndarray, centre: np.nda
         return np.asarray(exact, np.float32) * np.float32(1.000001) + np.finfo(np.float32).tiny
 
 
-def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift: np.ndarray | None) -> np.ndarray:
+def apply_scaling(c: Array, u: Array, scale: Array | None, shift: Array | None) -> Array:
     """Turn ``X'u`` into the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place.
 
-    Parameters
-    ----------
-    c
-        ``(k,)``, or ``(m, k)`` for several dual vectors.
-    u
-        ``(n,)`` or ``(m, n)``.
-    scale, shift
-        ``(k,)`` factors ``s`` and centres ``mu``, or ``None``.
+    ``c``: ``(k,)``, or ``(m, k)`` for several dual vectors; ``u``: ``(n,)`` or ``(m, n)``; ``scale``, ``shift``: ``(k,)``, s and mu.
     """
     if shift is None and scale is None:
         return c
@@ -312,31 +253,15 @@ def apply_scaling(c: np.ndarray, u: np.ndarray, scale: np.ndarray | None, shift:
 
 
 class DualVector(NamedTuple):
-    """A dual vector that was looked at once, for the many stripes it is scored against.
+    """A dual vector with its sum and an upper bound of ``max|u|`` that covers the rounding of a score, for the many stripes it scores."""
 
-    Attributes
-    ----------
-    values
-        float64 ``(n,)``.
-    total
-        Its sum.
-    reach
-        Upper bound of ``max|u|`` that covers the rounding of a score.
-    """
-
-    values: np.ndarray
+    values: Array
     total: float
     reach: float
 
     @classmethod
-    def of(cls, u: np.ndarray) -> DualVector:
-        """Check and measure a dual vector.
-
-        Raises
-        ------
-        ValueError
-            If an entry is not finite.
-        """
+    def of(cls, u: Array) -> DualVector:
+        """Check and measure a dual vector."""
         n = len(u)
         values = checked_dual(u, n)
         largest = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))  # no copy of n numbers
@@ -346,14 +271,14 @@ class DualVector(NamedTuple):
 
 def select_sparse(
     X: sp.csc_array,
-    u: np.ndarray | DualVector,
-    norm1: np.ndarray,
+    u: Array | DualVector,
+    norm1: Array,
     B: int,
     *,
     offset: int = 0,
-    scale: np.ndarray | None = None,
-    shift: np.ndarray | None = None,
-    first: np.ndarray | None = None,
+    scale: Array | None = None,
+    shift: Array | None = None,
+    first: Array | None = None,
     threshold: float = 0.0,
 ) -> TopB:
     """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|``, reading only columns that can be among them.
@@ -363,55 +288,38 @@ def select_sparse(
 
     Parameters
     ----------
-    X
-        ``(n, k)`` stripe.
-    u
-        ``(n,)`` dual vector, looked at already if it is scored against many stripes.
+    X, u
+        ``(n, k)`` stripe and ``(n,)`` dual vector, measured already if it is scored against many stripes.
     norm1
         ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.features.statistics.column_stats`).
-    B
-        How many.
-    offset
-        Id of the first column.
+    B, offset
+        How many, and the id of the first column.
     scale, shift
         ``(k,)`` column factors ``s`` and centres ``mu``.
     first
         Ids to read first because they are likely large (those selected before); ids outside the stripe are ignored.
     threshold
         A valid lower bound of the B-th key of the whole: smaller keys are left out.
-
-    Raises
-    ------
-    ValueError
-        If shapes disagree, ``u`` is not finite or a score overflows.
     """
     n, k = shape(X)
     dual = u if isinstance(u, DualVector) else DualVector.of(checked_dual(u, n))
-    u, total, reach = dual
-    if len(u) != n:
-        raise ValueError(f"u has {len(u)} entries; it must have one for each of the {n} rows of X")
+    if len(dual.values) != n:
+        raise ValueError(f"u has {len(dual.values)} entries; it must have one for each of the {n} rows of X")
     heap, block = Heap.empty(B), sparse_view(X)
     likely = np.zeros(0, np.int64) if first is None else np.unique(np.asarray(first, np.int64)) - offset
     likely = likely[(likely >= 0) & (likely < k)]
     factor, centre = _vector(scale, k, "scale"), _vector(shift, k, "shift")
-    bounds = _scaled_bounds(norm1, k, factor, np.abs(centre * (total / reach)))
-    size, bad = _scan_sparse(*block, u, total, reach, bounds, factor, centre, offset, likely, float(threshold), *heap)
+    columns = _scaled_bounds(norm1, k, factor, np.abs(centre * (dual.total / dual.reach))), factor, centre
+    size, bad = _scan_sparse(tuple(block), (dual.values, dual.total, dual.reach), *columns, offset, likely, float(threshold), *heap)
     if bad >= 0:
         refuse(offset + bad)
     return heap.top(size)
 
 
 def select_dense(
-    X: np.ndarray,
-    u: np.ndarray,
-    B: int,
-    *,
-    offset: int = 0,
-    scale: np.ndarray | None = None,
-    shift: np.ndarray | None = None,
-    threshold: float = 0.0,
-    active: np.ndarray | None = None,
-) -> TopB:
+    X: Array, u: Array, B: int, *, offset: int = 0, scale: Array | None = None, shift: Array | None = None,
+    threshold: float = 0.0, active: Array | None = None,
+) -> TopB:  # fmt: skip
     """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|`` of a dense stripe; parameters as in :func:`select_sparse`."""
     c = apply_scaling(correlations(X, u, active), u, scale, shift)
     return top_b(np.abs(c), c, B, offset, threshold=threshold)

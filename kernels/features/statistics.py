@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import compiled
 from .views import Columns, SparseView, shape, view
-
-Array = np.ndarray
 
 
 class ColumnStats(NamedTuple):
     """Per column, over all ``n`` entries, zeros included.
 
-    Attributes
-    ----------
-    counts
-        uint32 ``(k,)`` non-zeros.
-    norm1
-        float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact sum.
-    sumsq
-        float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending.
-    minimum, maximum
-        float64 ``(k,)`` extremes.
+    ``counts``: uint32 ``(k,)`` non-zeros; ``norm1``: float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact
+    sum; ``sumsq``: float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending; ``minimum``, ``maximum``: float64 ``(k,)`` extremes.
     """
 
     counts: Array
@@ -69,19 +60,18 @@ def _dense_stats(
 
 
 def constant_columns(X: Columns) -> Array:
-    """Return the columns whose entries are all equal and not zero, int64 ascending.
+    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending.
 
     Costs little: a column leaves as soon as two entries differ, and a sparse one with a zero is none.
-
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block, dense or CSC.
     """
     n, k = shape(X)
     if not n or not k:
         return np.zeros(0, np.int64)
-    return _constant_dense(X, n) if isinstance(X, np.ndarray) else _constant_sparse(X, n)
+    if isinstance(X, np.ndarray):
+        return _constant_dense(X, n)
+    full = np.flatnonzero(np.diff(X.indptr) == n)
+    values = [X.data[X.indptr[j] : X.indptr[j + 1]] for j in full]
+    return np.array([j for j, x in zip(full, values, strict=True) if x[0] != 0 and np.all(x == x[0])], np.int64)
 
 
 def _constant_dense(X: Array, n: int) -> Array:
@@ -91,12 +81,6 @@ def _constant_dense(X: Array, n: int) -> Array:
         alive = alive[np.all(X[lo : lo + rows, alive] == X[0, alive], axis=0)]
         lo, rows = lo + rows, min(2 * rows, 1024)
     return alive.astype(np.int64)
-
-
-def _constant_sparse(X: Any, n: int) -> Array:
-    full = np.flatnonzero(np.diff(X.indptr) == n)
-    values = [X.data[X.indptr[j] : X.indptr[j + 1]] for j in full]
-    return np.array([j for j, x in zip(full, values, strict=True) if x[0] != 0 and np.all(x == x[0])], np.int64)
 
 
 def _growth(n: int) -> float:
@@ -151,18 +135,7 @@ def column_counts(X: Columns) -> Array:
 
 
 def column_stats(X: Columns) -> ColumnStats:
-    """Return the statistics of a block of columns.
-
-    Parameters
-    ----------
-    X
-        ``(n, k)`` block, dense or CSC, with at least one row.
-
-    Raises
-    ------
-    ValueError
-        If the block has no rows.
-    """
+    """Return the statistics of a block of columns with at least one row."""
     n, k = shape(X)
     if n == 0:
         raise ValueError("X has no rows; a column's extremes need at least one")

@@ -11,28 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import compiled
 from .views import flat
-
-Array = np.ndarray
 
 
 class TopB(NamedTuple):
     """The B best candidates, sorted by ``(-key, id)``.
 
-    Attributes
-    ----------
-    ids
-        int64 ``(b,)`` global ids, ``b <= B``.
-    keys
-        float64 ``(b,)`` order keys, all positive: ``|c_j|`` for features, the score itself for groups and expanded features.
-    values
-        float64 ``(b,)`` signed ``c_j`` for features; equal to the keys otherwise.
+    ``ids``: int64 ``(b,)`` global ids, ``b <= B``; ``keys``: float64 ``(b,)`` order keys, all positive: ``|c_j|`` for features, the score
+    itself for groups and expanded features; ``values``: float64 ``(b,)`` signed ``c_j`` for features; equal to the keys otherwise.
     """
 
-    ids: np.ndarray
-    keys: np.ndarray
-    values: np.ndarray
+    ids: Array
+    keys: Array
+    values: Array
 
 
 @compiled
@@ -66,19 +59,13 @@ def offer(keys: Array, ids: Array, values: Array, size: int, key: float, identit
 class Heap(NamedTuple):
     """Storage of a bounded heap (see :func:`offer`)."""
 
-    keys: np.ndarray
-    ids: np.ndarray
-    values: np.ndarray
+    keys: Array
+    ids: Array
+    values: Array
 
     @classmethod
     def empty(cls, size: int) -> Heap:
-        """Return room for ``size`` candidates.
-
-        Raises
-        ------
-        ValueError
-            If ``size`` is less than one.
-        """
+        """Return room for ``size`` candidates, at least one."""
         if size < 1:
             raise ValueError(f"B = {size}; at least one candidate must be asked for")
         return cls(np.zeros(size), np.zeros(size, np.int64), np.zeros(size))
@@ -111,27 +98,13 @@ def refuse(identity: int) -> None:
     raise ValueError(f"the score of candidate {identity} is not finite: the values of its column times the dual vector overflow float64")
 
 
-def top_b(keys: np.ndarray, values: np.ndarray, B: int, ids_or_offset: np.ndarray | int = 0, *, threshold: float = 0.0) -> TopB:
-    """Return the B largest keys in the total order ``(-key, id)``; keys of zero never enter.
+def top_b(keys: Array, values: Array, B: int, ids_or_offset: Array | int = 0, *, threshold: float = 0.0) -> TopB:
+    """Return the B largest keys in the total order ``(-key, id)``; keys of zero, and keys below the threshold, never enter.
 
-    Parameters
-    ----------
-    keys, values
-        ``(k,)`` order keys (>= 0) and what to report beside them.
-    B
-        How many.
-    ids_or_offset
-        int64 ``(k,)`` ids, or the id of the first candidate.
-    threshold
-        Candidates below it (strictly) are left out.
-
-    Raises
-    ------
-    ValueError
-        If B < 1 or a key is NaN or infinite.
+    ``keys``, ``values``: ``(k,)`` order keys (>= 0) and what to report beside them. ``ids_or_offset``: int64 ``(k,)`` ids, or the id of the
+    first candidate. Raises ValueError if B < 1 or a key is NaN or infinite.
     """
-    heap = Heap.empty(B)
-    listed = isinstance(ids_or_offset, np.ndarray)
+    heap, listed = Heap.empty(B), isinstance(ids_or_offset, np.ndarray)
     ids = np.ascontiguousarray(ids_or_offset, dtype=np.int64) if listed else np.zeros(0, np.int64)
     offset = 0 if listed else int(ids_or_offset)
     key_vector, value_vector = (flat(np.ascontiguousarray(a, dtype=np.float64)) for a in (keys, values))
@@ -142,15 +115,7 @@ def top_b(keys: np.ndarray, values: np.ndarray, B: int, ids_or_offset: np.ndarra
 
 
 def merge_top(tops: Sequence[TopB], B: int) -> TopB:
-    """Merge partial results: associative and commutative, because the order is total.
-
-    Parameters
-    ----------
-    tops
-        Results over disjoint candidates.
-    B
-        How many to keep.
-    """
+    """Merge partial results over disjoint candidates: associative and commutative, because the order is total."""
     if not tops:
         return TopB(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     ids, keys, values = (np.concatenate(parts) for parts in zip(*tops, strict=True))

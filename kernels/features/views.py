@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from ..arrays import Array
+
 Columns = np.ndarray | sp.csc_array
 """``(n_samples, k)`` block of columns: dense, or CSC with rows ascending inside a column and no duplicates."""
 
@@ -18,15 +20,15 @@ Columns = np.ndarray | sp.csc_array
 class SparseView(NamedTuple):
     """CSC columns: ``values`` float32/float64, ``rows`` uint32, and ``starts`` uint32 ``(k + 1,)`` where each column begins."""
 
-    values: np.ndarray
-    rows: np.ndarray
-    starts: np.ndarray
+    values: Array
+    rows: Array
+    starts: Array
 
 
 class DenseView(NamedTuple):
     """Dense columns: entry ``(i, j)`` is ``flat[i * row_step + j * column_step]``; one of the two steps is 1."""
 
-    flat: np.ndarray
+    flat: Array
     row_step: int
     column_step: int
 
@@ -34,26 +36,28 @@ class DenseView(NamedTuple):
 class _Alias:
     """Memory of an array under a flat, writeable description (nobody writes through it)."""
 
-    def __init__(self, array: np.ndarray, size: int) -> None:
+    def __init__(self, array: Array, size: int) -> None:
         self._owner = array
         self.__array_interface__ = {"shape": (size,), "typestr": array.dtype.str, "data": (array.ctypes.data, False), "version": 3}
 
 
-def flat(array: np.ndarray) -> np.ndarray:
+def alias(array: Array, size: int) -> Array:
+    """Return ``size`` numbers from the first one of an array on as a flat, writeable vector; nobody writes through it.
+
+    Read-only arrays, which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
+    """
+    return np.asarray(_Alias(array, size))
+
+
+def flat(array: Array) -> Array:
     """Return a contiguous array as a one-dimensional writeable alias of the same memory."""
     if array.ndim == 1 and array.flags.writeable and array.flags.c_contiguous and array.flags.aligned:
         return array
-    return np.asarray(_Alias(np.ascontiguousarray(array), array.size))
+    return alias(np.ascontiguousarray(array), array.size)
 
 
-def shape(X: Columns) -> tuple[int, int]:
-    """Return ``(n_samples, k)``.
-
-    Raises
-    ------
-    TypeError
-        If ``X`` is not two-dimensional.
-    """
+def shape(X: Columns | sp.csr_array) -> tuple[int, int]:
+    """Return ``(n_samples, k)``; TypeError if ``X`` is not two-dimensional."""
     dimensions = getattr(X, "shape", None)
     if dimensions is None or len(dimensions) != 2:
         raise TypeError(f"X has shape {dimensions}; a block of columns has two dimensions")
@@ -61,13 +65,7 @@ def shape(X: Columns) -> tuple[int, int]:
 
 
 def view(X: Columns) -> SparseView | DenseView:
-    """Return the flat vectors of a block.
-
-    Raises
-    ------
-    TypeError
-        If ``X`` is a sparse matrix in another form than CSC.
-    """
+    """Return the flat vectors of a block; TypeError if it is a sparse matrix in another form than CSC."""
     if isinstance(X, np.ndarray):
         return dense_view(X)
     if not sp.issparse(X) or X.format != "csc":
@@ -75,14 +73,14 @@ def view(X: Columns) -> SparseView | DenseView:
     return sparse_view(X)
 
 
-def _native(array: np.ndarray) -> np.ndarray:
+def _native(array: Array) -> Array:
     """Return values as float32 or float64 in native byte order; everything but these two becomes float64."""
     if array.dtype in (np.float32, np.float64) and array.dtype.isnative:
         return array
     return array.astype(np.float32 if array.dtype == np.float32 else np.float64)
 
 
-def _unsigned(index: np.ndarray, name: str) -> np.ndarray:
+def _unsigned(index: Array, name: str) -> Array:
     """Return indices as uint32: no sign test in the inner loop."""
     if index.dtype == np.int32:
         return flat(index).view(np.uint32)
@@ -92,21 +90,14 @@ def _unsigned(index: np.ndarray, name: str) -> np.ndarray:
 
 
 def sparse_view(X: sp.csc_array) -> SparseView:
-    """Return the flat vectors of a CSC block.
-
-    Raises
-    ------
-    ValueError
-        If an index does not fit 32 bits.
-    """
+    """Return the flat vectors of a CSC block; ValueError if an index does not fit 32 bits."""
     return SparseView(flat(_native(X.data)), _unsigned(X.indices, "indices"), _unsigned(X.indptr, "indptr"))
 
 
-def dense_view(X: np.ndarray) -> DenseView:
+def dense_view(X: Array) -> DenseView:
     """Return a dense block as a flat vector with two steps; only a block contiguous in neither direction is copied."""
     X = _native(X)
-    n, k = shape(X)
-    item = X.itemsize
+    (n, k), item = shape(X), X.itemsize
     if X.size == 0:
         return DenseView(np.zeros(0, X.dtype), max(k, 1), 1)
     down, across = X.strides[0], X.strides[1]
@@ -119,17 +110,11 @@ def dense_view(X: np.ndarray) -> DenseView:
         X = np.ascontiguousarray(X)
         down, across = item * k, item
     size = ((n - 1) * down + (k - 1) * across) // item + 1
-    return DenseView(np.asarray(_Alias(X, size)), down // item, across // item)
+    return DenseView(alias(X, size), down // item, across // item)
 
 
-def checked_dual(u: np.ndarray, n_samples: int, name: str = "u") -> np.ndarray:
-    """Return a dual vector (or a stack of them, one per row) as contiguous float64.
-
-    Raises
-    ------
-    ValueError
-        If its length is not ``n_samples`` or an entry is not finite.
-    """
+def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:
+    """Return a dual vector (or a stack of them, one per row) as contiguous float64; ValueError if length or an entry are wrong."""
     out = np.ascontiguousarray(u, dtype=np.float64)
     if out.shape[-1:] != (n_samples,):
         raise ValueError(f"{name} has shape {out.shape}; its last dimension must be the {n_samples} rows of X")

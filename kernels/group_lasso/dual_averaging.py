@@ -18,13 +18,14 @@ So no cut changes a bit.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Array, Entry
 from ..jit import compiled, prefetch
 from ..losses import LossKind, value_and_slope
-from .groups import Array, Groups, add_shrunken, group_of, shrunken
+from .groups import Groups, add_shrunken, group_of, shrunken
 from .intercepts import intercept_after
 
 BAR_MARGIN = 1e-9
@@ -35,15 +36,7 @@ MIN_PREFETCH_FEATURES = 1 << 16
 
 
 class Rows(NamedTuple):
-    """Rows in CSR form, and the order in which they are taken.
-
-    Attributes
-    ----------
-    indptr, order
-        int64 ``(n + 1,)`` and ``(n,)``.
-    indices, values
-        int32 and float64 ``(nnz,)``.
-    """
+    """Rows in CSR form, with int32 indices and float64 values, and the int64 order ``(n,)`` in which they are taken."""
 
     indptr: Array
     indices: Array
@@ -52,7 +45,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def is_valid_csr(rows: Rows, n_features: int) -> Any:
+def is_valid_csr(rows: Rows, n_features: int) -> Entry:
     """Return whether rows can be learned: places in order, features that exist, finite values."""
     end, bad = 0, False
     for start in rows.indptr:
@@ -87,7 +80,7 @@ class Rule(NamedTuple):
 
 
 @compiled(inline=True)
-def note_loss(rule: Any, y: Any, weight: Any, product: Any, totals: Any) -> Any:
+def note_loss(rule: Rule, y: Entry, weight: Entry, product: Entry, totals: Array) -> Entry:
     """Note the loss of a row, ``product`` being ``<w, x>``; return its weighted slope."""
     if rule.intercept and rule.loss == LossKind.SQUARED and totals[2] == 0.0:
         # The first row of all: its loss counts, and learning begins at its target.
@@ -101,7 +94,7 @@ def note_loss(rule: Any, y: Any, weight: Any, product: Any, totals: Any) -> Any:
 
 
 @compiled(inline=True)
-def move_intercept(rule: Any, slope: Any, share: Any, totals: Any) -> None:
+def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> None:
     """Let a round end: ``slope`` of its mean loss in the intercept, ``share`` of a row in its means."""
     mean = share * totals[5]
     totals[4] += mean * mean
@@ -113,12 +106,8 @@ def move_intercept(rule: Any, slope: Any, share: Any, totals: Any) -> None:
 class ActiveGroups(NamedTuple):
     """Which groups may have weights, from round to round; all of it follows from the sums.
 
-    Attributes
-    ----------
-    flags
-        uint8 ``(n_features // 8 + 1,)``: a bit per feature, set wherever its group may have weights.
-    scales
-        float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never active.
+    ``flags``: uint8, a bit per feature, set wherever its group may have weights; ``scales``: float64 ``(n_groups, 2)``:
+    ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never active.
     """
 
     flags: Array
@@ -126,7 +115,7 @@ class ActiveGroups(NamedTuple):
 
 
 @compiled
-def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Any, k: Any, tau: Any, bar: float) -> float:
+def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Entry, k: Entry, tau: Entry, bar: float) -> float:
     """Return ``[1 - t k_g / ||c_g||]_+`` of a group; it is no longer active if no member exceeds ``bar``."""
     total, peak, listed = 0.0, 0.0, members.size > 0
     for p in range(starts[g], starts[g + 1]):
@@ -144,7 +133,7 @@ def _scale(sums: Array, flags: Array, starts: Array, members: Array, g: Any, k: 
 
 
 @compiled(inline=True)
-def _find_active(indices: Array, first: Any, last: Any, flags: Array, entries: Array) -> Any:
+def _find_active(indices: Array, first: Entry, last: Entry, flags: Array, entries: Array) -> Entry:
     """Write which of a row's entries have active groups, return how many; no branch, for which ones cannot be foreseen."""
     n = 0
     for p in range(first, last):
@@ -236,7 +225,7 @@ def _products_overlap(
 
 
 @compiled
-def _activate(active: ActiveGroups, groups: Groups, j: Any) -> None:
+def _activate(active: ActiveGroups, groups: Groups, j: Entry) -> None:
     """Set the bits of all members of the groups of a feature."""
     flags, scales = active.flags, active.scales
     if groups.cost.size == 0:
@@ -256,7 +245,7 @@ def _activate(active: ActiveGroups, groups: Groups, j: Any) -> None:
 
 
 @compiled(inline=True)
-def _add_row(indices: Array, values: Array, first: Any, last: Any, step: float, sums: Array, flags: Array, bar: float) -> bool:
+def _add_row(indices: Array, values: Array, first: Entry, last: Entry, step: float, sums: Array, flags: Array, bar: float) -> bool:
     """Add ``step x`` to the sums; return whether one that exceeds the bar has no bit."""
     must_activate = False
     for p in range(first, last):
@@ -265,12 +254,6 @@ def _add_row(indices: Array, values: Array, first: Any, last: Any, step: float, 
         sums[j] = new
         must_activate |= (not abs(new) <= bar) & ((flags[j >> np.uint32(3)] >> (j & np.uint32(7))) & np.uint8(1) == 0)
     return must_activate
-
-
-@compiled(inline=True)
-def _prefetch_sums(indices: Array, first: Any, last: Any, sums: Array) -> None:
-    for p in range(first, last):
-        prefetch(sums, np.uint32(indices[p]))
 
 
 @compiled
@@ -284,7 +267,8 @@ def _add_rows(
     for at in range(first, last):
         i, step = order[at], share * slopes[at]
         if at + 1 < ahead:
-            _prefetch_sums(indices, indptr[order[at + 1]], indptr[order[at + 1] + 1], sums)
+            for p in range(indptr[order[at + 1]], indptr[order[at + 1] + 1]):
+                prefetch(sums, np.uint32(indices[p]))
         if step == 0.0:
             continue
         total += step
@@ -325,30 +309,13 @@ def advance_average(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
     sums: Array, active: ActiveGroups, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
-    """Take rows by dual averaging.
+    """Take rows by dual averaging; return the position in the order of the first row whose round is still open, -1 if the open rows' is.
 
-    Parameters
-    ----------
-    rows, target, weight
-        Rows with their targets (labels -1 and 1) and weights; rows of weight 0 are passed over.
-    open_rows, open_slopes
-        Rows of the open round that earlier calls brought, and their slopes.
-    sums, active
-        s, and which groups may have weights; changed.
-    counts, totals
-        Rounds closed and rows of the open one; the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean
-        weights of rounds, weights of the open round; changed.
-    slopes
-        float64 ``(n,)``: the slope of every row, written.
-    mean
-        Sum of the weights of all rounds; empty: not computed.
-    finish
-        Close the open round after the last row, however few rows it has.
-
-    Returns
-    -------
-    int
-        Position in the order of the first row whose round is still open; -1: the open rows, and all of these, belong to it.
+    ``target``, ``weight``: targets (labels -1 and 1) and weights of the rows; rows of weight 0 are passed over. ``open_rows``,
+    ``open_slopes``: rows of the open round that earlier calls brought, and their slopes. Changed are the sums s, which groups may have
+    weights, ``counts`` (rounds closed and rows of the open one) and ``totals`` (the bias, sums of losses, of weights, of the biases of all
+    rounds, and of the squared mean weights of rounds, weights of the open round); written the slope of every row; ``mean``, unless it is
+    empty, receives the sum of the weights of all rounds. ``finish``: close the open round after the last row, however few rows it has.
     """
     n, first, n_open, at, longest = len(rows.order), 0, len(open_rows.order), 0, 0
     for i in rows.order:

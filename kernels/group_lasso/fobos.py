@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import Array
 from ..jit import compiled
 from .dual_averaging import Rows, Rule, move_intercept, note_loss
-from .groups import Array, Groups, add_shrunken
+from .groups import Groups, add_shrunken
 
 
 @compiled

@@ -6,35 +6,23 @@ groups of one feature that are all alike have ``Omega(w) = single ||w||_1``.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .penalty import GroupPenalty
-
-Array = np.ndarray
 
 
 class Groups(NamedTuple):
     """Groups as compiled loops see them; without any, every feature is by itself and costs ``single``.
 
-    Attributes
-    ----------
-    starts, members
-        int64: group g holds ``members[starts[g]:starts[g + 1]]``; empty members: the positions themselves.
-    owner, magic
-        int32: group of each feature; empty where all groups have one size and follow each other, then it is ``j * magic >> 32``.
-    feature_starts, feature_groups
-        int64: groups of each feature, where groups overlap; else empty.
-    cost, inner
-        float64 ``(n_groups,)`` k_g and tau_g.
-    single
-        Threshold of a feature that is by itself; where all groups are alike their ``k_g + tau_g``.
-    even
-        Whether all groups are alike.
-    zero_level
-        Least ``tau_g + k_g / sqrt(d_g)``: while no member of a group exceeds it, the group is zero.
+    Group g holds ``members[starts[g]:starts[g + 1]]``; empty members: the positions themselves. ``owner``: int32 group of each feature;
+    empty where all groups have one size and follow each other, then it is ``j * magic >> 32``. ``feature_starts``, ``feature_groups``:
+    groups of each feature, where groups overlap; else empty. ``cost``, ``inner``: float64 ``(n_groups,)`` k_g and tau_g; ``single``:
+    threshold of a feature that is by itself; where all groups are alike (``even``) their ``k_g + tau_g``. ``zero_level``: least
+    ``tau_g + k_g / sqrt(d_g)``: while no member of a group exceeds it, the group is zero.
     """
 
     starts: Array
@@ -59,7 +47,8 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
     zero_level = float((inner + cost / np.sqrt(sizes)).min())
     contiguous = penalty.n_copies == d and is_range(penalty.members)
     if not contiguous and penalty.overlapping:
-        indptr, owners = _by_feature(penalty)
+        order, counts = np.argsort(penalty.members, kind="stable"), np.bincount(penalty.members, minlength=d)
+        indptr, owners = np.concatenate(([0], np.cumsum(counts))).astype(np.int64), penalty.owner[order]
         return Groups(penalty.indptr, penalty.members, owner, 0, indptr, owners, cost, inner, single, even, zero_level)
     if even and penalty.n_groups == d:
         zero = np.zeros(0)
@@ -74,7 +63,7 @@ def stream_groups(penalty: GroupPenalty, lam: float) -> Groups:
     return Groups(penalty.indptr, members, owner, magic, none.copy(), none.copy(), cost, inner, single, even, zero_level)
 
 
-def neighbours(labels: Any, n_features: int) -> Array | None:
+def neighbours(labels: object, n_features: int) -> Array | None:
     """Return where each group begins, and the end, int64 ``(n_groups + 1,)``; ``None`` unless labels ascend from feature to feature."""
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu" or labels.shape != (n_features,) or not n_features:
         return None
@@ -98,12 +87,6 @@ def _runs(labels: Array, starts: Array) -> int:
     return count
 
 
-def _by_feature(penalty: GroupPenalty) -> tuple[Array, Array]:
-    order = np.argsort(penalty.members, kind="stable")
-    counts = np.bincount(penalty.members, minlength=penalty.n_features)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), penalty.owner[order]
-
-
 @compiled
 def is_range(values: Array) -> bool:
     """Return whether an array is 0, 1, 2, ..."""
@@ -114,20 +97,20 @@ def is_range(values: Array) -> bool:
 
 
 @compiled
-def group_of(groups: Groups, j: Any) -> Any:
+def group_of(groups: Groups, j: Entry) -> Entry:
     """Return the group of a feature, where groups do not overlap."""
     return np.int64((np.uint64(j) * np.uint64(groups.magic)) >> np.uint64(32)) if groups.magic else np.int64(groups.owner[j])
 
 
 @compiled
-def shrunken(value: Any, tau: Any) -> Any:
+def shrunken(value: Entry, tau: Entry) -> Entry:
     """Return S(value, tau) = sign(value) max(|value| - tau, 0)."""
     # No branch: signs cannot be foreseen.
     return np.copysign(max(abs(value) - tau, 0.0), value)
 
 
 @compiled
-def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Any) -> Any:
+def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Entry) -> float:
     """Return ``||S(values_g, tau)||`` of one group."""
     total, listed = 0.0, members.size > 0
     for p in range(starts[g], starts[g + 1]):
@@ -138,15 +121,11 @@ def shrunken_norm(values: Array, starts: Array, members: Array, g: int, tau: Any
 
 @compiled
 def add_shrunken(values: Array, groups: Groups, factor: float, fade: float, step: float, out: Array) -> float:
-    r"""Add ``step [1 - factor k_g / ||c_g||]_+ c_g`` with ``c_g = S(values_g, factor tau_g + fade)`` to ``out``, for every group.
+    r"""Add ``step [1 - factor k_g / ||c_g||]_+ c_g``, ``c_g = S(values_g, factor tau_g + fade)``, of all groups to ``out``; return Omega.
 
-    This is the closed form of dual averaging (Theorem 1 of the thesis) with sums for means: values s, factor t, fade ``rho gamma sqrt(t)``
-    and step ``-1/(gamma sqrt(t))``; and the proximal step of a gradient method: factor eta, fade 0 and step 1.
-
-    Returns
-    -------
-    float
-        Omega of what was added.
+    This is the closed form of dual averaging (Yang 2011, Theorem 1: equations (3.10), (3.12), (3.14)) with sums for means: values s,
+    factor t, fade ``rho gamma sqrt(t)`` and step ``-1/(gamma sqrt(t))``; groups that overlap each get a copy, and the copies are added. It
+    is the proximal step of a gradient method, too: factor eta, fade 0 and step 1.
     """
     omega, size = 0.0, abs(step)
     if groups.cost.size == 0:
@@ -181,32 +160,3 @@ def mark_active(values: Array, groups: Groups, factor: float, fade: float, activ
     starts, members, costs, inners = groups.starts, groups.members, groups.cost, groups.inner
     for g in range(costs.size):
         active[g] |= shrunken_norm(values, starts, members, g, factor * inners[g] + fade) > factor * costs[g]
-
-
-def dual_average(mean: Array, beta: float, groups: Groups, rho: float = 0.0) -> tuple[Array, float]:
-    r"""Minimise ``<mean, w> + Omega(w) + beta (1/2 ||w||^2 + rho ||w||_1)`` in closed form.
-
-    ``w_g = -(1/beta) [1 - k_g / ||c_g||]_+ c_g`` with ``c_g = S(mean_g, tau_g + beta rho)`` (Yang 2011, Theorem 1: equations (3.10), (3.12)
-    and (3.14)); groups that overlap each get a copy, and the copies are added.
-
-    Parameters
-    ----------
-    mean
-        float64 ``(n_features,)`` mean of the subgradients.
-    beta
-        Weight of the proximity term, positive.
-    groups
-        The penalty.
-    rho
-        l1 part of the proximity term.
-
-    Returns
-    -------
-    w : ndarray (n_features,)
-        Zeros are exact.
-    omega : float
-        Omega(w).
-    """
-    out = np.zeros(mean.size)
-    omega = add_shrunken(np.ascontiguousarray(mean, np.float64), groups, 1.0, beta * rho, -1.0 / beta, out)
-    return out, float(omega)

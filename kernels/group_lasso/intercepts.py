@@ -37,25 +37,14 @@ that row is noted. A number that is added to all targets is then added to the in
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ..arrays import Entry
 from ..jit import compiled
 
 
 @compiled(inline=True)
-def intercept_after(b: Any, slope: Any, steepness: Any, paid: Any, bounded: Any) -> Any:
-    """Return the intercept after a round.
-
-    Parameters
-    ----------
-    b, slope
-        The intercept, and the slope of the round's mean loss in it.
-    steepness, paid
-        ``4 L``, and the sum A of the squared mean weights of all rounds.
-    bounded
-        Whether the loss has bounded slopes: not the squared one.
-    """
+def intercept_after(b: Entry, slope: Entry, steepness: float, paid: Entry, bounded: bool) -> Entry:
+    """Return the intercept after a round with ``slope`` g, ``steepness`` 4 L and ``paid`` A; ``bounded``: the loss has bounded slopes."""
     step = slope / (steepness * np.sqrt(paid))
     return np.sinh(np.arcsinh(b) - step) if bounded else b - step

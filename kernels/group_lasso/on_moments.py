@@ -12,24 +12,28 @@ moments ``G_q = sum c x x'``, ``s_q = sum c x y`` and ``sum c y^2`` about the me
 and the residuals, scaled into it, are the certificate.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, section 3.3 (the
-batch problem (3.1) with the mean loss of (3.6)); extrapolation: Bertrand and Massias, "Anderson
-acceleration of coordinate descent", AISTATS 2021.
+batch problem (3.1) with the mean loss of (3.6)); extrapolation: Bertrand and Massias, "Anderson acceleration of coordinate descent", 2021.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy.sparse as sp
 
+from ..arrays import Array, FloatArray
 from ..jit import compiled, one_thread
 from ..losses import best_dual
 from .penalty import GroupPenalty
 
-Array = np.ndarray
-FloatArray = NDArray[np.float64]
+Rows = Any
+"""``(n, p)``: an array in either order, CSR or CSC; or a list of such blocks of columns, side by side."""
+
+PIECE_BYTES = 4 << 20
+"""Bytes of a piece of rows."""
 
 SWEEPS_PER_EXTRAPOLATION = 5
 """Sweeps between two extrapolations."""
@@ -41,22 +45,75 @@ ROUND_OFF_SHARE = 64 * np.finfo(float).eps
 """A gap below this share of the total square of y is what the moments can tell."""
 
 
+# -- moments of rows -------------------------------------------------------------------------------------------------------
+
+
+def row_moments(X: Rows, y: Array, cost: Array, *, shift: Array | None = None, codes: Array | None = None, n_tasks: int = 1) -> Array:
+    """Return the sums ``(n_tasks, p + m + 1, p + m + 1)`` of ``c (x - shift, y, 1)(x - shift, y, 1)'`` over the rows of each task.
+
+    They are taken over pieces of rows that stay in a cache, in float64 whatever the data are, about a given shift: far from it they would
+    lose digits. Pieces are added in the order of the rows, so the bits depend on the rows given and on nothing else.
+
+    Parameters
+    ----------
+    X, y, cost
+        ``(n, p)`` rows, their targets ``(n,)`` or several ``(n, m)``, and weights ``(n,)``, not negative.
+    shift
+        ``(p,)`` subtracted from every row; nothing by default.
+    codes
+        ``(n,)`` task of each row, 0 to ``n_tasks - 1``; all 0 by default.
+    """
+    blocks: list[Any] = [sp.csr_array(block) if sp.issparse(block) else block for block in (X if isinstance(X, list) else [X])]
+    p, edge = sum(int(block.shape[1]) for block in blocks), np.column_stack((y, np.ones(len(y))))
+    root = np.sqrt(cost)
+    out, height = np.zeros((n_tasks, p + edge.shape[1], p + edge.shape[1])), max(64, PIECE_BYTES // (8 * max(p, 1)))
+    buffer = np.empty((min(height, max(len(y), 1)), p))
+    even = bool((root == root[:1]).all())
+    with one_thread():
+        for task, piece in _pieces(codes, n_tasks, len(y), height):
+            part, sides = _filled(buffer, [block[piece] for block in blocks], shift), edge[piece]
+            if not even:
+                part, sides = np.multiply(part, root[piece, None], out=buffer[: len(part)]), sides * root[piece, None]
+            out[task, :p, :p] += part.T @ part
+            out[task, :p, p:] += part.T @ sides
+            out[task, p:, p:] += sides.T @ sides
+    out[:, p:, :p] = out[:, :p, p:].transpose(0, 2, 1)
+    return out * float(cost[0]) if even and len(cost) else out
+
+
+def _pieces(codes: Array | None, n_tasks: int, n: int, height: int) -> Iterator[tuple[int, Array | slice]]:
+    """Yield pieces of the rows of every task, ascending: a range where there is one task."""
+    if codes is None:
+        yield from ((0, slice(lo, min(lo + height, n))) for lo in range(0, n, height))
+        return
+    order = np.argsort(codes, kind="stable")
+    edges = np.searchsorted(codes[order], np.arange(n_tasks + 1))
+    for task in range(n_tasks):
+        for lo in range(edges[task], edges[task + 1], height):
+            yield task, order[lo : min(lo + height, edges[task + 1])]
+
+
+def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
+    """Return the rows of blocks side by side: in the buffer, or as they lie where they are what is wanted."""
+    if len(blocks) == 1 and shift is None and isinstance(blocks[0], np.ndarray):
+        block = blocks[0]
+        if block.dtype == np.float64 and block.flags.c_contiguous and block.flags.aligned:
+            return block
+    part, p = buffer[: blocks[0].shape[0]] if blocks else buffer[:0], 0
+    for block in blocks:
+        part[:, p : p + block.shape[1]] = block.toarray() if sp.issparse(block) else block
+        p += block.shape[1]
+    if shift is not None:
+        part -= shift
+    return part
+
+
 @dataclass(frozen=True)
 class Moments:
     """Sums over rows, one task after the other, about the means where there is a bias.
 
-    Attributes
-    ----------
-    gram
-        ``(n_tasks, p, p)``, symmetric.
-    cross
-        ``(n_tasks, p)``.
-    square
-        Sum of ``c y^2`` over the rows of all tasks.
-    means
-        ``(n_tasks, p)`` means of the columns; 0 without a bias.
-    centres
-        ``(n_tasks,)`` means of y; 0 without a bias.
+    ``gram``: ``(n_tasks, p, p)``; ``cross``: ``(n_tasks, p)``; ``square``: sum of ``c y^2`` over the rows of all tasks; ``means``,
+    ``(n_tasks, p)``, and ``centres``, ``(n_tasks,)``, are those of the columns and of y; 0 without a bias.
     """
 
     gram: FloatArray
@@ -71,19 +128,7 @@ class Moments:
 
 
 class MomentSolution(NamedTuple):
-    """Where a solve ended.
-
-    Attributes
-    ----------
-    copies
-        ``(n_tasks, n_copies)`` v.
-    objective, gap
-        P and P - D, at v.
-    sweeps
-        Sweeps over all groups.
-    stop
-        ``"gap"`` or ``"max_sweeps"``.
-    """
+    """Copies v, ``(n_tasks, n_copies)``, with P and P - D; ``stop`` is ``"gap"`` or ``"max_sweeps"`` over all groups."""
 
     copies: FloatArray
     objective: float
@@ -100,8 +145,7 @@ class _Point(NamedTuple):
 
 
 def centred(raw: FloatArray, fit_bias: bool, target: int = 0, n_targets: int = 1) -> Moments:
-    """Return the moments of one target, of raw sums (see :func:`gramplane.kernels.group_lasso.moments.row_moments`); about the means with a
-    bias.
+    """Return the moments of one target, of raw sums (see :func:`row_moments`); about the means with a bias.
 
     Rows are to be shifted close to their means before they are summed: what is subtracted here must not be large.
     """
@@ -135,20 +179,13 @@ def block_curvatures(gram: FloatArray, penalty: GroupPenalty) -> FloatArray:
     return out
 
 
+# -- descent ---------------------------------------------------------------------------------------------------------------
+
+
 @compiled
-def _sweeps(
-    gram: Array,
-    cross: Array,
-    indptr: Array,
-    members: Array,
-    curvature: Array,
-    kappa: Array,
-    inner: Array,
-    v: Array,
-    image: Array,
-    path: Array,
-) -> None:
+def _sweeps(gram: Array, cross: Array, groups: tuple[Array, ...], v: Array, image: Array, path: Array) -> None:
     """Descend group by group, len(path) times; path[i] becomes the copies after sweep i, image stays G w."""
+    indptr, members, curvature, kappa, inner = groups
     n_tasks = v.shape[0]
     for turn in range(path.shape[0]):
         for g in range(curvature.size):
@@ -180,37 +217,13 @@ def _sweeps(
 
 
 def solve_moments(
-    moments: Moments,
-    penalty: GroupPenalty,
-    lam: float,
-    *,
-    warm: FloatArray | None = None,
-    tol: float = 1e-4,
-    min_gap: float = 0.0,
+    moments: Moments, penalty: GroupPenalty, lam: float, *, warm: FloatArray | None = None, tol: float = 1e-4, min_gap: float = 0.0,
     max_sweeps: int = 10_000,
-) -> MomentSolution:
+) -> MomentSolution:  # fmt: skip
     """Minimise weighted least squares plus ``lam Omega`` from moments alone.
 
-    Parameters
-    ----------
-    moments
-        See :class:`Moments`.
-    penalty
-        Groups over its p columns.
-    lam
-        Positive weight of the penalty.
-    warm
-        First copies ``(n_tasks, n_copies)``; zeros by default.
-    tol
-        Stop when the gap is at most ``tol`` times the objective (or round-off of the moments).
-    min_gap
-        Stop when the gap is at most this, too.
-    max_sweeps
-        Most sweeps over all groups, a multiple of 5.
-
-    Returns
-    -------
-    MomentSolution
+    Stops when the gap is at most ``min_gap``, ``tol`` times the objective, or round-off of the moments, or after ``max_sweeps`` sweeps over
+    all groups, a multiple of 5. ``warm``: first copies ``(n_tasks, n_copies)``; zeros by default.
     """
     with one_thread():
         return _Descent(moments, penalty, lam).run(warm, tol, min_gap, max_sweeps)
@@ -237,7 +250,7 @@ class _Descent:
         path = np.zeros((SWEEPS_PER_EXTRAPOLATION, *at.copies.shape))
         copies, image, penalty = at.copies.copy(), at.image.copy(), self._penalty
         groups = (penalty.indptr, penalty.members, self._curvature, self._kappa, self._inner)
-        _sweeps(self._moments.gram, self._moments.cross, *groups, copies, image, path)
+        _sweeps(self._moments.gram, self._moments.cross, groups, copies, image, path)
         swept = self._point(copies)
         guess = extrapolate(at.copies, path)
         if guess is None:

@@ -18,17 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray
 from ..jit import one_thread
 from ..losses import RowLoss, require_loss
 from ..mixed_norm.bias import solve_bias
-from .moments import row_moments
-from .on_moments import Moments, centred, solve_moments
+from .on_moments import Moments, centred, row_moments, solve_moments
 from .penalty import GroupPenalty
-
-Array = np.ndarray
-FloatArray = NDArray[np.float64]
+from .working_set import WorkingColumns
 
 MIN_CURVATURE_SHARE = 1e-3
 """Least curvature of a row in a Newton model, as a share of the largest: a flat row must not lead to an endless step."""
@@ -55,17 +52,9 @@ REQUIRES = ("values", "slopes", "bends", "dual_value")
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Columns of the rows, task after task.
+    """Columns of the rows, float64, dense or CSR, task after task: int64 ``(n_tasks + 1,)`` edges."""
 
-    Attributes
-    ----------
-    X
-        ``(n, p)`` float64, dense or CSR.
-    edges
-        int64 ``(n_tasks + 1,)`` first row of each task.
-    """
-
-    X: Any
+    X: Array | sp.csr_array
     edges: Array
 
     @property
@@ -109,23 +98,12 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class RowProblem:
-    """What is minimised.
+    """What is minimised: rows with ``y``, labels +-1 or targets, and ``cost``, which sums to 1 in a task for the mean loss.
 
-    Attributes
-    ----------
-    rows
-        The columns: :class:`TaskRows`, or :class:`gramplane.kernels.group_lasso.working_set.WorkingColumns`.
-    y, cost
-        ``(n,)`` labels +-1 or targets, and weights; those of a task sum to 1 for the mean loss.
-    loss
-        A loss of single rows, see :func:`gramplane.kernels.losses.mean_loss`.
-    penalty, lam
-        Groups over the columns, and weight of the penalty.
-    fit_bias
-        Whether every task has a bias.
+    ``loss``: see :func:`gramplane.kernels.losses.mean_loss`; ``fit_bias``: whether every task has a bias.
     """
 
-    rows: Any
+    rows: TaskRows | WorkingColumns
     y: FloatArray
     cost: FloatArray
     loss: RowLoss
@@ -137,22 +115,9 @@ class RowProblem:
 class RowSolution(NamedTuple):
     """Where a solve ended.
 
-    Attributes
-    ----------
-    copies
-        ``(n_tasks, n_copies)`` v.
-    biases
-        ``(n_tasks,)``.
-    slopes
-        ``(n,)`` minus the derivative of every row's loss: dual variables, once scaled.
-    objective, gap
-        P and P - D over these columns.
-    steps
-        Sweeps, Newton steps or proximal steps.
-    mu
-        Smoothing of the hinge.
-    stop
-        ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
+    ``copies``: ``(n_tasks, n_copies)`` v; ``slopes``: ``(n,)`` minus the derivative of every row's loss: dual variables, once scaled;
+    ``objective``, ``gap``: P and P - D over these columns; ``steps``: sweeps, Newton steps or proximal steps; ``mu``: smoothing of the
+    hinge; ``stop``: ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
     """
 
     copies: FloatArray
@@ -209,22 +174,9 @@ def solve_rows(
 ) -> RowSolution:
     """Minimise a mean loss plus ``lam Omega`` over rows.
 
-    Parameters
-    ----------
-    problem
-        Rows, loss and penalty; ``loss.mu`` is the first smoothing of a hinge (0: 1).
-    warm, biases
-        First copies and biases; zeros by default.
-    tol
-        Stop when the gap is at most ``tol`` times the objective.
-    max_iter
-        Most sweeps (squared), Newton steps (logistic) or proximal steps.
-    method
-        ``"auto"`` or ``"fista"``.
-
-    Returns
-    -------
-    RowSolution
+    Stops when the gap is at most ``tol`` times the objective. ``problem.loss.mu`` is the first smoothing of a hinge (0: 1); ``warm``,
+    ``biases`` are first copies and biases, zeros by default; ``max_iter`` bounds sweeps (squared), Newton steps (logistic) or proximal
+    steps; ``method`` is ``"auto"`` or ``"fista"``.
     """
     require_loss(problem.loss, "the group lasso on rows", *REQUIRES)
     shape = (problem.rows.n_tasks, problem.penalty.n_copies)

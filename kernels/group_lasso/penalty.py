@@ -25,13 +25,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray
 from ..features.groups import GroupIndex
 from ..jit import compiled
-
-Array = np.ndarray
-FloatArray = NDArray[np.float64]
 
 MAX_ROOT_STEPS = 100
 """Newton steps after which the root of a group's shrunk norm is what a float64 can hold; a handful suffices."""
@@ -41,14 +38,8 @@ MAX_ROOT_STEPS = 100
 class GroupPenalty:
     """Groups of features and their weights; ``lam`` is given where it is used.
 
-    Attributes
-    ----------
-    indptr, members
-        int64: group g has the copies ``indptr[g]:indptr[g + 1]``, copy p stands for feature ``members[p]``.
-    kappa, inner
-        float64 ``(n_groups,)`` weights of the Euclidean and of the absolute norm (r_g); not negative, not both 0.
-    n_features
-        Number of features d.
+    Group g has the copies ``indptr[g]:indptr[g + 1]``, copy p stands for feature ``members[p]``; ``kappa``, ``inner``: float64
+    ``(n_groups,)`` weights of the Euclidean and of the absolute norm (r_g); not negative, not both 0.
     """
 
     indptr: Array
@@ -127,21 +118,10 @@ class GroupPenalty:
 
 
 def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | float = 0.0) -> GroupPenalty:
-    """Return the penalty of indexed groups.
+    """Return the penalty of indexed groups (:func:`gramplane.kernels.features.groups.build_groups`).
 
-    Parameters
-    ----------
-    index
-        See :func:`gramplane.kernels.features.groups.build_groups`.
-    kappa
-        ``(n_groups,)`` weights of the Euclidean norms; ``sqrt(index.sizes)`` for the group lasso.
-    inner
-        One weight r of the absolute norms, or one per group.
-
-    Raises
-    ------
-    ValueError
-        If a weight is negative or not finite, or both of a group are 0.
+    ``kappa``: ``(n_groups,)`` weights of the Euclidean norms, ``sqrt(index.sizes)`` for the group lasso; ``inner``: one weight r of the
+    absolute norms, or one per group. Raises ValueError if a weight is negative or not finite, or both of a group are 0.
     """
     euclidean = np.ascontiguousarray(np.broadcast_to(kappa, index.n_groups), dtype=np.float64)
     absolute = np.ascontiguousarray(np.broadcast_to(inner, index.n_groups), dtype=np.float64)

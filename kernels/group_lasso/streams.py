@@ -7,10 +7,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from ..arrays import Array
 from ..losses import named_loss
 from .dual_averaging import N_TOTALS, ActiveGroups, Rows, Rule, activate_groups, advance_average
 from .fobos import advance_fobos
-from .groups import Array, Groups, add_shrunken, mark_active, stream_groups
+from .groups import Groups, add_shrunken, mark_active, stream_groups
 from .penalty import GroupPenalty
 
 Algorithm = Literal["da", "fobos"]
@@ -23,21 +24,10 @@ REQUIRES = ("steepness",)
 class StreamPoint:
     """Where a learner stands in its stream: all it needs to go on to the same bits.
 
-    Attributes
-    ----------
-    sums
-        ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights).
-    counts
-        Closed rounds, and rows of the open round.
-    totals
-        ``(n_machines, N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean weights of
-        rounds, weights of the open round.
-    means
-        ``(n_machines, n_features)`` sums of the weights of all rounds; without columns where no mean is asked for.
-    indptr, indices, values
-        Rows of the open round.
-    slopes
-        ``(n_machines, n_rows)`` their slopes.
+    ``sums``: ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights); ``counts``: closed rounds, and rows
+    of the open round; ``totals``: ``(n_machines, N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the
+    squared mean weights of rounds, weights of the open round; ``means``: ``(n_machines, n_features)`` sums of the weights of all rounds;
+    without columns where no mean is asked for. The rows of the open round have ``slopes``, ``(n_machines, n_rows)``.
     """
 
     record_name: ClassVar[str] = "StreamPoint"
@@ -56,24 +46,9 @@ class StreamPoint:
 class StreamLearner:
     """Linear machines on one stream of rows; `take` changes them in place.
 
-    Parameters
-    ----------
-    penalty, lam
-        Groups with their weights, and the weight of all.
-    n_machines
-        How many machines.
-    loss
-        ``"logistic"``, ``"squared"`` or ``"hinge"``.
-    gamma, rho
-        Weight of the proximity term, and its l1 part.
-    batch
-        Rows of a round.
-    intercept, average
-        Whether there is an intercept, and whether the mean of all iterates is kept.
-    algorithm
-        ``"da"`` or ``"fobos"``.
-    groups
-        The penalty times ``lam`` as compiled loops read it, where that is known.
+    ``penalty``, ``lam``: groups with their weights, and the weight of all; ``loss``: ``"logistic"``, ``"squared"`` or ``"hinge"``;
+    ``gamma``, ``rho``: weight of the proximity term, and its l1 part; ``batch``: rows of a round; ``average``: keep the mean of all
+    iterates; ``groups``: the penalty times ``lam`` as compiled loops read it, where that is known.
     """
 
     def __init__(
@@ -97,35 +72,19 @@ class StreamLearner:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da'")
         law = named_loss(loss, "a stream", *REQUIRES)
         self.rule = Rule(int(law.kind), int(batch), float(gamma), float(rho * gamma), bool(intercept), law.steepness)
-        self._sums = np.zeros((n_machines, n_features))
+        self._sums, self._means = np.zeros((n_machines, n_features)), np.zeros((n_machines, n_features if average else 0))
         self._flags = np.zeros((n_machines, n_features // 8 + 1), np.uint8)
         self._scales = np.zeros((n_machines, self.groups.cost.size, 2))
-        self._counts = np.zeros(2, np.int64)
-        self._totals = np.zeros((n_machines, N_TOTALS))
-        self._means = np.zeros((n_machines, n_features if average else 0))
-        self._open = _OpenRows(n_machines)
-        self._spare = np.zeros(n_features if algorithm == "fobos" else 0)
+        self._counts, self._totals = np.zeros(2, np.int64), np.zeros((n_machines, N_TOTALS))
+        self._open, self._spare = _OpenRows(n_machines), np.zeros(n_features if algorithm == "fobos" else 0)
 
     # -- the stream ------------------------------------------------------------------------------------------------------------------
 
     def take(self, rows: Rows, targets: Array, weight: Array, finish: bool = False) -> None:
-        """Take rows.
+        """Take rows in CSR form, with targets ``(n_machines, n)`` and weights ``(n,)``; rows of weight 0 are passed over.
 
-        Parameters
-        ----------
-        rows
-            In CSR form, with the order in which they come.
-        targets
-            float64 ``(n_machines, n)`` labels -1 and 1, or numbers.
-        weight
-            float64 ``(n,)``; rows of weight 0 are passed over.
-        finish
-            Close the open round, however few rows it has.
-
-        Raises
-        ------
-        ValueError
-            The loss is not finite any more: the iterates diverge.
+        ``finish``: close the open round, however few rows it has. Raises ValueError when the loss is not finite any more: the iterates
+        diverge.
         """
         before, slopes, first = self._counts, np.empty(targets.shape), 0
         for k in range(len(self._sums)):
@@ -135,25 +94,16 @@ class StreamLearner:
             self._open.clear()
         self._open.append(rows, max(first, 0), slopes)
         if not np.isfinite(self._totals).all():
-            raise ValueError(
-                f"the loss of the stream is not finite after {int(self._counts[0])} rounds: the iterates diverge; raise gamma="
-                f"{self.rule.gamma!r}, or scale features and target"
-            )
+            sign = f"the loss of the stream is not finite after {int(self._counts[0])} rounds: the iterates diverge"
+            raise ValueError(f"{sign}; raise gamma={self.rule.gamma!r}, or scale features and target")
 
     def _advance(self, k: int, rows: Rows, target: Array, weight: Array, slopes: Array, finish: bool) -> int:
         open_rows, open_slopes = self._open.rows, self._open.slopes(k)
         if self.algorithm == "fobos":
             state = (self._sums[k], self._counts, self._totals[k], slopes, self._spare, finish)
             return advance_fobos(rows, target, weight, open_rows, open_slopes, self.rule, self.groups, *state)
-        state = (
-            self._sums[k],
-            ActiveGroups(self._flags[k], self._scales[k]),
-            self._counts,
-            self._totals[k],
-            slopes,
-            self._means[k],
-            finish,
-        )
+        active = ActiveGroups(self._flags[k], self._scales[k])
+        state = (self._sums[k], active, self._counts, self._totals[k], slopes, self._means[k], finish)
         return advance_average(rows, target, weight, open_rows, open_slopes, self.rule, self.groups, *state)
 
     def finish(self) -> None:
@@ -215,25 +165,17 @@ class StreamLearner:
     def point(self, copy: bool = True) -> StreamPoint:
         """Return a copy of the state; ``copy=False``: the state itself, of a learner that takes no more rows."""
         open_rows = self._open.rows
-        return StreamPoint(
-            np.array(self._sums, copy=copy),
-            self._counts.copy(),
-            self._totals.copy(),
-            np.array(self._means, copy=copy),
-            open_rows.indptr.copy(),
-            open_rows.indices.copy(),
-            open_rows.values.copy(),
-            np.stack([self._open.slopes(k) for k in range(len(self._sums))]),
-        )
+        state = np.array(self._sums, copy=copy), self._counts.copy(), self._totals.copy(), np.array(self._means, copy=copy)
+        slopes = np.stack([self._open.slopes(k) for k in range(len(self._sums))])
+        return StreamPoint(*state, open_rows.indptr.copy(), open_rows.indices.copy(), open_rows.values.copy(), slopes)
 
     def restore(self, point: StreamPoint) -> StreamLearner:
         """Take over a state; what is known of the groups is made anew, which changes no bit."""
         self._sums, self._counts, self._totals = np.array(point.sums), point.counts.copy(), point.totals.copy()
-        self._means = point.means.copy()
+        self._means, self._open = point.means.copy(), _OpenRows(len(point.sums))
         self._scales[:], self._flags[:] = 0.0, 0
         for k, sums in enumerate(self._sums if self.algorithm == "da" else ()):
             activate_groups(sums, self.groups, self.rule, float(self.rounds), ActiveGroups(self._flags[k], self._scales[k]))
-        self._open = _OpenRows(len(point.sums))
         order = np.arange(len(point.indptr) - 1, dtype=np.int64)
         self._open.append(Rows(point.indptr, point.indices, point.values, order), 0, point.slopes)
         return self
@@ -245,8 +187,7 @@ class _OpenRows:
     def __init__(self, n_machines: int) -> None:
         self._indptr, self._order = np.zeros(16, np.int64), np.arange(15, dtype=np.int64)
         self._indices, self._values = np.zeros(64, np.int32), np.zeros(64)
-        self._slopes = np.zeros((n_machines, 15))
-        self._n = 0
+        self._slopes, self._n = np.zeros((n_machines, 15)), 0
 
     @property
     def rows(self) -> Rows:

@@ -9,28 +9,24 @@ subgradient, zero without a row. After t rounds with the mean :math:`\bar G` of 
 in closed form. ``imtfs``: rho = 0, tau = lam; ``amtfs``: rho = lam, tau = 0; ``mtfts``: rho = lam, tau = lam r. The intercept of every task
 has steps of its own (`gramplane.kernels.group_lasso.intercepts`), over the rounds that bring a row of the task.
 
-References
-----------
-Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 4: Algorithm 2,
-Theorem 3; the subgradient of the hinge loss corrects its equation (4.9).
+Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, chapter 4: Algorithm
+2, Theorem 3; the subgradient of the hinge loss corrects its equation (4.9).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import Array, Entry, FloatArray, IntArray
 from ..jit import compiled
 from ..losses import LossKind, named_loss, value_and_slope
 from .intercepts import intercept_after
 from .penalty import GroupPenalty, single_features
-
-Array = np.ndarray
-FloatArray = NDArray[np.float64]
 
 CLOSE = -1
 """Among the rows to read: closes the open round."""
@@ -58,18 +54,8 @@ def task_penalty(name: str, n_features: int, r: float) -> GroupPenalty:
 class TaskStream:
     """What dual averaging keeps between rounds: sums of subgradients, from which weights follow at any time.
 
-    Attributes
-    ----------
-    t
-        Closed rounds.
-    sums
-        ``(d, Q)`` sums of subgradients.
-    bias
-        ``(Q,)`` the intercepts.
-    paid
-        ``(Q,)`` sums of the squared weights of the rows of every task.
-    norms
-        ``(d,)`` squared norms of the rows of ``sums``, kept up to date entry by entry.
+    ``t``: closed rounds; ``bias``: ``(Q,)`` the intercepts; ``paid``: ``(Q,)`` sums of the squared weights of the rows of every task;
+    ``norms``: ``(d,)`` squared norms of the rows of ``sums``, ``(d, Q)``, kept up to date entry by entry.
     """
 
     t: int
@@ -77,7 +63,7 @@ class TaskStream:
     bias: FloatArray
     paid: FloatArray
     norms: FloatArray
-    _cache: tuple[Rounds, FloatArray, NDArray[np.int64]] | None = field(default=None, repr=False, compare=False)
+    _cache: tuple[Rounds, FloatArray, IntArray] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def empty(cls, n_features: int, n_tasks: int) -> TaskStream:
@@ -88,7 +74,7 @@ class TaskStream:
         """Return a state that shares nothing with this one."""
         return TaskStream(self.t, self.sums.copy(), self.bias.copy(), self.paid.copy(), self.norms.copy())
 
-    def factors(self, rounds: Rounds) -> tuple[FloatArray, NDArray[np.int64]]:
+    def factors(self, rounds: Rounds) -> tuple[FloatArray, IntArray]:
         """Return where the compiled loop keeps factors of rows of W, and the rounds they are of; nothing of length d is made per call."""
         if self._cache is None or self._cache[0] is not rounds:
             self._cache = rounds, np.empty(len(self.norms)), np.full(len(self.norms), -1, np.int64)
@@ -97,24 +83,12 @@ class TaskStream:
 
 @dataclass(frozen=True)
 class TaskRows:
-    """Rows of data with their tasks, as compressed sparse rows.
+    """Rows of data as compressed sparse rows, with task, target (-1 and +1 for classes) and weight in the loss of every row."""
 
-    Attributes
-    ----------
-    indptr, indices, values
-        int64 ``(n + 1,)``, int32, float64.
-    codes
-        ``(n,)`` task of every row.
-    target
-        ``(n,)``: -1 and +1 for classes.
-    weight
-        ``(n,)`` factors of the loss.
-    """
-
-    indptr: NDArray[np.int64]
+    indptr: IntArray
     indices: NDArray[np.int32]
     values: FloatArray
-    codes: NDArray[np.int64]
+    codes: IntArray
     target: FloatArray
     weight: FloatArray
 
@@ -124,7 +98,7 @@ class TaskRows:
         return len(self.codes)
 
     @cached_property
-    def _owners(self) -> NDArray[np.int64]:
+    def _owners(self) -> IntArray:
         return np.repeat(np.arange(self.n), np.diff(self.indptr))
 
     def decide(self, weights: FloatArray, intercepts: FloatArray) -> FloatArray:
@@ -132,7 +106,7 @@ class TaskRows:
         products = self.values * weights[self.codes[self._owners], self.indices]
         return np.bincount(self._owners, products, self.n) + intercepts[self.codes]
 
-    def chosen(self, which: NDArray[np.int64]) -> TaskRows:
+    def chosen(self, which: IntArray) -> TaskRows:
         """Return some of the rows, in the order given."""
         counts = np.diff(self.indptr)[which]
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
@@ -149,17 +123,9 @@ class TaskRows:
 
 @dataclass(frozen=True)
 class OpenRound:
-    """Rows that were read but whose round is not complete.
+    """Rows that were read but whose round is not complete, in the order of arrival, with the slopes of the loss at their prediction."""
 
-    Attributes
-    ----------
-    rows
-        ``(k,)`` which rows of the data, in the order of arrival.
-    slopes
-        ``(k,)`` derivative of the loss at their prediction.
-    """
-
-    rows: NDArray[np.int64]
+    rows: IntArray
     slopes: FloatArray
 
     @classmethod
@@ -172,18 +138,8 @@ class OpenRound:
 class Rounds:
     """What the steps of a stream minimise.
 
-    Attributes
-    ----------
-    penalty
-        ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each.
-    lam, gamma
-        Weights of penalty and proximity term.
-    loss
-        Name of a loss of :mod:`gramplane.kernels.losses`.
-    fit_intercept
-        Whether every task has an intercept.
-    kept
-        ``(d,)`` features that may have weights; ``None``: all.
+    ``penalty``: ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each; ``lam``, ``gamma``: weights of penalty and proximity term;
+    ``loss``: name of a loss of :mod:`gramplane.kernels.losses`; ``kept``: ``(d,)`` features that may have weights; ``None``: all.
     """
 
     penalty: GroupPenalty
@@ -219,15 +175,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far rows were read.
-
-    Attributes
-    ----------
-    loss, weight
-        Sum of the losses, each before its row was learnt from, and of the rows' weights.
-    open
-        The round left open.
-    """
+    """Sum of the losses, each before its row was learnt from, and of the weights of the rows read; the round left open."""
 
     loss: float
     weight: float
@@ -242,17 +190,12 @@ class Diverged(ArithmeticError):
         self.row = row
 
 
-def run_rounds(stream: TaskStream, rows: TaskRows, order: NDArray[np.int64], rounds: Rounds, opened: OpenRound) -> Progress:
+def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Rounds, opened: OpenRound) -> Progress:
     """Read rows in an order and learn from every round that closes; ``stream`` is changed in place.
 
     A round takes one row of each task: it closes when all tasks have given one, when a task comes a second time, and at ``CLOSE``. Costs
     follow the non-zeros of the rows, and Q for every feature of the round whose norm is large enough to matter; results do not depend on
-    how an order is cut into calls, to the bit.
-
-    Raises
-    ------
-    Diverged
-        A prediction is not finite or beyond 1e100.
+    how an order is cut into calls, to the bit. Raises :class:`Diverged` where a prediction is not finite or beyond 1e100.
     """
     n_tasks, count = stream.sums.shape[1], len(opened.rows)
     pending, slopes, is_pending = np.zeros(n_tasks, np.int64), np.zeros(n_tasks), np.zeros(n_tasks, np.bool_)
@@ -260,7 +203,9 @@ def run_rounds(stream: TaskStream, rows: TaskRows, order: NDArray[np.int64], rou
     is_pending[rows.codes[opened.rows]] = True
     data = _Rows(rows.indptr, rows.indices, rows.values, rows.codes, rows.target, rows.weight)
     state = _State(stream.sums, stream.bias, stream.paid, stream.norms, pending, slopes, is_pending, *stream.factors(rounds))
-    stream.t, count, diverged, loss, weight = _advance(data, order, rounds.entries, _rule(rounds), state, stream.t, count)
+    law, threshold = named_loss(rounds.loss, "the selector", *REQUIRES), float(rounds.lam * rounds.penalty.kappa.max(initial=0.0))
+    rule = _Rule(threshold, float(rounds.gamma), int(law.kind), bool(rounds.fit_intercept), law.steepness)
+    stream.t, count, diverged, loss, weight = _advance(data, order, rounds.entries, rule, state, stream.t, count)
     if diverged >= 0:
         raise Diverged(diverged)
     return Progress(loss, weight, OpenRound(pending[:count].copy(), slopes[:count].copy()))
@@ -269,12 +214,12 @@ def run_rounds(stream: TaskStream, rows: TaskRows, order: NDArray[np.int64], rou
 class _Rows(NamedTuple):
     """:class:`TaskRows` as compiled loops read them."""
 
-    indptr: Any
-    indices: Any
-    values: Any
-    codes: Any
-    target: Any
-    weight: Any
+    indptr: Array
+    indices: Array
+    values: Array
+    codes: Array
+    target: Array
+    weight: Array
 
 
 class _Rule(NamedTuple):
@@ -304,14 +249,10 @@ class _State(NamedTuple):
     stamp: Array
 
 
-def _rule(rounds: Rounds) -> _Rule:
-    loss = named_loss(rounds.loss, "the selector", *REQUIRES)
-    threshold = float(rounds.lam * rounds.penalty.kappa.max(initial=0.0))
-    return _Rule(threshold, float(rounds.gamma), int(loss.kind), bool(rounds.fit_intercept), loss.steepness)
-
-
 @compiled
-def _advance(rows: _Rows, order: Any, entries: Any, rule: _Rule, state: _State, t: int, count: int) -> tuple[int, int, int, float, float]:
+def _advance(
+    rows: _Rows, order: Array, entries: Array, rule: _Rule, state: _State, t: int, count: int
+) -> tuple[int, int, Entry, Entry, Entry]:
     """Read rows; return closed rounds, rows of the open one, the row where predictions diverge or -1, and sums of losses and weights."""
     # Arrays are named once: reaching into a tuple of arrays for every row counts references each time.
     indptr, indices, values, codes, target, weight = rows
@@ -353,7 +294,10 @@ def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) ->
         q = codes[i]
         is_pending[q] = False
         if rule.intercept:
-            _move_intercept(rule, bias, paid, q, target[i], weight[i], slope)
+            # A stream of numbers begins at the first of them.
+            before = target[i] if rule.loss == LossKind.SQUARED and paid[q] == 0.0 else bias[q]
+            paid[q] += weight[i] * weight[i]
+            bias[q] = intercept_after(before, slope, rule.steepness, paid[q], rule.loss != LossKind.SQUARED)
         _add_row(indices, values, indptr[i], indptr[i + 1], slope, sums, norms, q)
     if (t + 1) % ROUNDS_PER_SUM == 0:
         _sum_norms(sums, norms)
@@ -361,15 +305,7 @@ def _close_round(rows: _Rows, rule: _Rule, state: _State, t: int, count: int) ->
 
 
 @compiled(inline=True)
-def _move_intercept(rule: _Rule, bias: Array, paid: Array, q: Any, target: Any, weight: Any, slope: Any) -> None:
-    # A stream of numbers begins at the first of them.
-    before = target if rule.loss == LossKind.SQUARED and paid[q] == 0.0 else bias[q]
-    paid[q] += weight * weight
-    bias[q] = intercept_after(before, slope, rule.steepness, paid[q], rule.loss != LossKind.SQUARED)
-
-
-@compiled(inline=True)
-def _add_row(indices: Array, values: Array, first: Any, last: Any, slope: Any, sums: Array, norms: Array, q: Any) -> None:
+def _add_row(indices: Array, values: Array, first: Entry, last: Entry, slope: Entry, sums: Array, norms: Array, q: Entry) -> None:
     """Add ``slope x`` to the sums of task q, and what that changes to the squared norms."""
     for p in range(first, last):
         j = indices[p]
@@ -389,9 +325,9 @@ def _sum_norms(sums: Array, norms: Array) -> None:
 
 @compiled(inline=True)
 def _add_product(
-    f: Any, indices: Array, values: Array, first: Any, last: Any, sums: Array, norms: Array, q: Any,
-    entries: Any, row: float, t: int, step: float, scale: Array, stamp: Array,
-) -> float:  # fmt: skip
+    f: Entry, indices: Array, values: Array, first: Entry, last: Entry, sums: Array, norms: Array, q: Entry,
+    entries: Array, row: float, t: int, step: float, scale: Array, stamp: Array,
+) -> Entry:  # fmt: skip
     """Return ``f + <w_q, x>`` after t rounds; only rows of W whose norms are large enough to matter are looked at."""
     for p in range(first, last):
         j = indices[p]
@@ -408,7 +344,7 @@ def _add_product(
 
 
 @compiled(inline=True)
-def _shrinkage(sums: Array, j: Any, tau: float, threshold: float) -> float:
+def _shrinkage(sums: Array, j: Entry, tau: Entry, threshold: float) -> float:
     """Return ``[1 - threshold / ||S(s_j, tau)||]_+`` of a row of sums."""
     square = 0.0
     for q in range(sums.shape[1]):

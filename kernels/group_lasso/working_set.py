@@ -10,24 +10,16 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from .moments import row_moments
-from .on_moments import Moments, centred
-
-Array = np.ndarray
-FloatArray = NDArray[np.float64]
+from ..arrays import Array, FloatArray
+from .on_moments import Moments, centred, row_moments
 
 
 class WorkingColumns:
     """Batches of columns of the rows of one task; the interface of :class:`gramplane.kernels.group_lasso.on_rows.TaskRows`.
 
-    Parameters
-    ----------
-    cost
-        ``(n,)`` weights of the rows whose Gram matrix is kept.
-    centre
-        Subtract the means (by these weights) from dense columns: a bias takes them up, and sums lose no digits.
+    ``cost``: ``(n,)`` weights of the rows whose Gram matrix is kept; ``centre``: subtract the means (by these weights) from dense columns:
+    a bias takes them up, and sums lose no digits.
     """
 
     n_tasks = 1
@@ -93,14 +85,10 @@ class WorkingColumns:
         new = self._blocks[k]
         flat = float(self._cost[0]) if (self._cost == self._cost[0]).all() else None
         weighted = new if flat is not None else (sp.diags_array(self._cost) @ new if sp.issparse(new) else new * self._cost[:, None])
-        parts = [_dense(block.T @ weighted) for block in self._blocks[: k + 1]]
-        across = np.concatenate(parts) * (1.0 if flat is None else flat)
+        parts = [block.T @ weighted for block in self._blocks[: k + 1]]
+        across = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts]) * (1.0 if flat is None else flat)
         p, q = len(self._gram), len(across)
         gram = np.empty((q, q))
         gram[:p, :p], gram[:, p:] = self._gram, across
         gram[p:, :p] = across[:p].T
         self._gram = gram
-
-
-def _dense(product: Any) -> FloatArray:
-    return product.toarray() if sp.issparse(product) else product

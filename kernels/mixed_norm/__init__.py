@@ -8,31 +8,11 @@ from .apg import solve_apg
 from .mkl_dual import solve_mkl
 from .newton import solve_newton
 from .problem import GroupProblem, GroupSolution
-from .row_block import RememberingBlock
-from .rows import Curvature, Evaluation, Rows
-from .rows_blocked import FAN_IN, ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums, rows_for, tree_sum
+from .rows import Rows
+from .rows_blocked import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums, rows_for, tree_sum
 from .rows_local import LocalRows
 
-__all__ = [
-    "FAN_IN",
-    "ROW_BLOCK",
-    "ROW_OPERATIONS",
-    "SOLVERS",
-    "BlockedRows",
-    "Curvature",
-    "Evaluation",
-    "GroupProblem",
-    "GroupSolution",
-    "LocalRows",
-    "RememberingBlock",
-    "RowQuery",
-    "Rows",
-    "add_sums",
-    "rows_for",
-    "solve_apg",
-    "solve_mkl",
-    "solve_newton",
-    "tree_sum",
-]
+__all__ = ["ROW_BLOCK", "ROW_OPERATIONS", "SOLVERS", "BlockedRows", "GroupProblem", "GroupSolution", "LocalRows", "RowQuery", "Rows"]
+__all__ += ["add_sums", "rows_for", "solve_apg", "solve_mkl", "solve_newton", "tree_sum"]
 
 SOLVERS: dict[str, Callable[..., GroupSolution]] = {"newton": solve_newton, "apg": solve_apg, "mkl": solve_mkl}

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import one_thread
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
 from .prox import prox_squared_mixed_norm
 from .rows import Evaluation
 
-FloatArray = NDArray[np.float64]
+Until = Literal["gap", "decrease"]
 
 MAX_STEPS = 20_000
 """Safety net when no cap is given."""
@@ -37,53 +37,27 @@ MAX_IDLE_STEPS = 100
 FIRST_STEPS = np.concatenate([[0.0], 4.0 ** np.arange(-16, 17)])
 """Steps along the gradient between which the slope of a loss is looked for that is straight where it starts."""
 
-_NO_GROUPS = np.zeros(0)
-
 
 def solve_apg(
-    problem: GroupProblem,
-    *,
-    warm: Warm | None = None,
-    tol: float = 1e-3,
-    max_iter: int | None = None,
-    until: Literal["gap", "decrease"] = "gap",
+    problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1e-3, max_iter: int | None = None, until: Until = "gap"
 ) -> GroupSolution:
     """Minimise 1/2 (sum_h ||omega_h||)^2 + P(Z omega, b) by accelerated proximal gradient steps.
 
     Parameters
     ----------
-    problem : GroupProblem
     warm : tuple of (ndarray of shape (p,), float), optional
         First omega and bias.
-    tol : float
-        Tolerance of the stopping rule.
     max_iter : int, optional
         Greatest number of proximal steps.
     until : {"gap", "decrease"}
         Stop when the duality gap is at most tol F, or, the paper's rule (41), when a step lowers F by at most tol F. The second rule is
         fast and leaves gaps of 30 to 50 % of F.
-
-    Returns
-    -------
-    GroupSolution
-        ``stop`` is "gap", "decrease", "max_iter" or "no_progress".
-
-    Raises
-    ------
-    ValueError
-        If the warm start, the tolerance, the number of steps or the rule is not valid.
     """
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     if until not in ("gap", "decrease"):
         raise ValueError(f"until={until!r}: must be 'gap' or 'decrease'")
     with one_thread():
         return _Accelerated(problem, warm, tol, until).run(limit)
-
-
-def _is_bounded(excess: float, turn: float, slack: float) -> bool:
-    # Close to the optimum the differences of losses are round-off, and accepting them would let tau fall without end; the change of the
-    # slope along the step is still exact there.
-    return excess <= 0 or (excess <= slack and turn <= 0)
 
 
 class _Accelerated:
@@ -103,8 +77,7 @@ class _Accelerated:
             if steps == limit:
                 stop = "max_iter"
                 break
-            stop = self._step()
-            steps += 1
+            stop, steps = self._step(), steps + 1
         final = certify(self._problem, self._point.omega, self._evaluate(self._point.omega))
         return solution(self._problem, final, steps, stop)
 
@@ -113,13 +86,18 @@ class _Accelerated:
         omega, gamma, loss = self._proximal()
         objective = loss + 0.5 * gamma * gamma
         if objective > self._point.objective * (1.0 + ROUND_OFF) and self._momentum > 1.0:
-            return self._restart()
+            self._momentum, self._tau = 1.0, self._tau * ETA
+            return self._extrapolate(self._point.omega)
         before, previous = self._point.objective, self._point.omega
         self._idle_steps = 0 if objective < before * (1.0 - ROUND_OFF) else self._idle_steps + 1
         # The loss is taken at the extrapolated point's bias: an upper bound on F until the point is evaluated.
-        self._point = Point(omega, self._evaluation, _NO_GROUPS, gamma, objective, objective - self._bound, _NO_GROUPS)
-        if self._until == "gap" and self._has_converged(objective) and self._confirm():
-            return "gap"
+        nothing = np.zeros(0)
+        self._point = Point(omega, self._evaluation, nothing, gamma, objective, objective - self._bound, nothing)
+        if self._until == "gap" and self._has_converged(objective):
+            # The gap with the new point's own dual variables, which are the ones handed back.
+            self._point = certify(self._problem, omega, self._evaluate(omega))
+            if self._point.gap <= self._tol * self._point.objective:
+                return "gap"
         if self._until == "decrease" and before - objective <= self._tol * before:
             return "decrease"
         if self._idle_steps == MAX_IDLE_STEPS:
@@ -128,11 +106,6 @@ class _Accelerated:
         self._extrapolate(omega + (self._momentum - 1.0) / momentum * (omega - previous))
         self._momentum = momentum
         return None
-
-    def _restart(self) -> None:
-        self._momentum = 1.0
-        self._tau *= ETA
-        self._extrapolate(self._point.omega)
 
     def _proximal(self) -> tuple[FloatArray, float, float]:
         """Return the proximal point of the extrapolated one, its sum of norms and its loss; tau rises until the bound holds."""
@@ -144,7 +117,10 @@ class _Accelerated:
             # At a fixed bias the loss is an upper bound on the eliminated one, so the test is only stricter.
             reached, slope = self._rows.line(np.ones(1))[:2, 0].tolist()
             promised, spread = -float(correlations @ change), self._tau * float(change @ change)
-            if _is_bounded(reached - loss - promised - 0.5 * spread, slope - promised - spread, BOUND_SLACK * loss):
+            excess, turn = reached - loss - promised - 0.5 * spread, slope - promised - spread
+            # Close to the optimum the differences of losses are round-off, and accepting them would let tau fall without end; the change of
+            # the slope along the step is still exact there.
+            if excess <= 0 or (excess <= BOUND_SLACK * loss and turn <= 0):
                 return omega, threshold * self._tau, reached
             self._tau /= ETA
 
@@ -161,11 +137,6 @@ class _Accelerated:
 
     def _has_converged(self, objective: float) -> bool:
         return objective - self._bound <= self._tol * objective
-
-    def _confirm(self) -> bool:
-        """Check the gap with the new point's own dual variables, which are the ones handed back."""
-        self._point = certify(self._problem, self._point.omega, self._evaluate(self._point.omega))
-        return self._point.gap <= self._tol * self._point.objective
 
     def _first_tau(self) -> float:
         """Return the curvature of P along its gradient: a lower bound on the Lipschitz constant, right to a small factor."""

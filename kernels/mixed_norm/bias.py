@@ -28,15 +28,11 @@ def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float
         if abs(balance) <= BALANCE_TOL * mass or (slope <= 0 and math.isinf(max_step)):
             return bias
         low, high = (low, bias) if balance > 0 else (bias, high)
-        trial = bias - _newton_step(balance, slope, max_step)
+        step = balance / slope if slope > 0 else math.copysign(math.inf, balance)
+        trial = bias - max(-max_step, min(max_step, step))
         if abs(trial - bias) <= BIAS_TOL * max(1.0, abs(bias)):
             return bias
         if not low < trial < high:
             trial = 0.5 * (low + high)
         bias, max_step = trial, 2.0 * max_step
     return bias
-
-
-def _newton_step(balance: float, slope: float, max_step: float) -> float:
-    step = balance / slope if slope > 0 else math.copysign(math.inf, balance)
-    return max(-max_step, min(max_step, step))

@@ -13,13 +13,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled, one_thread
 from .rows import Curvature
-
-FloatArray = NDArray[np.float64]
 
 _potrf: Any
 _potrs: Any
@@ -27,28 +25,20 @@ _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
 
 class LiveColumns(NamedTuple):
-    """The live groups of a point, laid out per live column.
+    """The live groups of a point, laid out per live column, ``(q,)`` each.
 
-    Attributes
-    ----------
-    columns : ndarray of shape (q,), int64
-        Their columns in Z, ascending.
-    owner : ndarray of shape (q,), int64
-        The group of each.
-    unit : ndarray of shape (q,)
-        v, the column's entry of omega_h / r_h.
-    stiffness : ndarray of shape (q,)
-        gamma / r_h.
+    ``columns``: their columns in Z, ascending; ``owner``: the group of each; ``unit``: v, its entry of omega_h / r_h; ``stiffness``:
+    gamma / r_h.
     """
 
-    columns: NDArray[np.int64]
-    owner: NDArray[np.int64]
+    columns: IntArray
+    owner: IntArray
     unit: FloatArray
     stiffness: FloatArray
 
 
 def live_groups(
-    omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]
+    omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: IntArray
 ) -> tuple[LiveColumns, FloatArray]:
     """Return the layout of the groups with a positive norm, and the gradient gamma v - c of F on their columns."""
     columns, owner, unit, stiffness, gradient = _live_columns(omega, correlations, norms, gamma, starts)
@@ -57,8 +47,8 @@ def live_groups(
 
 @compiled
 def _live_columns(
-    omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray, FloatArray, FloatArray]:
+    omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: IntArray
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
     size = 0
     for h in range(norms.size):
         if norms[h] > 0.0:
@@ -87,38 +77,25 @@ def newton_direction(curvature: Curvature, live: LiveColumns, gradient: FloatArr
     pull = 1.0 / curvature.total if fit_bias and curvature.total > 0 else 0.0
     largest = 1.0
     for share in (blend, max(blend, 1e-3), 1.0):
-        largest = fill_hessian(
-            hessian.T, curvature.gram.T, live.columns, live.owner, live.unit, live.stiffness, curvature.sums, pull, share
-        )
-        direction = _solve(hessian, -gradient)
+        largest = fill_hessian(hessian.T, curvature.gram.T, tuple(live), curvature.sums, pull, share)
+        with one_thread():
+            factor, failed = _potrf(hessian, lower=1, clean=0, overwrite_a=1)
+            direction = None if failed else _potrs(factor, -gradient, lower=1)[0]
         # An entry that is not finite shows in the slope.
         if direction is not None and -math.inf < direction @ gradient < 0:
             return direction
     return gradient / -largest
 
 
-def _solve(hessian: FloatArray, right: FloatArray) -> FloatArray | None:
-    with one_thread():
-        factor, failed = _potrf(hessian, lower=1, clean=0, overwrite_a=1)
-        if failed:
-            return None
-        direction, _ = _potrs(factor, right, lower=1)
-    return direction
+def bias_shift(direction: FloatArray, curvature: Curvature, fit_bias: bool) -> float:
+    """Return the bias step along a direction that keeps the balance to first order."""
+    return float(curvature.sums @ direction) / curvature.total if fit_bias and curvature.total > 0 else 0.0
 
 
 @compiled
-def fill_hessian(
-    out: FloatArray,
-    gram: FloatArray,
-    columns: NDArray[np.int64],
-    owner: NDArray[np.int64],
-    unit: FloatArray,
-    stiffness: FloatArray,
-    sums: FloatArray,
-    pull: float,
-    blend: float,
-) -> float:
+def fill_hessian(out: FloatArray, gram: FloatArray, live: tuple[Array, ...], sums: FloatArray, pull: float, blend: float) -> float:
     """Write H; `out` and `gram` are the transposed views of lower triangles. Return the largest diagonal entry."""
+    columns, owner, unit, stiffness = live
     size = columns.size
     largest = 0.0
     for i in range(size):

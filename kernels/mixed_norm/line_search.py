@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from .rows import Rows
-
-FloatArray = NDArray[np.float64]
 
 ARMIJO_SHARE = 1e-4
 """Least decrease that is accepted, as a share of what the slope promises."""
@@ -52,7 +50,7 @@ class Path:
     rows: Rows
     omega: FloatArray
     direction: FloatArray
-    starts: NDArray[np.int64]
+    starts: IntArray
 
     def at(self, steps: list[float]) -> list[Trial]:
         """Evaluate F at every step, in one pass over the rows."""
@@ -63,17 +61,13 @@ class Path:
 
 
 @compiled
-def penalty_along(omega: FloatArray, direction: FloatArray, starts: NDArray[np.int64], steps: FloatArray) -> FloatArray:
+def penalty_along(omega: FloatArray, direction: FloatArray, starts: IntArray, steps: FloatArray) -> FloatArray:
     """Return 1/2 (sum_h ||omega_h + s d_h||)^2, its slope (from the right) and its curvature at every step, shape (3, n_steps)."""
     out = np.empty((3, steps.size))
     for k in range(steps.size):
-        total = 0.0
-        slope = 0.0
-        bend = 0.0
+        total, slope, bend = 0.0, 0.0, 0.0
         for h in range(starts.size - 1):
-            square = 0.0
-            cross = 0.0
-            length = 0.0
+            square, cross, length = 0.0, 0.0, 0.0
             for j in range(starts[h], starts[h + 1]):
                 value = omega[j] + steps[k] * direction[j]
                 square += value * value

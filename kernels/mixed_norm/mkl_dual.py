@@ -2,8 +2,7 @@
 
 J(mu) = max_{alpha in A} U(alpha) - 1/2 sum_h mu_h ||c_h||^2 = min_{omega, b} 1/2 sum_h ||omega_h||^2 / mu_h + P(Z omega, b)
 
-is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing
-linear term). Its derivative is
+is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing linear term). Its derivative is
 -1/2 ||c_h||^2 at the solution for mu, where omega_h = mu_h c_h; J equals F at the best mu and lies above F elsewhere.
 """
 
@@ -12,18 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import one_thread
 from ..weights.domains import Simplex
 from ..weights.reduced_gradient import ROUND_OFF, reduced_step
-from .hessian import LiveColumns, newton_direction
+from .hessian import LiveColumns, bias_shift, newton_direction
 from .line_search import Trial, descend
 from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits, solution
 from .prox import group_norms
-from .rows import Curvature, Evaluation, Rows
-
-FloatArray = NDArray[np.float64]
+from .rows import Evaluation, Rows
 
 MAX_STEPS = 2_000
 """Safety net when no cap is given."""
@@ -57,23 +54,12 @@ def solve_mkl(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1
 
     Parameters
     ----------
-    problem : GroupProblem
     warm : tuple of (ndarray of shape (p,), float), optional
         First omega and bias of the first problem at fixed weights. The weights themselves start uniform.
     tol : float
         Stop when the duality gap is at most tol F.
     max_iter : int, optional
         Greatest number of reduced-gradient steps.
-
-    Returns
-    -------
-    GroupSolution
-        ``stop`` is "gap", "max_iter" or "no_progress".
-
-    Raises
-    ------
-    ValueError
-        If the warm start, the tolerance or the number of steps is not valid.
     """
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     with one_thread():
@@ -132,31 +118,23 @@ class _Ridge:
         evaluation = self._rows.evaluate(omega, bias)
         previous = np.inf
         for _ in range(200):
-            value = self.value(omega, evaluation)
-            if value - self._dual(evaluation) <= INNER_TOL * value or value >= previous:
+            value, pulls = self.value(omega, evaluation), evaluation.correlations[self._live.columns]
+            dual = evaluation.utility - 0.5 * float(np.sum(pulls**2 / self._live.stiffness))
+            if value - dual <= INNER_TOL * value or value >= previous:
                 break
             previous = value
             step, direction = self._newton(omega, evaluation, value)
             omega, evaluation = omega + step * direction, self._rows.advance(step)
         return omega, evaluation
 
-    def _dual(self, evaluation: Evaluation) -> float:
-        correlations = evaluation.correlations[self._live.columns]
-        return evaluation.utility - 0.5 * float(np.sum(correlations**2 / self._live.stiffness))
-
     def _newton(self, omega: FloatArray, evaluation: Evaluation, value: float) -> tuple[float, FloatArray]:
         curvature = self._rows.curvature()
         gradient = (self._pull * omega - evaluation.correlations)[self._live.columns]
         direction = np.zeros_like(omega)
         direction[self._live.columns] = newton_direction(curvature, self._live, gradient, self._problem.fit_bias, 1.0)
-        self._rows.aim(direction, self._shift(direction, curvature))
+        self._rows.aim(direction, bias_shift(direction, curvature, self._problem.fit_bias))
         slope = float(gradient @ direction[self._live.columns])
         return descend(_RidgeLine(self._rows, self._pull, omega, direction), Trial(0.0, value, slope, np.inf)).step, direction
-
-    def _shift(self, direction: FloatArray, curvature: Curvature) -> float:
-        if not (self._problem.fit_bias and curvature.total > 0):
-            return 0.0
-        return float(curvature.sums @ direction) / curvature.total
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,14 @@ the only safeguard need to a relative gap of 1e-3, and a seventh to 1e-9.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled, one_thread
-from .hessian import live_groups, newton_direction
+from .hessian import bias_shift, live_groups, newton_direction
 from .line_search import Path, Trial, descend, minimise
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
 from .rows import Curvature
-
-FloatArray = NDArray[np.float64]
 
 MAX_STEPS = 500
 """Safety net when no cap is given; a few dozen steps are usual."""
@@ -51,34 +47,17 @@ def solve_newton(problem: GroupProblem, *, warm: Warm | None = None, tol: float 
 
     Parameters
     ----------
-    problem : GroupProblem
     warm : tuple of (ndarray of shape (p,), float), optional
         First omega and bias. The result depends on nothing else that happened before.
     tol : float
         Stop when the duality gap is at most tol F.
     max_iter : int, optional
-        Greatest number of Newton steps. The last point and its gap are returned then too.
-
-    Returns
-    -------
-    GroupSolution
-        ``stop`` is "gap", "max_iter" or "no_progress" (round-off forbids the tolerance).
-
-    Raises
-    ------
-    ValueError
-        If the warm start, the tolerance or the number of steps is not valid.
+        Greatest number of Newton steps. The last point and its gap are returned then too; ``stop`` is "no_progress" where round-off
+        forbids the tolerance.
     """
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     with one_thread():
         return _Newton(problem, warm).run(tol, limit)
-
-
-class _Move(NamedTuple):
-    """A direction of the weights with the bias step that keeps the balance to first order."""
-
-    direction: FloatArray
-    shift: float
 
 
 class _Newton:
@@ -112,7 +91,7 @@ class _Newton:
             return
         any_active, direction = _activation_direction(at.evaluation.correlations, at.norms, at.pulls, at.gamma, self._starts)
         if any_active:
-            path = self._aim_rows(_Move(direction, 0.0))
+            path = self._aim_rows(direction, 0.0)
             self._move_to(path, minimise(path))
 
     def _step(self) -> None:
@@ -125,7 +104,7 @@ class _Newton:
         direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias, self._blend)
         if not self._drop_groups(direction, curvature):
             slope = float(gradient @ direction[live.columns])
-            self._search(_Move(direction, self._shift(direction, curvature)), Trial(0.0, at.objective, slope, np.inf))
+            self._search(direction, bias_shift(direction, curvature, self._problem.fit_bias), Trial(0.0, at.objective, slope, np.inf))
 
     def _drop_groups(self, direction: FloatArray, curvature: Curvature) -> bool:
         """Take the full step with the groups that would turn around at exactly zero, if F falls."""
@@ -133,15 +112,15 @@ class _Newton:
         any_vanishes, cut = _vanishing_direction(at.omega, direction, at.norms, self._starts)
         if not any_vanishes:
             return False
-        path = self._aim_rows(_Move(cut, self._shift(cut, curvature)))
+        path = self._aim_rows(cut, bias_shift(cut, curvature, self._problem.fit_bias))
         trial = path.at([1.0])[0]
         if trial.value < at.objective:
             self._move_to(path, trial)
             return True
         return False
 
-    def _search(self, move: _Move, origin: Trial) -> None:
-        path = self._aim_rows(move)
+    def _search(self, direction: FloatArray, shift: float, origin: Trial) -> None:
+        path = self._aim_rows(direction, shift)
         trial = descend(path, origin)
         if trial.step < SHORT_STEP:
             self._blend = min(10.0 * self._blend, 1.0)
@@ -149,14 +128,9 @@ class _Newton:
             self._blend = max(self._blend / 3.0, MIN_BLEND)
         self._move_to(path, trial)
 
-    def _shift(self, direction: FloatArray, curvature: Curvature) -> float:
-        if not (self._problem.fit_bias and curvature.total > 0):
-            return 0.0
-        return float(curvature.sums @ direction) / curvature.total
-
-    def _aim_rows(self, move: _Move) -> Path:
-        self._rows.aim(move.direction, move.shift)
-        return Path(self._rows, self._point.omega, move.direction, self._starts)
+    def _aim_rows(self, direction: FloatArray, shift: float) -> Path:
+        self._rows.aim(direction, shift)
+        return Path(self._rows, self._point.omega, direction, self._starts)
 
     def _move_to(self, path: Path, trial: Trial) -> None:
         if trial.step == 0:
@@ -171,11 +145,10 @@ class _Newton:
 
 @compiled
 def _activation_direction(
-    correlations: FloatArray, norms: FloatArray, pulls: FloatArray, gamma: float, starts: NDArray[np.int64]
+    correlations: FloatArray, norms: FloatArray, pulls: FloatArray, gamma: float, starts: IntArray
 ) -> tuple[bool, FloatArray]:
     """Return whether a zero group pulls by more than gamma, and c_h (1 - gamma / ||c_h||) on all that do."""
-    direction = np.zeros(correlations.size)
-    any_active = False
+    any_active, direction = False, np.zeros(correlations.size)
     for h in range(norms.size):
         if norms[h] == 0.0 and pulls[h] > ACTIVATION_RATIO * gamma:
             any_active = True
@@ -186,10 +159,9 @@ def _activation_direction(
 
 
 @compiled
-def _vanishing_direction(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: NDArray[np.int64]) -> tuple[bool, FloatArray]:
+def _vanishing_direction(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: IntArray) -> tuple[bool, FloatArray]:
     """Return whether the full step turns a group around, and the step that sends all such groups to zero instead."""
-    cut = direction.copy()
-    any_vanishes = False
+    any_vanishes, cut = False, direction.copy()
     for h in range(norms.size):
         if norms[h] > 0.0:
             along = 0.0

@@ -13,40 +13,25 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from ..losses import margin_loss
 from .rows import Evaluation, Rows
 
-FloatArray = NDArray[np.float64]
 Warm = tuple[FloatArray, float]
 
 
 @dataclass(frozen=True)
 class GroupProblem:
-    """One sub-problem.
+    """One sub-problem: group h holds the columns starts[h]..starts[h + 1] - 1 of Z, at least one, possibly all zero.
 
-    Attributes
-    ----------
-    rows : Rows
-        Z of shape (n, p) with labels and costs.
-    starts : ndarray of shape (t + 1,), int64
-        Group h holds the columns starts[h]..starts[h + 1] - 1; every group has at least one column, possibly all zero. A feature chosen by
-        several cuts has a column in each.
-    loss : str
-        A loss of the margin; must be that of the rows.
-    fit_bias : bool
-        Decision values z - b instead of z. Needs rows of both classes with positive cost: with one class alone b would be infinite.
-
-    Raises
-    ------
-    ValueError
-        If the pieces do not fit together, or one class is missing and a bias is wanted.
+    A feature chosen by several cuts has a column in each. ``loss`` is that of the rows. With ``fit_bias`` decision values are z - b instead
+    of z; it needs rows of both classes with positive cost: with one class alone b would be infinite.
     """
 
     rows: Rows
-    starts: NDArray[np.int64]
+    starts: IntArray
     loss: str
     fit_bias: bool
 
@@ -58,19 +43,11 @@ class GroupProblem:
         if len(starts) < 2 or starts[0] != 0 or starts[-1] != self.rows.p or (starts[1:] <= starts[:-1]).any():
             raise ValueError(f"starts={starts.tolist()}: must rise from 0 to the {self.rows.p} columns of Z without an empty group")
         if self.fit_bias and not all(cost > 0 for cost in self.rows.class_cost):
-            raise ValueError(
-                f"fit_bias=True: the costs of the positive and of the negative rows sum to {self.rows.class_cost}: "
-                "both classes need a row with positive cost"
-            )
+            sums = f"the costs of the positive and of the negative rows sum to {self.rows.class_cost}"
+            raise ValueError(f"fit_bias=True: {sums}: both classes need a row with positive cost")
 
     def start(self, warm: Warm | None) -> tuple[FloatArray, float | None]:
-        """Return the first (omega, bias) of a solver: the warm start, or zero.
-
-        Raises
-        ------
-        ValueError
-            If the warm weights have another length than Z has columns, or are not finite.
-        """
+        """Return the first (omega, bias) of a solver: the warm start, or zero."""
         omega, bias = (np.zeros(self.rows.p), 0.0) if warm is None else (np.array(warm[0], dtype=np.float64), float(warm[1]))
         if omega.shape != (self.rows.p,):
             raise ValueError(f"warm: omega has shape {omega.shape}, must be ({self.rows.p},)")
@@ -82,24 +59,9 @@ class GroupProblem:
 class Point(NamedTuple):
     """A point with its value and certificate.
 
-    Attributes
-    ----------
-    omega : ndarray of shape (p,)
-    evaluation : Evaluation
-    norms : ndarray of shape (t,)
-        ||omega_h||.
-    gamma : float
-        Their sum.
-    objective : float
-        F.
-    gap : float
-        F minus the dual value of this point's own alpha: an upper bound on F - F*.
-    pulls : ndarray of shape (t,)
-        ||c_h||.
-    strongest : float
-        Their maximum.
-    shortest : float
-        The least ||omega_h|| that is not zero; infinity if all are.
+    ``norms``, ``pulls``: ``(t,)``, ||omega_h|| and ||c_h||; ``gamma``: sum of the former; ``objective``: F; ``gap``: F minus the dual value
+    of this point's own alpha: an upper bound on F - F*; ``strongest``: the greatest ||c_h||; ``shortest``: the least ||omega_h|| that is
+    not zero; infinity if all are.
     """
 
     omega: FloatArray
@@ -115,18 +77,13 @@ class Point(NamedTuple):
 
 @compiled
 def group_lengths(
-    omega: FloatArray, correlations: FloatArray, starts: NDArray[np.int64]
+    omega: FloatArray, correlations: FloatArray, starts: IntArray
 ) -> tuple[FloatArray, FloatArray, tuple[float, float, float]]:
     """Return ||omega_h|| and ||c_h|| of every group; the sum and the least positive one of the former, the greatest of the latter."""
-    groups = starts.size - 1
-    norms = np.empty(groups)
-    pulls = np.empty(groups)
-    gamma = 0.0
-    shortest = np.inf
-    strongest = 0.0
+    groups, gamma, shortest, strongest = starts.size - 1, 0.0, np.inf, 0.0
+    norms, pulls = np.empty(groups), np.empty(groups)
     for h in range(groups):
-        square = 0.0
-        correlation = 0.0
+        square, correlation = 0.0, 0.0
         for j in range(starts[h], starts[h + 1]):
             square += omega[j] * omega[j]
             correlation += correlations[j] * correlations[j]
@@ -142,13 +99,7 @@ def group_lengths(
 
 
 def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) -> Point:
-    """Return the point with F and its duality gap.
-
-    Raises
-    ------
-    ValueError
-        If F or the gap is infinite or not a number.
-    """
+    """Return the point with F and its duality gap; ValueError if one is not finite."""
     norms, pulls, (gamma, shortest, strongest) = group_lengths(omega, evaluation.correlations, problem.starts)
     objective = evaluation.loss + 0.5 * gamma * gamma
     gap = objective - (evaluation.utility - 0.5 * strongest * strongest)
@@ -159,31 +110,11 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
 
 @dataclass(frozen=True)
 class GroupSolution:
-    """What a solver hands back; everything belongs to the returned omega.
+    """What a solver hands back; everything belongs to the returned omega, and decision values are z - b.
 
-    Attributes
-    ----------
-    omega : ndarray of shape (p,)
-    bias : float
-        b; decision values are z - b.
-    objective : float
-        F.
-    gap : float
-        Absolute duality gap F - (U(alpha) - 1/2 max_h ||c_h||^2).
-    gamma : float
-        sum_h ||omega_h||.
-    group_norms : ndarray of shape (t,)
-        ||omega_h||.
-    weights : ndarray of shape (t,)
-        Kernel weights mu_h = ||omega_h|| / gamma, on the simplex; uniform when omega = 0.
-    correlations : ndarray of shape (p,)
-        c = Z'u.
-    residual : ndarray of shape (n,)
-        u = alpha y.
-    iterations : int
-        Steps taken.
-    stop : {"gap", "decrease", "max_iter", "no_progress"}
-        Why the solver ended.
+    ``gap``: F - (U(alpha) - 1/2 max_h ||c_h||^2); ``gamma``: sum_h ||omega_h||; ``weights``: ``(t,)``, kernel weights mu_h = ||omega_h|| /
+    gamma, on the simplex; uniform when omega = 0; ``correlations``: ``(p,)``, c = Z'u; ``residual``: ``(n,)``, u = alpha y; ``stop``:
+    "gap", "decrease", "max_iter" or "no_progress".
     """
 
     omega: FloatArray
@@ -201,30 +132,14 @@ class GroupSolution:
 
 def solution(problem: GroupProblem, point: Point, iterations: int, stop: str) -> GroupSolution:
     """Return the solution at the rows' current point."""
-    groups = len(point.norms)
-    return GroupSolution(
-        omega=point.omega,
-        bias=point.evaluation.bias,
-        objective=point.objective,
-        gap=point.gap,
-        gamma=point.gamma,
-        group_norms=point.norms,
-        weights=point.norms / point.gamma if point.gamma > 0 else np.full(groups, 1.0 / groups),
-        correlations=point.evaluation.correlations,
-        residual=problem.rows.residual(),
-        iterations=iterations,
-        stop=stop,
-    )
+    at, groups = point.evaluation, len(point.norms)
+    weights = point.norms / point.gamma if point.gamma > 0 else np.full(groups, 1.0 / groups)
+    state = point.omega, at.bias, point.objective, point.gap, point.gamma, point.norms, weights, at.correlations
+    return GroupSolution(*state, problem.rows.residual(), iterations, stop)
 
 
 def checked_limits(tol: float, max_iter: int | None, default: int) -> int:
-    """Return the greatest number of steps.
-
-    Raises
-    ------
-    ValueError
-        If the tolerance is negative or NaN, or the number of steps negative.
-    """
+    """Return the greatest number of steps; ValueError if the tolerance is negative or NaN, or the number of steps negative."""
     if not tol >= 0:
         raise ValueError(f"tol={tol!r}: must not be negative")
     if max_iter is not None and max_iter < 0:

@@ -3,44 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from ..arrays import FloatArray, IntArray
 
 
-def group_norms(omega: FloatArray, starts: NDArray[np.int64]) -> FloatArray:
+def group_norms(omega: FloatArray, starts: IntArray) -> FloatArray:
     """Return the norm of every group ``omega[starts[h]:starts[h + 1]]``, (n_groups,); no group is empty."""
     return np.sqrt(np.add.reduceat(omega * omega, starts[:-1]))
 
 
-def prox_squared_mixed_norm(u: FloatArray, starts: NDArray[np.int64], tau: float) -> tuple[FloatArray, float]:
+def prox_squared_mixed_norm(u: FloatArray, starts: IntArray, tau: float) -> tuple[FloatArray, float]:
     r"""Minimise tau/2 \|omega - u\|^2 + 1/2 (sum_h \|omega_h\|)^2.
 
-    Every group is shrunk towards zero by the same length, the threshold: omega_h = u_h max(0, 1 - threshold / \|u_h\|).
-
-    Parameters
-    ----------
-    u : ndarray of shape (p,)
-    starts : ndarray of shape (n_groups + 1,)
-        Group borders; no group is empty.
-    tau : float
-        Positive weight of the distance.
-
-    Returns
-    -------
-    omega : ndarray of shape (p,)
-    threshold : float
-        Equal to sum_h \|omega_h\| / tau, so the penalty comes for free.
-
-    Raises
-    ------
-    ValueError
-        If tau is not positive.
-
-    References
-    ----------
-    Tan, Tsang, Wang, "Towards Ultrahigh Dimensional Feature Selection for Big Data", JMLR 15 (2014), equation (34) and Algorithm 3,
-    with the indices corrected.
+    Every group is shrunk towards zero by the same length: omega_h = u_h max(0, 1 - threshold / \|u_h\|). The threshold, which is returned
+    with omega, equals sum_h \|omega_h\| / tau, so the penalty comes for free. No group is empty (source: equation (34) and Algorithm 3 of
+    Tan, Tsang and Wang, JMLR 15, 2014, with the indices corrected).
     """
     if not tau > 0:
         raise ValueError(f"tau={tau!r}: must be positive")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import get_blas_funcs
 
+from ..arrays import Array, FloatArray, IntArray
+from ..features.views import alias, flat, shape
 from ..jit import compiled, one_thread
 
-FloatArray = NDArray[np.float64]
+Matrix = Array | sp.csc_array | sp.csr_array
+"""Z, ``(n, p)``, float32 or float64."""
 
 PACK_ROWS = 512
 """Rows copied together before one symmetric product: a packed slice of some hundred columns stays in the second-level cache."""
@@ -37,42 +38,30 @@ class RowBlock(Protocol):
         """Return Z'u, shape (p,)."""
         ...
 
-    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
         """Add sum_i w_i z_i z_i' to the lower triangle of `gram` (Fortran order) and sum_i w_i z_i to `sums`; w may be negative."""
         ...
 
 
-def row_block(matrix: Any) -> RowBlock:
+def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
     """Wrap a dense or sparse matrix; dense ones in C or F order are not copied, nor are slices of their rows.
 
-    Parameters
-    ----------
-    matrix : ndarray, csc_array or csr_array of shape (n, p)
-        float32 or float64. A block already wrapped is returned as it is.
-
-    Raises
-    ------
-    TypeError
-        If the values are neither float32 nor float64.
+    A block already wrapped is returned as it is.
     """
-    if isinstance(matrix, DenseBlock | SparseBlock | RememberingBlock):
+    if isinstance(matrix, _DenseBlock | _SparseBlock | RememberingBlock):
         return matrix
     if matrix.dtype not in (np.float32, np.float64):
         raise TypeError(f"Z has dtype {matrix.dtype}: must be float32 or float64")
-    return SparseBlock(matrix) if sp.issparse(matrix) else DenseBlock(matrix)
+    return _DenseBlock(matrix) if isinstance(matrix, np.ndarray) else _SparseBlock(matrix)
 
 
 class RememberingBlock:
     """A block that remembers its last two products: those of the current point and of the direction, asked for again by every pass.
 
     Results are those of the block itself, bit for bit.
-
-    Parameters
-    ----------
-    matrix : ndarray, csc_array, csr_array or RowBlock
     """
 
-    def __init__(self, matrix: Any) -> None:
+    def __init__(self, matrix: Matrix) -> None:
         self._block = row_block(matrix)
         self.n, self.p = self._block.n, self._block.p
         self._products: tuple[tuple[bytes, FloatArray], ...] = ()
@@ -90,36 +79,15 @@ class RememberingBlock:
         """Return Z'u, shape (p,)."""
         return self._block.transposed(u)
 
-    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
         """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
         self._block.add_gram(rows, weights, gram, sums)
 
 
-class _Memory:
-    """The memory of an array, kept alive while a view of it is in use."""
-
-    def __init__(self, array: NDArray[Any], length: int) -> None:
-        self._array = array
-        self.__array_interface__ = {
-            "data": (array.__array_interface__["data"][0], False),
-            "shape": (length,),
-            "typestr": array.dtype.str,
-            "version": 3,
-        }
-
-
-def flat_view(array: NDArray[Any], length: int | None = None) -> NDArray[Any]:
-    """View `length` numbers from the first element of an array on, never to be written.
-
-    Read-only arrays, which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
-    """
-    return np.asarray(_Memory(array, array.size if length is None else length))
-
-
-class DenseBlock:
+class _DenseBlock:
     """Dense rows, addressed through one flat vector so that a slice of a larger array needs no copy."""
 
-    def __init__(self, matrix: NDArray[Any]) -> None:
+    def __init__(self, matrix: Array) -> None:
         self.n, self.p = matrix.shape
         size = matrix.itemsize
         if size not in matrix.strides or min(matrix.strides) < 0:
@@ -127,24 +95,23 @@ class DenseBlock:
         self._by_columns = matrix.strides[0] == size
         self._lead = matrix.strides[1 if self._by_columns else 0] // size
         lines, length = (self.p, self.n) if self._by_columns else (self.n, self.p)
-        self._flat = flat_view(matrix, self._lead * (lines - 1) + length)
+        self._flat = alias(matrix, self._lead * (lines - 1) + length)
 
     def product(self, omega: FloatArray) -> FloatArray:
-        """Return Z omega, shape (n,)."""
         out = np.zeros(self.n)
         (_product_by_columns if self._by_columns else _product_by_rows)(self._flat, self._lead, omega, out)
         return out
 
     def transposed(self, u: FloatArray) -> FloatArray:
-        """Return Z'u, shape (p,)."""
         out = np.zeros(self.p)
         (_transposed_by_columns if self._by_columns else _transposed_by_rows)(self._flat, self._lead, u, out)
         return out
 
-    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
-        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
         for sign in (1.0, -1.0):
-            for part, scale in _slices(*_roots(rows, weights, sign)):
+            chosen, roots = _roots(rows, weights, sign)
+            for start in range(0, len(chosen), PACK_ROWS):
+                part, scale = chosen[start : start + PACK_ROWS], roots[start : start + PACK_ROWS]
                 packed = np.empty((self.p, len(part)))
                 _pack(self._flat, self._lead, self._by_columns, part, scale, sign, packed, sums)
                 with one_thread():
@@ -152,7 +119,7 @@ class DenseBlock:
 
 
 @compiled
-def _roots(rows: NDArray[np.intp], weights: FloatArray, sign: float) -> tuple[NDArray[np.intp], FloatArray]:
+def _roots(rows: IntArray, weights: FloatArray, sign: float) -> tuple[IntArray, FloatArray]:
     """Return the rows whose weight has this sign, and the roots of its size."""
     size = 0
     for i in range(rows.size):
@@ -167,43 +134,35 @@ def _roots(rows: NDArray[np.intp], weights: FloatArray, sign: float) -> tuple[ND
     return chosen, roots
 
 
-def _slices(rows: NDArray[np.intp], scale: FloatArray) -> Iterator[tuple[NDArray[np.intp], FloatArray]]:
-    for start in range(0, len(rows), PACK_ROWS):
-        yield rows[start : start + PACK_ROWS], scale[start : start + PACK_ROWS]
-
-
-class SparseBlock:
+class _SparseBlock:
     """Sparse rows in row form with sorted columns."""
 
-    def __init__(self, matrix: Any) -> None:
-        self.n, self.p = matrix.shape
+    def __init__(self, matrix: sp.csc_array | sp.csr_array) -> None:
+        self.n, self.p = shape(matrix)
         rows = matrix if matrix.format == "csr" else sp.csr_array(matrix)
         if not rows.has_sorted_indices:
             rows = rows.sorted_indices()
         # Unsigned indices, and positions, spare the compiled loops a test for negative ones: a quarter to a third of their time.
         self._indptr = rows.indptr.astype(np.int64)
-        self._indices = flat_view(rows.indices.astype(np.int32, copy=False)).view(np.uint32)
-        self._values = flat_view(rows.data)
+        self._indices = flat(rows.indices.astype(np.int32, copy=False)).view(np.uint32)
+        self._values = flat(rows.data)
 
     def product(self, omega: FloatArray) -> FloatArray:
-        """Return Z omega, shape (n,)."""
         out = np.empty(self.n)
         _sparse_product(self._indptr, self._indices, self._values, omega, out)
         return out
 
     def transposed(self, u: FloatArray) -> FloatArray:
-        """Return Z'u, shape (p,)."""
         out = np.zeros(self.p)
         _sparse_transposed(self._indptr, self._indices, self._values, u, out)
         return out
 
-    def add_gram(self, rows: NDArray[np.intp], weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
-        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
         _sparse_gram(self._indptr, self._indices, self._values, rows, weights, gram.T, sums)
 
 
 @compiled(reassociate=True)
-def _product_by_columns(flat: NDArray[Any], lead: int, omega: FloatArray, out: FloatArray) -> None:
+def _product_by_columns(flat: Array, lead: int, omega: FloatArray, out: FloatArray) -> None:
     # Four columns at a time over a strip of rows that stays in the first-level cache.
     p = omega.size
     for low in range(0, out.size, _STRIP):
@@ -226,7 +185,7 @@ def _product_by_columns(flat: NDArray[Any], lead: int, omega: FloatArray, out: F
 
 
 @compiled(reassociate=True)
-def _transposed_by_columns(flat: NDArray[Any], lead: int, u: FloatArray, out: FloatArray) -> None:
+def _transposed_by_columns(flat: Array, lead: int, u: FloatArray, out: FloatArray) -> None:
     p = out.size
     for low in range(0, u.size, 4 * _STRIP):
         high = min(low + 4 * _STRIP, u.size)
@@ -237,10 +196,7 @@ def _transposed_by_columns(flat: NDArray[Any], lead: int, u: FloatArray, out: Fl
             b = flat[(j + 1) * lead + low : (j + 1) * lead + high]
             c = flat[(j + 2) * lead + low : (j + 2) * lead + high]
             d = flat[(j + 3) * lead + low : (j + 3) * lead + high]
-            sum_a = 0.0
-            sum_b = 0.0
-            sum_c = 0.0
-            sum_d = 0.0
+            sum_a, sum_b, sum_c, sum_d = 0.0, 0.0, 0.0, 0.0
             for i in range(high - low):
                 sum_a += a[i] * part[i]
                 sum_b += b[i] * part[i]
@@ -261,7 +217,7 @@ def _transposed_by_columns(flat: NDArray[Any], lead: int, u: FloatArray, out: Fl
 
 
 @compiled(reassociate=True)
-def _product_by_rows(flat: NDArray[Any], lead: int, omega: FloatArray, out: FloatArray) -> None:
+def _product_by_rows(flat: Array, lead: int, omega: FloatArray, out: FloatArray) -> None:
     for i in range(out.size):
         row = flat[i * lead : i * lead + omega.size]
         total = 0.0
@@ -271,7 +227,7 @@ def _product_by_rows(flat: NDArray[Any], lead: int, omega: FloatArray, out: Floa
 
 
 @compiled(reassociate=True)
-def _transposed_by_rows(flat: NDArray[Any], lead: int, u: FloatArray, out: FloatArray) -> None:
+def _transposed_by_rows(flat: Array, lead: int, u: FloatArray, out: FloatArray) -> None:
     for i in range(u.size):
         if u[i] != 0.0:
             row = flat[i * lead : i * lead + out.size]
@@ -281,14 +237,7 @@ def _transposed_by_rows(flat: NDArray[Any], lead: int, u: FloatArray, out: Float
 
 @compiled
 def _pack(
-    flat: NDArray[Any],
-    lead: int,
-    by_columns: bool,
-    rows: NDArray[np.intp],
-    scale: FloatArray,
-    sign: float,
-    packed: FloatArray,
-    sums: FloatArray,
+    flat: Array, lead: int, by_columns: bool, rows: IntArray, scale: FloatArray, sign: float, packed: FloatArray, sums: FloatArray
 ) -> None:
     step_row = np.uint64(1 if by_columns else lead)
     step_column = np.uint64(lead if by_columns else 1)
@@ -303,9 +252,7 @@ def _pack(
 
 
 @compiled
-def _sparse_product(
-    indptr: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[Any], omega: FloatArray, out: FloatArray
-) -> None:
+def _sparse_product(indptr: IntArray, indices: Array, values: Array, omega: FloatArray, out: FloatArray) -> None:
     for i in range(out.size):
         total = 0.0
         for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
@@ -314,9 +261,7 @@ def _sparse_product(
 
 
 @compiled
-def _sparse_transposed(
-    indptr: NDArray[np.int64], indices: NDArray[np.uint32], values: NDArray[Any], u: FloatArray, out: FloatArray
-) -> None:
+def _sparse_transposed(indptr: IntArray, indices: Array, values: Array, u: FloatArray, out: FloatArray) -> None:
     for i in range(u.size):
         if u[i] != 0.0:
             for k in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
@@ -324,19 +269,10 @@ def _sparse_transposed(
 
 
 @compiled
-def _sparse_gram(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.uint32],
-    values: NDArray[Any],
-    rows: NDArray[np.intp],
-    weights: FloatArray,
-    upper: FloatArray,
-    sums: FloatArray,
-) -> None:
+def _sparse_gram(indptr: IntArray, indices: Array, values: Array, rows: IntArray, weights: Array, upper: Array, sums: Array) -> None:
     # `upper` is the transposed view of the lower triangle: rows of it are contiguous and columns of a sparse row ascend.
     for r in range(rows.size):
-        start = np.uint64(indptr[rows[r]])
-        end = np.uint64(indptr[rows[r] + 1])
+        start, end = np.uint64(indptr[rows[r]]), np.uint64(indptr[rows[r] + 1])
         for k in range(start, end):
             scaled = values[k] * weights[r]
             target = upper[indices[k]]

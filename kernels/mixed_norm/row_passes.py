@@ -8,19 +8,16 @@ hinge has no exponentials and vectorises.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from ..losses import curvature_at_dual, margin_terms
-
-FloatArray = NDArray[np.float64]
 
 
 @compiled(reassociate=True)
 def point_pass(kind: int, z: FloatArray, y: FloatArray, cost: FloatArray, bias: float, residual: FloatArray) -> tuple[float, float]:
     """Write u = alpha y into `residual` and return the loss P and the balance sum_i u_i."""
-    loss = 0.0
-    balance = 0.0
+    loss, balance = 0.0, 0.0
     for i in range(z.size):
         value, alpha, _ = margin_terms(kind, y[i] * (z[i] - bias), cost[i])
         residual[i] = alpha * y[i]
@@ -35,9 +32,7 @@ def point_pass(kind: int, z: FloatArray, y: FloatArray, cost: FloatArray, bias: 
 @compiled(reassociate=True)
 def bias_pass(kind: int, z: FloatArray, y: FloatArray, cost: FloatArray, bias: float) -> tuple[float, float, float]:
     """Return sum_i u_i, its derivative in the bias, and sum_i |u_i|."""
-    balance = 0.0
-    slope = 0.0
-    mass = 0.0
+    balance, slope, mass = 0.0, 0.0, 0.0
     for i in range(z.size):
         _, share, curvature = margin_terms(kind, y[i] * (z[i] - bias), 1.0)
         balance += cost[i] * share * y[i]
@@ -48,31 +43,19 @@ def bias_pass(kind: int, z: FloatArray, y: FloatArray, cost: FloatArray, bias: f
 
 @compiled(reassociate=True)
 def line_pass(
-    kind: int,
-    z: FloatArray,
-    move: FloatArray,
-    y: FloatArray,
-    cost: FloatArray,
-    bias: float,
-    shift: float,
-    steps: FloatArray,
+    kind: int, z: FloatArray, move: FloatArray, y: FloatArray, cost: FloatArray, bias: float, shift: float, steps: FloatArray
 ) -> FloatArray:
     """Return P, its slope and its curvature at z + s move, b + s shift for every step s: shape (3, n_steps)."""
     out = np.zeros((3, steps.size))
     for k in range(steps.size):
-        step = steps[k]
-        loss = 0.0
-        slope = 0.0
-        curvature = 0.0
+        step, loss, slope, curvature = steps[k], 0.0, 0.0, 0.0
         for i in range(z.size):
             speed = move[i] - shift
             value, share, bend = margin_terms(kind, y[i] * (z[i] - bias + step * speed), 1.0)
             loss += cost[i] * value
             slope -= cost[i] * share * y[i] * speed
             curvature += cost[i] * bend * speed * speed
-        out[0, k] = loss
-        out[1, k] = slope
-        out[2, k] = curvature
+        out[0, k], out[1, k], out[2, k] = loss, slope, curvature
     return out
 
 
@@ -82,28 +65,23 @@ def curvature_pass(kind: int, residual: FloatArray, cost: FloatArray, weights: F
     total = 0.0
     for i in range(residual.size):
         alpha = abs(residual[i])
-        weight = 0.0
-        if alpha > 0.0:
-            weight = curvature_at_dual(kind, alpha, cost[i])
+        weight = curvature_at_dual(kind, alpha, cost[i]) if alpha > 0.0 else 0.0
         weights[i] = weight
         total += weight
     return total
 
 
 @compiled
-def changed_rows(weights: FloatArray, summed: FloatArray) -> tuple[NDArray[np.int64], FloatArray, int]:
+def changed_rows(weights: FloatArray, summed: FloatArray) -> tuple[IntArray, FloatArray, int]:
     """Return the rows where the weights differ from those summed so far, the differences, and how many weights are not zero."""
-    changed = 0
-    used = 0
+    changed, used = 0, 0
     for i in range(weights.size):
         changed += weights[i] != summed[i]
         used += weights[i] != 0.0
-    rows = np.empty(changed, np.int64)
-    changes = np.empty(changed)
+    rows, changes = np.empty(changed, np.int64), np.empty(changed)
     at = 0
     for i in range(weights.size):
         if weights[i] != summed[i]:
-            rows[at] = i
-            changes[at] = weights[i] - summed[i]
+            rows[at], changes[at] = i, weights[i] - summed[i]
             at += 1
     return rows, changes, used

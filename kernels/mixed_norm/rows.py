@@ -10,27 +10,16 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..jit import compiled
 from ..losses import margin_loss
 
-FloatArray = NDArray[np.float64]
-
 
 class Evaluation(NamedTuple):
-    """The loss at a point and its dual side.
+    """The loss P(Z omega, b) at a point and its dual side: U(alpha), and c = Z'u, u = alpha y, minus the gradient of P in omega.
 
-    Attributes
-    ----------
-    loss : float
-        P(Z omega, b), with b = argmin P when a bias is fitted.
-    utility : float
-        U(alpha) of the dual variables alpha at this point.
-    correlations : ndarray of shape (p,)
-        c = Z'u with u = alpha y: minus the gradient of P in omega.
-    bias : float
-        b; 0 without a bias.
+    When a bias is fitted it is argmin P; otherwise 0.
     """
 
     loss: float
@@ -40,16 +29,9 @@ class Evaluation(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """Second derivatives of the loss at the current point.
+    """Second derivatives of the loss at the current point: Z'DZ, Z'D1 and the sum of D.
 
-    Attributes
-    ----------
-    gram : ndarray of shape (p, p)
-        Lower triangle of Z'DZ in Fortran order; what lies above the diagonal has no meaning. Not to be written.
-    sums : ndarray of shape (p,)
-        Z'D1.
-    total : float
-        The sum of D.
+    ``gram`` holds the lower triangle in Fortran order; what lies above the diagonal has no meaning. Not to be written.
     """
 
     gram: FloatArray
@@ -58,17 +40,7 @@ class Curvature(NamedTuple):
 
 
 class Rows(Protocol):
-    """The rows of one sub-problem, holding a current point and one direction from it.
-
-    Attributes
-    ----------
-    n, p : int
-        Rows and columns of Z.
-    loss : str
-        Name of the loss.
-    class_cost : tuple of two floats
-        Sum of the costs of the rows with y = +1 and with y = -1.
-    """
+    """The ``n`` rows and ``p`` columns of one sub-problem, holding a current point and one direction from it."""
 
     n: int
     p: int
@@ -105,13 +77,7 @@ class Rows(Protocol):
 
 
 def check_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray, FloatArray]:
-    """Return labels and costs as float64 copies after checking them.
-
-    Raises
-    ------
-    ValueError
-        If the loss is unknown, a label is not +-1, or a cost is negative, infinite or NaN; the message names the first such row.
-    """
+    """Return labels and costs as float64 copies after checking them."""
     margin_loss(loss)
     labels, costs = np.array(y, dtype=np.float64), np.array(cost, dtype=np.float64)
     if labels.shape != costs.shape or labels.ndim != 1:
@@ -127,8 +93,7 @@ def check_rows(y: FloatArray, cost: FloatArray, loss: str) -> tuple[FloatArray, 
 @compiled
 def first_invalid_row(labels: FloatArray, costs: FloatArray) -> tuple[int, int]:
     """Return the first row whose label is not +-1 and the first whose cost is negative, infinite or NaN; -1 where there is none."""
-    label = -1
-    cost = -1
+    label, cost = -1, -1
     for i in range(labels.size - 1, -1, -1):
         if abs(labels[i]) != 1.0:
             label = i

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
+from ..arrays import Array, FloatArray
+from ..features.views import shape
 from ..losses import margin_loss
 from .bias import solve_bias
-from .row_block import RememberingBlock, RowBlock, row_block
+from .row_block import Matrix, RememberingBlock, RowBlock, row_block
 from .row_passes import bias_pass, curvature_pass, line_pass, point_pass
 from .rows import Curvature, Evaluation, Rows, check_rows
 from .rows_local import LocalRows
 
-FloatArray = NDArray[np.float64]
+Source = Matrix | RememberingBlock
 Sums = tuple[FloatArray, ...]
 
 ROW_BLOCK = 65_536
@@ -33,59 +33,46 @@ FAN_IN = 8
 """Partial sums that are added together at one node of the tree."""
 
 
-def _no_numbers() -> FloatArray:
-    return np.zeros(0)
-
-
 @dataclass(frozen=True)
 class RowQuery:
-    """What the blocks need to know: a point, and for the operation "line" a direction with its steps.
-
-    Attributes
-    ----------
-    loss : str
-    omega : ndarray of shape (p,)
-    bias : float
-    direction : ndarray of shape (p,) or (0,)
-    shift : float
-    steps : ndarray of shape (n_steps,)
-    """
+    """What the blocks need to know: a point, and for the operation "line" a direction with its steps."""
 
     loss: str
-    omega: FloatArray = field(default_factory=_no_numbers)
+    omega: FloatArray = field(default_factory=lambda: np.zeros(0))
     bias: float = 0.0
-    direction: FloatArray = field(default_factory=_no_numbers)
+    direction: FloatArray = field(default_factory=lambda: np.zeros(0))
     shift: float = 0.0
-    steps: FloatArray = field(default_factory=_no_numbers)
+    steps: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
-def class_costs(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+Gather = Callable[[str, RowQuery], Sequence[FloatArray]]
+
+
+def class_costs(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the cost of the positive and of the negative rows, shape (2,)."""
     return (np.array([cost[y > 0].sum(), cost[y < 0].sum()], dtype=np.float64),)
 
 
-def evaluate_block(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def evaluate_block(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return (P, sum u) and the block's part of Z'u."""
     block, at = _at(matrix, y, cost, query)
     u = np.empty(block.n)
-    sums = point_pass(*at, query.bias, u)
-    return np.array(sums), block.transposed(u)
+    return np.array(point_pass(*at, query.bias, u)), block.transposed(u)
 
 
-def bias_sums(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def bias_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return (sum u, its derivative in the bias, sum |u|)."""
-    _, at = _at(matrix, y, cost, query)
-    return (np.array(bias_pass(*at, query.bias)),)
+    return (np.array(bias_pass(*_at(matrix, y, cost, query)[1], query.bias)),)
 
 
-def line_sums(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def line_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the losses, slopes and curvatures at every step, shape (3, n_steps)."""
     block, (kind, z, labels, costs) = _at(matrix, y, cost, query)
     move = block.product(query.direction)
     return (line_pass(kind, z, move, labels, costs, query.bias, query.shift, query.steps),)
 
 
-def curvature_sums(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def curvature_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the lower triangle of Z'DZ (p, p), Z'D1 (p,) and sum D (1,)."""
     block, at = _at(matrix, y, cost, query)
     u, weights = np.empty(block.n), np.empty(block.n)
@@ -96,7 +83,7 @@ def curvature_sums(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery
     return gram, sums, np.array([total])
 
 
-def block_residual(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def block_residual(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the block's u = alpha y, shape (n_rows,): the only result that is gathered, not summed."""
     block, at = _at(matrix, y, cost, query)
     u = np.empty(block.n)
@@ -104,7 +91,7 @@ def block_residual(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery
     return (u,)
 
 
-ROW_OPERATIONS: dict[str, Callable[[Any, FloatArray, FloatArray, RowQuery], Sums]] = {
+ROW_OPERATIONS: dict[str, Callable[[Source, FloatArray, FloatArray, RowQuery], Sums]] = {
     "class_cost": class_costs,
     "evaluate": evaluate_block,
     "bias": bias_sums,
@@ -114,7 +101,9 @@ ROW_OPERATIONS: dict[str, Callable[[Any, FloatArray, FloatArray, RowQuery], Sums
 }
 
 
-def _at(matrix: Any, y: FloatArray, cost: FloatArray, query: RowQuery) -> tuple[RowBlock, tuple[int, FloatArray, FloatArray, FloatArray]]:
+def _at(
+    matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery
+) -> tuple[RowBlock, tuple[int, FloatArray, FloatArray, FloatArray]]:
     block = row_block(matrix)
     return block, (int(margin_loss(query.loss).kind), block.product(query.omega), _as_writeable(y), _as_writeable(cost))
 
@@ -125,13 +114,13 @@ def _as_writeable(vector: FloatArray) -> FloatArray:
     return vector if usable else np.array(vector, dtype=np.float64)
 
 
-def _rows_between(matrix: Any, low: int, high: int) -> Any:
+def _rows_between(matrix: Array | sp.csr_array, low: int, high: int) -> Array | sp.csr_array:
     """Return rows of a dense or CSR matrix as a view."""
-    if not sp.issparse(matrix):
+    if isinstance(matrix, np.ndarray):
         return matrix[low:high]
     first, last = int(matrix.indptr[low]), int(matrix.indptr[high])
     starts = matrix.indptr[low : high + 1] - matrix.indptr[low]
-    block = sp.csr_array((matrix.data[first:last], matrix.indices[first:last], starts), shape=(len(starts) - 1, matrix.shape[1]))
+    block = sp.csr_array((matrix.data[first:last], matrix.indices[first:last], starts), shape=(len(starts) - 1, shape(matrix)[1]))
     block.has_sorted_indices = matrix.has_sorted_indices
     return block
 
@@ -157,35 +146,17 @@ def tree_sum(parts: Iterable[Sums]) -> Sums:
 class BlockedRows:
     """Rows reached through two functions that visit all blocks.
 
-    Parameters
-    ----------
-    n, p : int
-        Rows and columns of Z.
-    loss : str
-        A loss of the margin.
-    map_reduce : callable
-        (name, query) -> the operation ``ROW_OPERATIONS[name]`` on every block, added as :func:`tree_sum` does.
-    gather : callable
-        (name, query) -> the first array of every block's result, in block order.
+    ``map_reduce(name, query)`` runs ``ROW_OPERATIONS[name]`` on every block and adds the results as :func:`tree_sum` does;
+    ``gather(name, query)`` returns the first array of every block's result, in block order.
 
-    Notes
-    -----
     A Newton step costs four passes over the blocks (curvature, line, bias, evaluation), more if the line search cuts it or the bias search
     does not end at once. Results to add: p numbers, p^2 for the curvature. This object holds three vectors of p.
     """
 
-    def __init__(
-        self,
-        n: int,
-        p: int,
-        loss: str,
-        map_reduce: Callable[[str, RowQuery], Sums],
-        gather: Callable[[str, RowQuery], Sequence[FloatArray]],
-    ) -> None:
+    def __init__(self, n: int, p: int, loss: str, map_reduce: Callable[[str, RowQuery], Sums], gather: Gather) -> None:
         self.n, self.p, self.loss = n, p, loss
         self._map_reduce, self._gather = map_reduce, gather
-        self._query = RowQuery(loss)
-        self._fitted = False
+        self._query, self._fitted = RowQuery(loss), False
 
     @property
     def class_cost(self) -> tuple[float, float]:
@@ -213,64 +184,41 @@ class BlockedRows:
 
     def curvature(self) -> Curvature:
         """Return the second derivatives at the current point."""
-        gram, sums, total = self._map_reduce("curvature", replace(self._query, direction=_no_numbers()))
+        gram, sums, total = self._map_reduce("curvature", replace(self._query, direction=np.zeros(0)))
         return Curvature(np.asfortranarray(gram), sums, float(total[0]))
 
     def residual(self) -> FloatArray:
         """Return u = alpha y at the current point."""
-        return np.concatenate(list(self._gather("residual", replace(self._query, direction=_no_numbers()))))
+        return np.concatenate(list(self._gather("residual", replace(self._query, direction=np.zeros(0)))))
 
     def _settle(self, query: RowQuery) -> Evaluation:
         if self._fitted:
-            bias = solve_bias(lambda at: self._balance(replace(query, bias=at)), query.bias, margin_loss(self.loss).first_bias_step)
+            limit = margin_loss(self.loss).first_bias_step
+            bias = solve_bias(lambda at: self._map_reduce("bias", replace(query, bias=at))[0].tolist(), query.bias, limit)
             query = replace(query, bias=bias)
         self._query = query
         sums, correlations = self._map_reduce("evaluate", query)
         loss, balance = sums.tolist()
         return Evaluation(loss, loss + float(correlations @ query.omega) - query.bias * balance, correlations, query.bias)
 
-    def _balance(self, query: RowQuery) -> tuple[float, float, float]:
-        balance, slope, mass = self._map_reduce("bias", query)[0].tolist()
-        return balance, slope, mass
 
-
-def blocks_in_process(matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -> BlockedRows:
+def blocks_in_process(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> BlockedRows:
     """Return rows in blocks of :data:`ROW_BLOCK`, worked on one after the other in this process; dense Z is not copied."""
     labels, costs = check_rows(y, cost, loss)
-    whole = sp.csr_array(matrix) if sp.issparse(matrix) and matrix.format != "csr" else matrix
+    whole = matrix if isinstance(matrix, np.ndarray | sp.csr_array) else sp.csr_array(matrix)
     cuts = [(low, min(low + ROW_BLOCK, len(labels))) for low in range(0, len(labels), ROW_BLOCK)]
     blocks = [(RememberingBlock(_rows_between(whole, *cut)), labels[slice(*cut)], costs[slice(*cut)]) for cut in cuts]
 
-    def each(name: str, query: RowQuery) -> Iterable[Sums]:
-        return (ROW_OPERATIONS[name](*block, query) for block in blocks)
+    def each(name: str, query: RowQuery) -> list[Sums]:
+        return [ROW_OPERATIONS[name](*block, query) for block in blocks]
 
-    return BlockedRows(
-        len(labels),
-        matrix.shape[1],
-        loss,
-        lambda name, query: tree_sum(each(name, query)),
-        lambda name, query: [part[0] for part in each(name, query)],
-    )
+    def gather(name: str, query: RowQuery) -> list[FloatArray]:
+        return [part[0] for part in each(name, query)]
+
+    return BlockedRows(len(labels), shape(matrix)[1], loss, lambda name, query: tree_sum(each(name, query)), gather)
 
 
-def rows_for(matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -> Rows:
-    """Return access to rows held in this process: one block with everything cached, or fixed blocks when there are more rows.
-
-    Parameters
-    ----------
-    matrix : ndarray, csc_array or csr_array of shape (n, p)
-        Z, float32 or float64.
-    y : ndarray of shape (n,)
-        Labels +-1.
-    cost : ndarray of shape (n,)
-        C_i >= 0.
-    loss : str
-        A loss of the margin.
-
-    Raises
-    ------
-    ValueError
-        If labels, costs or the loss are not valid.
-    """
-    make = LocalRows if matrix.shape[0] <= ROW_BLOCK else blocks_in_process
+def rows_for(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> Rows:
+    """Return access to rows held in this process: one block with everything cached, or fixed blocks when there are more rows."""
+    make = LocalRows if shape(matrix)[0] <= ROW_BLOCK else blocks_in_process
     return make(matrix, y, cost, loss)

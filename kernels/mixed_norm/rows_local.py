@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..losses import margin_loss
 from .bias import solve_bias
-from .row_block import row_block
+from .row_block import Matrix, row_block
 from .row_passes import bias_pass, changed_rows, curvature_pass, line_pass, point_pass
 from .rows import Curvature, Evaluation, check_rows
-
-FloatArray = NDArray[np.float64]
 
 REBUILD_SHARE = 0.8
 """Share of changed rows above which Z'DZ is summed anew instead of being updated."""
@@ -25,25 +21,14 @@ REBUILD_EVERY = 64
 class LocalRows:
     """Rows of Z as one block.
 
-    Parameters
-    ----------
-    matrix : ndarray, csc_array or csr_array of shape (n, p)
-        Z, float32 or float64. Dense Z in C or F order is used where it lies; sparse Z is brought to row form.
-    y : ndarray of shape (n,)
-        Labels +-1.
-    cost : ndarray of shape (n,)
-        C_i >= 0.
-    loss : str
-        A loss of the margin.
+    Dense Z in C or F order is used where it lies; sparse Z is brought to row form.
 
-    Notes
-    -----
     z and Z direction are kept, so a step costs one product with Z and one with Z', a trial on the line none. For the squared hinge D
     changes only where rows became or ceased to be active, and Z'DZ is updated by those rows. :meth:`evaluate` forgets all that, so what
     follows it is a function of its arguments alone. Memory beside Z: 7 vectors of n and one p x p matrix.
     """
 
-    def __init__(self, matrix: Any, y: FloatArray, cost: FloatArray, loss: str) -> None:
+    def __init__(self, matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> None:
         self.loss = loss
         self._y, self._cost = check_rows(y, cost, loss)
         self._block = row_block(matrix)
@@ -52,10 +37,8 @@ class LocalRows:
             raise ValueError(f"Z has {self.n} rows and y {len(self._y)}: must be equal")
         law = margin_loss(loss)
         self._kind, self._bias_step = int(law.kind), law.first_bias_step
-        self._residual = np.zeros(self.n)
-        self._weights, self._summed = np.zeros(self.n), np.zeros(self.n)
-        self._gram = np.zeros((self.p, self.p), order="F")
-        self._sums = np.zeros(self.p)
+        self._residual, self._weights, self._summed = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
+        self._gram, self._sums = np.zeros((self.p, self.p), order="F"), np.zeros(self.p)
 
     @property
     def class_cost(self) -> tuple[float, float]:
@@ -89,7 +72,9 @@ class LocalRows:
         total = curvature_pass(self._kind, self._residual, self._cost, self._weights)
         rows, changes, used = changed_rows(self._weights, self._summed)
         if self._updates >= REBUILD_EVERY or len(rows) > REBUILD_SHARE * used:
-            self._forget()
+            self._updates = 0
+            for summed in (self._gram, self._sums, self._summed):
+                summed[:] = 0.0
             rows, changes, _ = changed_rows(self._weights, self._summed)
         self._block.add_gram(rows, changes, self._gram, self._sums)
         self._updates += 1
@@ -100,21 +85,12 @@ class LocalRows:
         """Return u = alpha y at the current point."""
         return self._residual.copy()
 
-    def _forget(self) -> None:
-        self._updates = 0
-        self._gram[:] = 0.0
-        self._sums[:] = 0.0
-        self._summed[:] = 0.0
-
     def _settle(self, bias: float | None) -> Evaluation:
         if bias is not None:
-            bias = solve_bias(self._balance, bias, self._bias_step)
+            bias = solve_bias(lambda at: bias_pass(self._kind, self._z, self._y, self._cost, at), bias, self._bias_step)
         self._bias = bias
         at = bias or 0.0
         loss, balance = point_pass(self._kind, self._z, self._y, self._cost, at, self._residual)
         correlations = self._block.transposed(self._residual)
         # U(alpha) = P + sum_i alpha_i m_i at a pair (z, alpha): no second formula, no cancellation of logarithms.
         return Evaluation(loss, loss + float(correlations @ self._omega) - at * balance, correlations, at)
-
-    def _balance(self, bias: float) -> tuple[float, float, float]:
-        return bias_pass(self._kind, self._z, self._y, self._cost, bias)

@@ -17,8 +17,7 @@ import numpy as np
 from ..arrays import Array, FloatArray, IntArray
 from ..mixed_norm.problem import checked_limits
 from .dual import DualProblem, DualSolution, Gram, Warm, add_rows
-from .smo_shrink import Ends, ShrinkingSteps, find_ends
-from .smo_state import curvature_floor, finish_solve, first_gradient, kink_slopes
+from .smo_shrink import CURVATURE_FLOORS, Ends, ShrinkingSteps, curvature_floor, find_ends, finish_solve, first_gradient, kink_slopes
 from .smo_steps import BLOCKED_OFFSET, BROKEN
 
 WORKING_SET = 512
@@ -39,7 +38,7 @@ INNER_STEPS = 20
 """Steps per variable of the working set and round."""
 
 STILL, FREE, VIOLATING = range(3)
-"""The ranks of members of the working set: those that lie still leave first."""
+"""Ranks of variables: those that lie still leave the working set first."""
 
 
 @runtime_checkable
@@ -74,8 +73,7 @@ def solve_decomposition(
     A :class:`PartGram` gives entries between chosen variables and products, never rows. ``working`` is the greatest number of variables in
     the working set, at least 3; by default as many as a :class:`PartGram` allows, but at most twice those that move at first, and of rows
     512, or fewer where these exceed 256 MiB. The gradient is computed anew before the certificate. ``details`` of the solution holds the
-    rounds, rows fetched and products, and the counts of a caching matrix. Raises ValueError if sizes do not fit, the warm start is not
-    valid, or the matrix is not finite.
+    rounds, rows fetched and products, and the counts of a caching matrix.
     """
     problem.check_gram(gram)
     if problem.groups is not None:
@@ -84,8 +82,7 @@ def solve_decomposition(
     if working is not None and working < MIN_WORKING_SET:
         raise ValueError(f"working={working!r}: must be at least {MIN_WORKING_SET}")
     beta = problem.start(warm)
-    state = _State(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, working)
-    return state.run(tol, limit)
+    return _State(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, working).run(tol, limit)
 
 
 @dataclass(frozen=True)
@@ -98,18 +95,16 @@ class _Slopes:
 
     def violations(self, paired: bool) -> FloatArray:
         """Return the violation of every variable against the other end, or against zero when sums are free."""
-        m, top = (self.ends.m, self.ends.top) if paired else (0.0, 0.0)
-        return np.maximum(
-            np.where(self.rise < BLOCKED_OFFSET, top - self.rise, 0.0), np.where(self.fall > -BLOCKED_OFFSET, self.fall - m, 0.0)
-        )
+        m, top = self.ends[:2] if paired else (0.0, 0.0)
+        rising = np.where(self.rise < BLOCKED_OFFSET, top - self.rise, 0.0)
+        return np.maximum(rising, np.where(self.fall > -BLOCKED_OFFSET, self.fall - m, 0.0))
 
 
 class _RowSource:
     """Square of the working set, and whole rows of it, from a matrix that gives rows."""
 
     def __init__(self, gram: Gram) -> None:
-        self._gram = gram
-        self.fetched = 0
+        self._gram, self.fetched = gram, 0
 
     def square(self, members: IntArray, new: IntArray) -> tuple[Array, Array | None]:
         rows = self._gram.rows(members)
@@ -122,9 +117,8 @@ class _PartSource:
     """Square of the working set from a matrix that gives parts; entries between members that stay are used again."""
 
     def __init__(self, gram: PartGram, size: int) -> None:
-        self._gram, self._size = gram, size
+        self._gram, self._size, self.fetched = gram, size, 0
         self._square: Array | None = None
-        self.fetched = 0
 
     def square(self, members: IntArray, new: IntArray) -> tuple[Array, Array | None]:
         """Fetch the entries of the members at places ``new``."""
@@ -147,11 +141,9 @@ class _State:
         self._diag = gram.diag() + self._ridge
         self._size = self._choose_size(tol, working)
         self._source = _PartSource(gram, self._size) if isinstance(gram, PartGram) else _RowSource(gram)
-        self._members: IntArray = np.empty(0, dtype=np.int64)
+        self._members, self._worst, self._dtype = np.empty(0, dtype=np.int64), 0.0, np.dtype(np.float64)
         self._buffer: Array = np.empty(0)
-        self._worst = 0.0
         self._steps = self._rounds = self._products = 0
-        self._dtype = np.dtype(np.float64)
 
     def _choose_size(self, tol: float, working: int | None) -> int:
         n = self._problem.n
@@ -172,8 +164,8 @@ class _State:
             if over and fresh == 0:
                 return self._finish(slopes, slopes.ends.violation < tol)
             if over or fresh >= REFRESH_ROUNDS:
-                self._refresh()
-                fresh = 0
+                self._g = self._gram.matvec(self._beta) + self._ridge * self._beta - self._problem.c
+                self._products, fresh = self._products + 1, 0
                 continue
             done = self._round(slopes, tol, limit - self._steps)
             idle = 0 if done else idle + 1
@@ -183,10 +175,6 @@ class _State:
         up, down, can_rise, can_fall = kink_slopes(self._problem, self._beta)
         rise, fall = np.where(can_rise, self._g + up, BLOCKED_OFFSET), np.where(can_fall, self._g + down, -BLOCKED_OFFSET)
         return _Slopes(rise, fall, find_ends(float(rise.min()), float(fall.max()), self._paired))
-
-    def _refresh(self) -> None:
-        self._g = self._gram.matvec(self._beta) + self._ridge * self._beta - self._problem.c
-        self._products += 1
 
     def _rank_variables(self, slopes: _Slopes, tol: float) -> IntArray:
         """Return STILL, FREE or VIOLATING for every variable."""
@@ -240,12 +228,12 @@ class _State:
         self._worst = min(self._worst, machine.worst)
         if state == BROKEN:
             raise ValueError("Gram matrix: entries are NaN, infinite or overflow")
-        self._move(chosen, beta - old, beta, rows)
+        self._beta[chosen] = beta
+        self._update_gradient(chosen, beta - old, rows)
         self._steps, self._rounds = self._steps + done, self._rounds + 1
         return done
 
-    def _move(self, chosen: IntArray, change: FloatArray, beta: FloatArray, rows: Array | None) -> None:
-        self._beta[chosen] = beta
+    def _update_gradient(self, chosen: IntArray, change: FloatArray, rows: Array | None) -> None:
         if rows is None:
             step = np.zeros(self._problem.n)
             step[chosen] = change
@@ -258,7 +246,8 @@ class _State:
     def _finish(self, slopes: _Slopes, converged: bool) -> DualSolution:
         counts = {"working": self._size, "rounds": self._rounds, "rows_fetched": self._source.fetched, "products": self._products}
         counts |= getattr(self._gram, "counts", dict)()
-        return finish_solve(self._problem, self._beta, self._g, slopes.ends, converged, self._steps, self._worst, self._dtype, **counts)
+        is_indefinite = self._worst < -CURVATURE_FLOORS[self._dtype]
+        return finish_solve(self._problem, self._beta, self._g, slopes.ends, converged, self._steps, is_indefinite, **counts)
 
 
 def _find_greatest(values: FloatArray, count: int) -> IntArray:

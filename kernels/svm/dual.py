@@ -34,24 +34,10 @@ SUM_SLACK = 1e-10
 class DualProblem:
     """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum.
 
-    Attributes
-    ----------
-    c : ndarray of shape (n,)
-    lo, hi : ndarray of shape (n,)
-        The box; infinite only where ridge is positive.
-    l1_weight : float or ndarray of shape (n,)
-        e, the weights of the absolute values, >= 0; one for all variables or one for each.
-    sum_constraint : float or None
-        s, the sum of beta; None leaves it free, and the machine has no bias.
-    ridge : ndarray of shape (n,) or None
-        Added to the diagonal of K; None is zero.
-    groups : ndarray of shape (n,) or None
-        Codes from 0 on: beta sums to zero in every group, and every group has a bias of its own. `sum_constraint` is 0 then.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, a number is not finite, a box is empty, or no point of the box has the sum.
+    All arrays are ``(n,)``. The box ``lo``, ``hi`` is infinite only where ``ridge`` is positive. ``l1_weight`` is e >= 0, one for all
+    variables or one for each. ``sum_constraint`` is s, the sum of beta; None leaves it free, and the machine has no bias. ``groups`` holds
+    codes from 0 on: beta sums to zero in every group, which has a bias of its own, and `sum_constraint` is 0. Raises ValueError if lengths
+    differ, a number is not finite, a box is empty, or no point of the box has the sum.
     """
 
     c: FloatArray
@@ -146,10 +132,7 @@ class DualProblem:
         return clipped
 
     def start(self, warm: Warm) -> FloatArray:
-        """Return the first point of a solver as a new array.
-
-        Raises ValueError if the warm start has another length or is not finite.
-        """
+        """Return the first point of a solver as a new array; ValueError if the warm start has another length or is not finite."""
         beta = np.zeros(self.n) if warm is None else np.array(warm.beta if isinstance(warm, DualSolution) else warm, dtype=np.float64)
         if beta.shape != (self.n,) or not np.isfinite(beta).all():
             raise ValueError(f"warm: shape {beta.shape}, must be ({self.n},) with finite entries")
@@ -190,30 +173,12 @@ def _shift_to_sum(beta: FloatArray, problem: DualProblem) -> FloatArray:
 class DualSolution:
     """A feasible point with its certificate; every number belongs to this point.
 
-    Attributes
-    ----------
-    beta : ndarray of shape (n,)
-    bias : float
-        b of the decision value f + b; 0 without an equality.
-    objective : float
-        Dual value, a lower bound of the optimum of the primal.
-    upper : float
-        Primal value at (K beta, bias).
-    gap : float
-        upper - objective >= 0, summed from terms that are each non-negative.
-    iterations : int
-    converged : bool
-        Whether the tolerance was reached; False after max_iter or when round-off forbids it.
-    decision : ndarray of shape (n,)
-        K beta, without ridge and bias.
-    violation : float
-        What was compared with the tolerance.
-    indefinite : bool
-        Negative curvature beyond round-off was met: K is not positive semi-definite, the problem not concave, and `objective` no bound.
-    details : dict
-        Figures of one solver: rows fetched, hit rate, factorisations.
-    biases : ndarray of shape (n_groups,) or None
-        The biases of a problem with groups, whose `bias` is 0.
+    ``bias`` is b of the decision value f + b, 0 without an equality; a problem with groups has ``biases``, ``(n_groups,)``, instead.
+    ``objective`` is the dual value, a lower bound of the primal optimum; ``upper`` the primal value at (K beta, bias); ``gap`` =
+    upper - objective >= 0 is summed from terms that are each non-negative. ``converged`` is False after max_iter or when round-off forbids
+    the tolerance, with which ``violation`` was compared. ``decision`` is K beta, without ridge and bias. ``indefinite``: negative curvature
+    beyond round-off was met, so K is not positive semi-definite, the problem not concave, and `objective` no bound. ``details`` holds
+    figures of one solver: rows fetched, hit rate, factorisations.
     """
 
     beta: FloatArray
@@ -242,12 +207,10 @@ def weighted_l1(weight: float | FloatArray, magnitudes: FloatArray) -> float:
 def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
     """Return argmax over lo <= t <= hi of slope t - l1_weight |t| - 1/2 ridge t^2, row by row."""
     soft = np.sign(slope) * np.maximum(np.abs(slope) - problem.l1_weight, 0.0) if problem.has_l1_term else slope
-    if problem.ridge is None:
-        free = np.where(soft > 0, problem.hi, np.where(soft < 0, problem.lo, 0.0))
-    else:
+    free = np.where(soft > 0, problem.hi, np.where(soft < 0, problem.lo, 0.0))
+    if problem.ridge is not None:
         curved = problem.ridge > 0
-        straight = np.where(soft > 0, problem.hi, np.where(soft < 0, problem.lo, 0.0))
-        free = np.where(curved, soft / np.where(curved, problem.ridge, 1.0), straight)
+        free = np.where(curved, soft / np.where(curved, problem.ridge, 1.0), free)
     return np.minimum(np.maximum(free, problem.lo), problem.hi)
 
 
@@ -264,10 +227,8 @@ def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: 
         return value - l1_weight * np.abs(t) if has_l1_term else value
 
     slope = problem.c - decision - (bias if problem.groups is None else np.asarray(bias)[problem.groups])
-    linear = (problem.c - 0.5 * decision) @ beta
-    objective = float(
-        linear - (weighted_l1(l1_weight, np.abs(beta)) if has_l1_term else 0.0) - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta)
-    )
+    absolute = weighted_l1(l1_weight, np.abs(beta)) if has_l1_term else 0.0
+    objective = float((problem.c - 0.5 * decision) @ beta - absolute - (0.0 if ridge is None else 0.5 * (ridge * beta) @ beta))
     if problem.groups is None:
         off = 0.0 if problem.sum_constraint is None else float(bias) * (problem.sum_constraint - beta.sum())
     else:
@@ -288,10 +249,7 @@ def certified_solution(problem: DualProblem, beta: FloatArray, decision: FloatAr
 
 
 def check_cost(C: ArrayLike, n: int) -> FloatArray:
-    """Return the cost of every row.
-
-    Raises ValueError if it is negative, not finite, all zero, or has another length.
-    """
+    """Return the cost of every row; ValueError if it is negative, not finite, all zero, or has another length."""
     cost = np.asarray(C, dtype=np.float64)
     if cost.ndim > 1 or (cost.ndim == 1 and cost.shape != (n,)):
         raise ValueError(f"C: shape {cost.shape}, must be a number or ({n},)")
@@ -302,10 +260,7 @@ def check_cost(C: ArrayLike, n: int) -> FloatArray:
 
 
 def check_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
-    """Return the labels in float64.
-
-    Raises ValueError if one is not -1 or +1, or a class has no row with positive cost, which a bias needs.
-    """
+    """Return the labels in float64; ValueError if one is not -1 or +1, or a class has no row with positive cost, which a bias needs."""
     labels = np.asarray(y, dtype=np.float64)
     if labels.shape != cost.shape or not (np.abs(labels) == 1).all():
         raise ValueError(f"y: shape {labels.shape}, must be ({len(cost)},) of -1 and +1")
@@ -317,38 +272,19 @@ def check_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
 def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
     """Return the hinge-loss problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b)).
 
-    Parameters
-    ----------
-    y : array-like of shape (n,)
-        Labels -1 and +1.
-    C : float or array-like of shape (n,)
-        As scikit-learn's; 0 leaves a row out.
-    linear : array-like of shape (n,), optional
-        Margins p, ones by default.
-    bias : bool
-        Without one the sum of beta is free.
-
-    Raises
-    ------
-    ValueError
-        If labels, costs or margins are not valid.
+    ``y`` holds labels -1 and +1, ``linear`` the margins p, ones by default. ``C`` is as scikit-learn's, a number or one for each row, where
+    0 leaves a row out. Without a bias the sum of beta is free.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = check_labels(y, cost, bias)
-    return DualProblem(
-        _signed_margins(labels, linear), np.where(labels > 0, 0.0, -cost), np.where(labels > 0, cost, 0.0), 0.0, _sum_constraint(bias)
-    )
+    lo, hi = np.where(labels > 0, 0.0, -cost), np.where(labels > 0, cost, 0.0)
+    return DualProblem(_signed_margins(labels, linear), lo, hi, 0.0, _sum_constraint(bias))
 
 
 def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
     """Return the squared-hinge problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b))^2.
 
     Its dual is that of the hinge with K + I / (2 C) and no upper bound; C is that of ``LinearSVC``. Parameters as in :func:`svc_problem`.
-
-    Raises
-    ------
-    ValueError
-        If labels, costs or margins are not valid.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = check_labels(y, cost, bias)
@@ -358,21 +294,7 @@ def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None =
 
 
 def svr_problem(target: ArrayLike, epsilon: float, C: ArrayLike, *, bias: bool = True) -> DualProblem:
-    """Return the epsilon-insensitive problem: primal 1/2 ||w||^2 + sum_i C_i max(0, |t_i - f_i - b| - epsilon).
-
-    Parameters
-    ----------
-    target : array-like of shape (n,)
-    epsilon : float
-        Half width of the tube, >= 0.
-    C : float or array-like of shape (n,)
-    bias : bool
-
-    Raises
-    ------
-    ValueError
-        If the tube is negative or costs or targets are not valid.
-    """
+    """Return the epsilon-insensitive problem: primal 1/2 ||w||^2 + sum_i C_i max(0, |t_i - f_i - b| - epsilon), epsilon >= 0."""
     if not epsilon >= 0:
         raise ValueError(f"epsilon={epsilon!r}: must not be negative")
     targets = np.asarray(target, dtype=np.float64)
@@ -381,13 +303,7 @@ def svr_problem(target: ArrayLike, epsilon: float, C: ArrayLike, *, bias: bool =
 
 
 def ridge_problem(target: ArrayLike, C: ArrayLike, *, bias: bool = True) -> DualProblem:
-    """Return the squared-loss problem: primal 1/2 ||w||^2 + sum_i C_i (t_i - f_i - b)^2; KernelRidge's alpha is 1 / (2 C).
-
-    Raises
-    ------
-    ValueError
-        If costs or targets are not valid.
-    """
+    """Return the squared-loss problem: primal 1/2 ||w||^2 + sum_i C_i (t_i - f_i - b)^2; KernelRidge's alpha is 1 / (2 C)."""
     targets = np.asarray(target, dtype=np.float64)
     cost = check_cost(C, len(targets))
     bound = np.where(cost > 0, np.inf, 0.0)

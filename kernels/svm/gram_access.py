@@ -12,13 +12,7 @@ from ..jit import compiled
 
 
 class Gram(Protocol):
-    """A symmetric positive semi-definite matrix, by rows and products.
-
-    Attributes
-    ----------
-    n : int
-        Order.
-    """
+    """A symmetric positive semi-definite matrix, by rows and products."""
 
     @property
     def n(self) -> int:
@@ -54,17 +48,9 @@ class Scratch:
 class DenseGram:
     """A Gram matrix in memory.
 
-    Parameters
-    ----------
-    array : ndarray of shape (n, n)
-        Symmetric; float32 and float64 in C order are used without a copy, anything else is copied once.
-    scratch : Scratch, optional
-        Buffer of the shrunk problem, up to 0.57 n^2 entries; the solves of a loop share one.
-
-    Raises
-    ------
-    ValueError
-        If it is not square, is empty, or its diagonal is not finite and non-negative.
+    ``array``, ``(n, n)``, is symmetric; float32 and float64 in C order are used without a copy. ``scratch`` is the buffer of the shrunk
+    problem, up to 0.57 n^2 entries; the solves of a loop share one. Raises ValueError if the matrix is not square, is empty, or its
+    diagonal is not finite and non-negative.
     """
 
     def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:
@@ -112,10 +98,7 @@ class RepeatedGram:
 
 
 def check_diagonal(diagonal: Array) -> FloatArray:
-    """Return the diagonal of a Gram matrix in float64.
-
-    Raises ValueError if an entry is negative, infinite or not a number.
-    """
+    """Return the diagonal of a Gram matrix in float64; ValueError if an entry is negative, infinite or not a number."""
     entries = np.array(diagonal, dtype=np.float64)
     wrong = ~((entries >= 0) & np.isfinite(entries))
     if wrong.any():

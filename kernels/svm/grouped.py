@@ -2,13 +2,13 @@
 
 max over beta of   c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta,   lo <= beta <= hi,  sum of beta over every group = 0
 
-A pair of variables can move only inside one group, so the steps take the group that violates optimality most, move pairs in it
-(:func:`gramplane.kernels.svm.smo_steps.move_pairs`) until a tenth of its violation is left, and bring the gradient of all variables up with
-the rows that moved.
+Pairs of variables can move only inside one group, so the steps take the group that violates optimality most, move pairs in it
+(:func:`gramplane.kernels.svm.smo_steps.move_pairs`) until a tenth of its violation is left, and bring the gradient of all variables up to
+date with the rows that moved.
 
-The bias of a group minimises the primal value sum_i max over t in the box of (c_i - f_i - b) t - e_i |t| - 1/2 ridge_i t^2, a convex
-function of b whose slope is minus the sum of the responses t_i(b). Where the minimum is an interval, as for the hinge without a free
-support vector, the bias is its middle; where it has only one end, as in a group of one class, the bias is that end.
+The bias of a group minimises the primal value sum_i max over t in the box of (c_i - f_i - b) t - e_i |t| - 1/2 ridge_i t^2, convex in b
+with minus the sum of the responses t_i(b) as its slope. Where the minimum is an interval, as for the hinge without a free support vector,
+the bias is its middle; where it has only one end, as in a group of one class, that end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,11 @@ from numpy.typing import NDArray
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .dual import DenseGram, DualProblem, DualSolution, add_rows, best_response, certify
-from .smo_state import CURVATURE_FLOORS, curvature_floor
+from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, curvature_floor
 from .smo_steps import BROKEN, CAPPED, MAX_VIOLATION, N_VECTORS, SOLVED, STUCK, VECTOR_GAP, move_pairs, set_offset
 
 MAX_HALVINGS = 120
 """Halvings of the bracket of a bias; the digits of a float64 end after about 60."""
-
-REFRESH_STEPS = 100_000
-"""Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
 
 
 def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
@@ -71,9 +68,8 @@ def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArra
     """Return the point with the exact biases and their certificate; `fields` are further fields of the solution."""
     biases = group_biases(problem, decision)
     objective, gap = certify(problem, beta, decision, biases)
-    return DualSolution(
-        beta=beta, bias=0.0, objective=objective, upper=objective + gap, gap=gap, decision=decision, biases=biases, **fields
-    )  # fmt: skip
+    values = {"objective": objective, "upper": objective + gap, "gap": gap}
+    return DualSolution(beta=beta, bias=0.0, decision=decision, biases=biases, **values, **fields)
 
 
 def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:

@@ -11,6 +11,7 @@ Learning", 2006, section 3.4; the bias is projected out).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -46,10 +47,7 @@ class LogisticProblem:
 
 
 def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> LogisticProblem:
-    """Return the problem with primal 1/2 ||w||^2 + sum_i C_i log(1 + exp(-y_i (f_i + b))).
-
-    Raises ValueError if labels or costs are not valid, or a class is missing, which a bias needs.
-    """
+    """Return the problem with primal 1/2 ||w||^2 + sum_i C_i log(1 + exp(-y_i (f_i + b))); a bias needs both classes."""
     n = np.asarray(y).shape[0] if np.ndim(y) else 0
     cost = check_cost(C, n)
     return LogisticProblem(check_labels(y, cost, bias), cost, bias)
@@ -62,8 +60,7 @@ def solve_logistic(
 
     The matrix is used through products; one in memory is factorised where the inner system is hard. ``max_iter`` bounds the Newton steps;
     the best certified point is returned then too. The solution has beta = alpha y; its ``violation`` is the relative gap, and its
-    ``details`` count products and factorisations. Raises ValueError if sizes do not fit, the warm start is not valid, or the matrix is not
-    finite.
+    ``details`` count products and factorisations.
     """
     if gram.n != len(problem.y):
         raise ValueError(f"Gram matrix: order {gram.n}, the problem has {len(problem.y)} rows")
@@ -73,6 +70,14 @@ def solve_logistic(
         raise ValueError(f"warm: shape {beta.shape}, must be ({gram.n},) with finite entries")
     with one_thread():
         return _Newton(gram, problem, beta * (problem.cost > 0)).run(tol, limit)
+
+
+class _CertifiedPoint(NamedTuple):
+    beta: FloatArray
+    decision: FloatArray
+    bias: float
+    upper: float
+    gap: float
 
 
 class _Newton:
@@ -96,19 +101,8 @@ class _Newton:
                 best = certified
         relative = best.gap / best.upper if best.upper > 0 else 0.0
         counts = {"products": float(self._products), "factorisations": float(self._factorisations)}
-        return DualSolution(
-            best.beta,
-            best.bias,
-            best.upper - best.gap,
-            best.upper,
-            best.gap,
-            steps,
-            relative <= tol,
-            best.decision,
-            relative,
-            False,
-            counts,
-        )
+        values = (best.beta, best.bias, best.upper - best.gap, best.upper, best.gap)
+        return DualSolution(*values, steps, relative <= tol, best.decision, relative, False, counts)
 
     def _product(self, v: FloatArray) -> FloatArray:
         self._products += 1
@@ -155,8 +149,7 @@ class _Newton:
         root = np.sqrt(weight)
         right = np.divide(alpha * self._y - self._beta, root, out=np.zeros_like(root), where=used)
         delta = root * self._solve(root, right)
-        move = self._product(delta)
-        return self._search_line(delta, move)
+        return self._search_line(delta, self._product(delta))
 
     def _search_line(self, delta: FloatArray, move: FloatArray) -> bool:
         value, step = self._value(self._beta, self._f, self._bias), 1.0
@@ -171,12 +164,11 @@ class _Newton:
 
     def _solve(self, root: FloatArray, right: FloatArray) -> FloatArray:
         """Return x with (I + R K R) x + shift R 1 = right and, with a bias, (R 1)'x = -sum beta; R = diag(root)."""
-        unit = root / np.linalg.norm(root)
+        norm, unit, start = np.linalg.norm(root), root / np.linalg.norm(root), np.zeros_like(root)
         bias = self._problem.bias
-        start = np.zeros_like(root)
         if bias:
             # Restores the balance of beta; only a warm start needs it.
-            start = -(self._beta.sum() / np.linalg.norm(root)) * unit
+            start = -(self._beta.sum() / norm) * unit
         if self._direct and isinstance(self._gram, DenseGram):
             solution = self._direct_solve(self._gram, root, right, unit, start)
             if solution is not None:
@@ -192,8 +184,7 @@ class _Newton:
 
         residual = projected(right - product(x) if x.any() else right)
         direction, size = residual, float(residual @ residual)
-        goal = INNER_RESIDUAL**2 * size
-        steps = 0
+        goal, steps = INNER_RESIDUAL**2 * size, 0
         while size > goal and size > 0 and steps < 10 * MAX_INNER_STEPS:
             along = projected(product(direction))
             step = size / float(direction @ along)
@@ -218,12 +209,3 @@ class _Newton:
             return plain
         other, _ = potrs(factor, unit, lower=1)
         return plain + ((unit @ start - unit @ plain) / (unit @ other)) * other
-
-
-@dataclass(frozen=True)
-class _CertifiedPoint:
-    beta: FloatArray
-    decision: FloatArray
-    bias: float
-    upper: float
-    gap: float

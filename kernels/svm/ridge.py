@@ -33,13 +33,7 @@ MAX_STEPS = 10_000
 
 
 class RidgeSolver:
-    """A solver of one ridge problem after another, which uses the factor of the last one again.
-
-    Attributes
-    ----------
-    factorisations : int
-        Number of factors so far.
-    """
+    """A solver of one ridge problem after another, which uses the factor of the last one again; ``factorisations`` counts them."""
 
     def __init__(self) -> None:
         self._factor: NDArray[np.float32] | None = None
@@ -73,10 +67,9 @@ class RidgeSolver:
     ) -> tuple[FloatArray, Any, float, int]:
         steps = 0
         if self._factor is not None and len(self._factor) == gram.n:
-            attempt = system.run(beta, self._apply, tol, min(limit, MAX_STALE_STEPS))
-            if attempt[2] < tol or limit <= MAX_STALE_STEPS:
+            beta, bias, violation, steps = attempt = system.run(beta, self._apply, tol, min(limit, MAX_STALE_STEPS))
+            if violation < tol or limit <= MAX_STALE_STEPS:
                 return attempt
-            beta, steps = attempt[0], attempt[3]
         self._factor = _factorise(gram, problem)
         self.factorisations += 1
         beta, bias, violation, more = system.run(beta, self._apply, tol, limit - steps)
@@ -111,10 +104,6 @@ def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: flo
         Greatest spread of c - A beta - b over the rows used.
     max_iter : int, optional
         Greatest number of conjugate-gradient steps.
-
-    Returns
-    -------
-    DualSolution
 
     Raises
     ------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +19,7 @@ class RowCacheGram:
     """A Gram matrix whose rows are fetched when needed.
 
     ``fetch_rows`` takes all missing rows of a request at once: indices ``(m,)`` -> rows ``(m, n)``, float32 or float64. ``budget_bytes``
-    bounds the cached rows; the rows of one request come on top. ``hits`` and ``misses`` count cached and fetched rows. Raises ValueError if
-    the diagonal does not fit or the budget is negative.
+    bounds the cached rows; the rows of one request come on top. ``hits`` and ``misses`` count cached and fetched rows.
     """
 
     def __init__(self, fetch_rows: Callable[[IntArray], Array], diag: ArrayLike, n: int, budget_bytes: int) -> None:
@@ -40,17 +38,15 @@ class RowCacheGram:
         return self._diag
 
     def rows(self, idx: IntArray) -> Array:
-        """Return rows idx, shape (len(idx), n), fetching those that are not cached.
-
-        Raises ValueError if the fetched rows have another shape.
-        """
+        """Return rows idx, shape (len(idx), n), fetching those that are not cached."""
         requested = [int(i) for i in idx]
         missing = np.array(sorted({i for i in requested if i not in self._cached}), dtype=np.int64)
         fetched = self._fetched(missing)
         new = dict(zip(missing.tolist(), fetched, strict=True))
         self.hits += len(requested) - len(missing)
         self.misses += len(missing)
-        out = np.empty((len(requested), self.n), dtype=self._dtype(fetched))
+        dtype = fetched.dtype if len(fetched) else next((row.dtype for row in self._cached.values()), np.dtype(np.float64))
+        out = np.empty((len(requested), self.n), dtype=dtype)
         for at, i in enumerate(requested):
             out[at] = new[i] if i in new else self._cached[i]
         self._touch(requested, new)
@@ -82,11 +78,6 @@ class RowCacheGram:
         if rows.shape != (len(missing), self.n):
             raise ValueError(f"fetch_rows: returned shape {rows.shape}, must be ({len(missing)}, {self.n})")
         return np.ascontiguousarray(rows, dtype=rows.dtype if rows.dtype == np.float32 else np.float64)
-
-    def _dtype(self, fetched: Array) -> np.dtype[Any]:
-        if len(fetched):
-            return fetched.dtype
-        return next(iter(self._cached.values())).dtype if self._cached else np.dtype(np.float64)
 
     def _touch(self, requested: list[int], new: dict[int, Array]) -> None:
         for i in requested:

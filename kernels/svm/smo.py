@@ -1,6 +1,6 @@
 """Sequential minimal optimisation for every dual of :mod:`gramplane.kernels.svm.dual`: warm starts, shrinking, certificate.
 
-A matrix in memory is solved by the compiled steps of :mod:`gramplane.kernels.svm.smo_shrink`, any other by
+Matrices in memory are solved by the compiled steps of :mod:`gramplane.kernels.svm.smo_shrink`, all others by
 :mod:`gramplane.kernels.svm.decomposition`.
 """
 
@@ -14,8 +14,7 @@ from .decomposition import solve_decomposition
 from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm
 from .gram_access import RepeatedGram
 from .grouped import solve_grouped
-from .smo_shrink import ShrinkingSteps
-from .smo_state import curvature_floor, finish_solve, first_gradient
+from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, ShrinkingSteps, curvature_floor, finish_solve, first_gradient
 from .smo_steps import BROKEN, CAPPED, SOLVED
 
 MAX_STEPS = 10_000_000
@@ -23,9 +22,6 @@ MAX_STEPS = 10_000_000
 
 MAX_TIGHTENINGS = 8
 """Greatest number of tighter tolerances in :func:`solve_to_gap`."""
-
-REFRESH_STEPS = 100_000
-"""Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
 
 
 def solve_smo(
@@ -53,10 +49,6 @@ def solve_smo(
     gradient : ndarray of shape (n,), optional
         K beta - c at the warm start, where the caller knows it. It is not checked: the certificate is as exact as it is.
 
-    Returns
-    -------
-    DualSolution
-
     Raises
     ------
     ValueError
@@ -77,19 +69,7 @@ def solve_smo(
 def solve_to_gap(
     gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float, aim: Callable[[DualSolution], float], tighter: float = 0.25
 ) -> DualSolution:
-    """Return a solution whose gap is small enough, from solves with tighter and tighter tolerances, each from the last point.
-
-    Parameters
-    ----------
-    gram, problem, warm
-        See :func:`solve_smo`.
-    tol : float
-        First tolerance.
-    aim : callable
-        ``aim(solution)``: the gap that is small enough.
-    tighter : float
-        Factor of the tolerance from one solve to the next, at most ``MAX_TIGHTENINGS`` times.
-    """
+    """Return a solution with a gap of at most ``aim(solution)``: solves with ever tighter ``tol``, each from the last point."""
     solution = solve_smo(gram, problem, warm=warm, tol=tol)
     for _ in range(MAX_TIGHTENINGS):
         if solution.gap <= aim(solution) or not solution.converged:
@@ -100,7 +80,7 @@ def solve_to_gap(
 
 
 def _solve_dense(
-    base: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int, places: IntArray | None = None
+    base: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int, places: IntArray | None
 ) -> DualSolution:
     dtype, ridge = base.array.dtype, problem.ridges()
     gram = base if places is None else RepeatedGram(base, places)
@@ -115,5 +95,5 @@ def _solve_dense(
         if state == BROKEN:
             raise ValueError("Gram matrix: the gradient is not finite: entries are NaN, infinite or overflow")
         if state != CAPPED or steps >= limit:
-            return finish_solve(problem, beta, g, ends, state == SOLVED, steps, machine.worst, dtype)
+            return finish_solve(problem, beta, g, ends, state == SOLVED, steps, machine.worst < -CURVATURE_FLOORS[dtype])
         g = gram.matvec(beta) + ridge * beta - problem.c

@@ -1,4 +1,4 @@
-"""Shrinking: steps on the variables that can still move, whose rows are copied side by side when they are first used.
+"""Shrinking: steps on the variables that can still move, whose rows are copied side by side when they are first used; the certificate.
 
 Active are the variables that can move against the other end of the violation: g + u <= M or g + l >= m. Steps on them leave g of the others
 unchanged; it is updated with the rows that moved, and no problem counts as solved before all variables have been checked.
@@ -8,14 +8,14 @@ The driver is plain Python: compiled into one function with the steps, their loo
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
-from .dual import DualProblem, add_rows
+from .dual import DualProblem, DualSolution, Gram, Warm, add_rows, certified_solution
 from .smo_steps import (
     BROKEN,
     CAPPED,
@@ -30,14 +30,17 @@ from .smo_steps import (
     set_offsets,
 )
 
+CURVATURE_FLOORS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
+"""Least curvature of a step over the mean diagonal: below it the difference of three entries is round-off."""
+
+REFRESH_STEPS = 100_000
+"""Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
+
 MAX_COPIED_SHARE = 0.6
 """Greatest share of active variables for which their rows are copied."""
 
-STEPS_PER_VARIABLE = 4
-"""Steps per active variable between two checks of all variables."""
-
-MIN_STEPS = 200
-"""Least number of steps between two checks of all variables."""
+STEPS_PER_VARIABLE, MIN_STEPS = 4, 200
+"""Steps per active variable between two checks of all variables, and how many at least."""
 
 MAX_IDLE_CHECKS = 3
 """Checks of all variables in a row without a step, after which the solver is stuck."""
@@ -77,13 +80,7 @@ class ShrinkingSteps:
     """
 
     def __init__(
-        self,
-        problem: DualProblem,
-        matrix: Array,
-        buffer: Array,
-        diag: FloatArray,
-        floor: float,
-        places: IntArray | None = None,
+        self, problem: DualProblem, matrix: Array, buffer: Array, diag: FloatArray, floor: float, places: IntArray | None = None
     ) -> None:
         self._matrix, self._buffer, self._floor, self._places = matrix, buffer, floor, places
         self._paired = problem.sum_constraint is not None
@@ -145,20 +142,61 @@ class ShrinkingSteps:
         change[active] = part[5, :a] - beta[active]
         beta[active] = part[5, :a]
         moved = np.flatnonzero(change)
-        self._add(g, moved, change)
+        if self._places is None:
+            add_rows(g, self._matrix, moved, change)
+        else:
+            order = len(self._matrix)
+            total, weights = np.zeros(order), np.asarray(np.bincount(self._places[moved], change[moved], order), np.float64)
+            add_rows(total, self._matrix, np.flatnonzero(weights), weights)
+            g += total[self._places]
         g[moved] += change[moved] * ridge[moved]
         set_offsets(moved, beta, lo, hi, kink, u, low)
         return done
 
-    def _add(self, g: FloatArray, moved: IntArray, change: FloatArray) -> None:
-        if self._places is None:
-            add_rows(g, self._matrix, moved, change)
-            return
-        order = len(self._matrix)
-        total, weights = np.zeros(order), np.asarray(np.bincount(self._places[moved], change[moved], order), np.float64)
-        add_rows(total, self._matrix, np.flatnonzero(weights), weights)
-        g += total[self._places]
-
     def _call(self, index: IntArray, have: NDArray[np.bool_], matrix: Array, vectors: FloatArray, tol: float, cap: int) -> int:
-        done, _ = self._steps(self._matrix, index, have, matrix, vectors, self._floor, tol, cap, self._worst)
-        return done
+        return self._steps(self._matrix, index, have, matrix, vectors, self._floor, tol, cap, self._worst)[0]
+
+
+# -- the start and the certificate, shared with decomposition ---------------------------------------------------------------
+
+
+def curvature_floor(diag: FloatArray, dtype: np.dtype[Any]) -> float:
+    """Return the least curvature of a step, positive even for a zero matrix."""
+    return CURVATURE_FLOORS[dtype] * (float(diag.mean()) or 1.0)
+
+
+def first_gradient(gram: Gram, problem: DualProblem, beta: FloatArray, warm: Warm, gradient: FloatArray | None) -> FloatArray:
+    """Return (K + diag(ridge)) beta - c: from ``gradient`` = K beta - c at the warm start if beta is that, else computed."""
+    if gradient is not None and (np.shape(gradient) != (problem.n,) or not np.isfinite(gradient).all()):
+        raise ValueError(f"gradient: shape {np.shape(gradient)}, must be ({problem.n},) with finite entries")
+    before = np.zeros(problem.n) if warm is None else warm.beta if isinstance(warm, DualSolution) else warm
+    if gradient is None or not np.array_equal(before, beta):
+        return (gram.matvec(beta) if beta.any() else np.zeros(problem.n)) + problem.ridges() * beta - problem.c
+    return gradient + problem.ridges() * beta
+
+
+def kink_slopes(problem: DualProblem, beta: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return the slopes of the kinks upwards and downwards, and which variables can rise and fall."""
+    e = problem.l1_weight
+    return np.where(beta >= 0, e, -e), np.where(beta > 0, e, -e), beta < problem.hi, beta > problem.lo
+
+
+def _compute_bias(problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends) -> float:
+    """Return b: minus the mean of g + kink slope over free variables; if none is free, minus the middle of m and M."""
+    if problem.sum_constraint is None:
+        return 0.0
+    up, down, can_rise, can_fall = kink_slopes(problem, beta)
+    free = can_rise & can_fall & (up == down)
+    if free.any():
+        return -float((g + up)[free].mean())
+    known = [end for end in ends[:2] if abs(end) < MAX_VIOLATION]
+    return -sum(known) / len(known) if known else 0.0
+
+
+def finish_solve(
+    problem: DualProblem, beta: FloatArray, g: FloatArray, ends: Ends, converged: bool, steps: int, indefinite: bool, **details: float
+) -> DualSolution:
+    """Return the solution at (beta, g)."""
+    decision = g + problem.c if problem.ridge is None else g + problem.c - problem.ridge * beta
+    ended = {"iterations": steps, "converged": converged, "violation": ends.violation, "indefinite": bool(indefinite), "details": details}
+    return certified_solution(problem, beta, decision, _compute_bias(problem, beta, g, ends), **ended)

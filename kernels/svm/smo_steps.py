@@ -49,9 +49,7 @@ def set_offset(k: int, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: F
 
 
 @compiled
-def set_offsets(
-    index: IntArray, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray
-) -> None:
+def set_offsets(index: IntArray, beta: Array, lo: Array, hi: Array, kink: Array, u: FloatArray, low: FloatArray) -> None:
     """Write u and l at an index set."""
     for k in index:
         set_offset(k, beta, lo, hi, kink, u, low)
@@ -106,9 +104,7 @@ def _find_lane(lanes: FloatArray, value: float) -> int:
 
 
 @compiled
-def _choose_partner(
-    row: Array, own: float, m: float, floor: float, diag: FloatArray, g: FloatArray, low: FloatArray, best: FloatArray
-) -> int:
+def _choose_partner(row: Array, own: float, m: float, floor: float, diag: Array, g: Array, low: Array, best: FloatArray) -> int:
     """Return argmax of max(0, g + l - m)^2 / curvature, or -1 if it is 0."""
     n = g.size
     whole, fours = n - n % LANES, n - n % (4 * LANES)
@@ -148,14 +144,7 @@ def _choose_partner(
 
 @compiled
 def _add_pair_step(
-    d: float,
-    row_i: Array,
-    row_j: Array,
-    g: FloatArray,
-    u: FloatArray,
-    low: FloatArray,
-    least: FloatArray,
-    most: FloatArray,
+    d: float, row_i: Array, row_j: Array, g: FloatArray, u: FloatArray, low: FloatArray, least: FloatArray, most: FloatArray
 ) -> tuple[int, float, float]:
     """Add d (row_i - row_j) to g and return the new argmin (g + u), m and M."""
     n = g.size
@@ -202,15 +191,7 @@ def _add_pair_step(
 
 @compiled
 def move_pairs(
-    source: Array,
-    index: IntArray,
-    have: NDArray[np.bool_],
-    matrix: Array,
-    vectors: FloatArray,
-    floor: float,
-    tol: float,
-    cap: int,
-    worst: FloatArray,
+    source: Array, index: IntArray, have: Array, matrix: Array, vectors: FloatArray, floor: float, tol: float, cap: int, worst: FloatArray
 ) -> tuple[int, int]:
     """Move pairs until M - m < tol or `cap` steps; return the steps taken and SOLVED, CAPPED, STUCK or BROKEN.
 
@@ -293,15 +274,7 @@ def _add_single_step(
 
 @compiled
 def move_singles(
-    source: Array,
-    index: IntArray,
-    have: NDArray[np.bool_],
-    matrix: Array,
-    vectors: FloatArray,
-    floor: float,
-    tol: float,
-    cap: int,
-    worst: FloatArray,
+    source: Array, index: IntArray, have: Array, matrix: Array, vectors: FloatArray, floor: float, tol: float, cap: int, worst: FloatArray
 ) -> tuple[int, int]:
     """Move one variable at a time, the sum of beta being free, until max(-m, M) < tol; arguments as in :func:`move_pairs`."""
     n = index.size

@@ -4,35 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .decomposition import PartGram, solve_decomposition
-from .dual import DenseGram, DualProblem, DualSolution, Gram, Scratch, ridge_problem, squared_hinge_problem, svc_problem, svr_problem
-from .logistic import LogisticProblem, logistic_problem, solve_logistic
+from .decomposition import solve_decomposition
+from .dual import DenseGram, DualProblem, DualSolution, Scratch, ridge_problem, svc_problem, svr_problem
+from .logistic import solve_logistic
 from .ridge import RidgeSolver, solve_ridge
-from .row_cache import RowCacheGram
 from .smo import solve_smo, solve_to_gap
 
-__all__ = [
-    "DUAL_SOLVERS",
-    "DenseGram",
-    "DualProblem",
-    "DualSolution",
-    "Gram",
-    "LogisticProblem",
-    "PartGram",
-    "RidgeSolver",
-    "RowCacheGram",
-    "Scratch",
-    "logistic_problem",
-    "ridge_problem",
-    "solve_decomposition",
-    "solve_logistic",
-    "solve_ridge",
-    "solve_smo",
-    "solve_to_gap",
-    "squared_hinge_problem",
-    "svc_problem",
-    "svr_problem",
-]
+__all__ = ["DUAL_SOLVERS", "DenseGram", "DualProblem", "DualSolution", "RidgeSolver", "Scratch", "ridge_problem", "solve_decomposition"]
+__all__ += ["solve_ridge", "solve_smo", "solve_to_gap", "svc_problem", "svr_problem"]
 
 DUAL_SOLVERS: dict[str, Callable[..., DualSolution]] = {
     "smo": solve_smo,

@@ -17,15 +17,7 @@ RIDGE_TOL = 1e-9
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How exactly a machine is solved.
-
-    Attributes
-    ----------
-    tol
-        First tolerance of the optimality conditions.
-    aim
-        The machine's own gap at which it ends; until then the tolerance is tightened.
-    """
+    """First tolerance of the optimality conditions, and the machine's own gap at which its tightening ends."""
 
     tol: float
     aim: float
@@ -64,5 +56,4 @@ def solve_ridge_exactly(matrix: Array, problem: DualProblem) -> DualSolution:
     beta[used] = answers[:, 0] - bias * answers[:, 1]
     beta[used] -= beta[used].mean()
     # The search bounds all tasks together and needs no bounds of one machine.
-    unknown = float("nan")
-    return DualSolution(beta, bias, unknown, unknown, unknown, 1, True, matrix @ beta)
+    return DualSolution(beta, bias, np.nan, np.nan, np.nan, 1, True, matrix @ beta)

@@ -31,20 +31,10 @@ from .dual import DualProblem
 class Points:
     """The rows of a fit with their labels and costs.
 
-    Attributes
-    ----------
-    labels : ndarray of shape (n,)
-        -1, +1; 0 for rows of neither class and for unlabelled rows.
-    unlabelled : ndarray of shape (n,)
-        Which rows are unlabelled.
-    cost : ndarray of shape (n,)
-        c_i = r_i / lambda; 0 leaves a row out.
-    eps : float
-        Half width of the tube, 0 <= eps < 1.
-    all_relevant : bool
-        The loss of unlabelled rows is H_1(|f|) alone: a semi-supervised machine without irrelevant rows (S3VM).
-    balance : float or None
-        What the mean of f over the unlabelled rows must be.
+    ``labels``, ``(n,)``, are -1, +1, and 0 for rows of neither class and for unlabelled rows, which ``unlabelled``, ``(n,)``, marks;
+    ``cost``, ``(n,)``, is c_i = r_i / lambda, where 0 leaves a row out; ``eps``, 0 <= eps < 1, half the width of the tube.
+    ``all_relevant``: the loss of unlabelled rows is H_1(|f|) alone, a semi-supervised machine without irrelevant rows (S3VM). ``balance``:
+    what the mean of f over the unlabelled rows must be.
     """
 
     labels: FloatArray

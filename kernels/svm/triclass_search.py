@@ -62,24 +62,12 @@ def with_mean(gram: DenseGram, unlabelled: NDArray[np.bool_]) -> DenseGram:
 class SearchState:
     """A machine with the assignment that its next convex problem will use.
 
-    Attributes
-    ----------
-    beta : ndarray of shape (n,)
-        Coefficients; one more, of the mean of the unlabelled points, where their balance is fixed.
-    product : ndarray of shape (n,)
-        K beta, as long as beta.
-    bias : float
-        b of f = K beta + b.
-    labels : ndarray of shape (n,)
-        Labels, and the assignment of the unlabelled rows.
-    objective : float
-        J / lambda at f; infinite before the first convex problem of a start whose assignment is not that of its f.
-    gap, violation : float
-        Certificate of the last convex problem, in the units of J / lambda and of f.
-    solves, steps, flips : int
-        Convex problems solved, steps of their solver, and unlabelled rows that changed their piece in the last one.
-    stop : str or None
-        ``"assignment"`` (no row has changed), ``"tol"``, ``"max_iter"``.
+    ``beta``, ``(n,)``: coefficients, and one more, of the mean of the unlabelled points, where their balance is fixed; ``product``: K beta,
+    as long; ``bias``: b of f = K beta + b; ``labels``, ``(n,)``: labels, and the assignment of the unlabelled rows; ``objective``: J /
+    lambda at f, infinite before the first convex problem of a start whose assignment is not that of its f; ``gap``, ``violation``: of the
+    last convex problem, in the units of J / lambda and of f; ``solves``, ``steps``, ``flips``: convex problems solved, steps of their
+    solver, and unlabelled rows that changed their piece in the last one; ``stop``: ``"assignment"`` (no row has changed), ``"tol"``,
+    ``"max_iter"``.
     """
 
     record_name: ClassVar[str] = "Machine"
@@ -105,20 +93,10 @@ class SearchState:
 class SearchSettings:
     """How a machine is improved.
 
-    Attributes
-    ----------
-    algorithm : str
-        ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the thesis' Algorithm 3).
-    tol : float
-        Decrease of J, relative to lambda + J, below which the search of a machine ends.
-    inner_tol : float
-        Tolerance of a convex problem, in units of f.
-    max_iter : int
-        Greatest number of convex problems.
-    unit : float
-        1 / lambda.
-    D : float or None
-        Relaxation of ``"cccp"``, at least 1 + eps; by default as small as its definition allows, and at least 2.
+    ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the thesis' Algorithm 3). A search ends
+    where J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex problems, which are solved to ``inner_tol``
+    in units of f. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least 1 + eps; by default as small as its definition
+    allows, and at least 2.
     """
 
     algorithm: Algorithm = "mm"

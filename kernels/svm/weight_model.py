@@ -48,14 +48,8 @@ def is_model_cheaper(n: int, free: int, kernels: int) -> bool:
 def curvature_root(gram: FloatArray, products: FloatArray, paired: bool) -> FloatArray:
     """Return R with R'R the Hessian of J, at most as many rows as kernels.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (f, f)
-        (K_theta + diag(ridge))_FF, overwritten.
-    products : ndarray of shape (w, f)
-        (K_q beta)_F of w kernels.
-    paired : bool
-        Whether the sum of beta is fixed.
+    ``gram``, ``(f, f)``, is (K_theta + diag(ridge))_FF and overwritten; ``products``, ``(w, f)``, are (K_q beta)_F of w kernels; ``paired``
+    says whether the sum of beta is fixed.
     """
     kernels, free = products.shape
     if not free:
@@ -104,17 +98,7 @@ def _gather_part(gram: Array, free: IntArray, ridges: FloatArray, out: FloatArra
 
 
 def minimise_model(theta: FloatArray, s: FloatArray, root: FloatArray, v: float, tol: float) -> FloatArray:
-    """Return argmin over the elastic-net set of -1/2 <s, x - theta> + 1/2 ||R (x - theta)||^2, to a gap of tol.
-
-    Parameters
-    ----------
-    theta, s : ndarray of shape (w,)
-    root : ndarray of shape (r, w)
-    v : float
-        Shape of the set.
-    tol : float
-        In units of J.
-    """
+    """Return argmin over the elastic-net set of shape ``v`` of -1/2 <s, x - theta> + 1/2 ||R (x - theta)||^2, to a gap of ``tol``."""
     if not len(root):
         return elastic_response(s, v)
     with one_thread():

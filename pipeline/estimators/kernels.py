@@ -70,7 +70,6 @@ class KernelEstimator(SupervisedEstimator):
         self._fit(self._inputs(X, y, sample_weight), config)
         return self
 
-
     def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it: rows, strings, matrices, a Gram store."""
         if self._precomputed:

@@ -10,7 +10,6 @@ import numpy as np
 from ...storage import BlockStore
 from ..passes.columns import FETCH_BYTES, column_sizes
 from ..records.context import RunContext
-from ..records.data_set import DataSet
 from ..records.holdings import Held, Holding
 
 M = TypeVar("M")

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.on_moments import Moments, centred, solve_moments
 from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.working_set import WorkingColumns
+from ....kernels.losses import mean_loss
 from ...inputs.scores import NAN, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -152,7 +152,7 @@ class BatchLoop:
 
     def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float) -> RowProblem:
         problem = self.problem
-        return RowProblem(rows, problem.targets[m], problem.cost, MeanLoss(problem.loss, mu), penalty, problem.lam, problem.fit_bias)
+        return RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss, mu), penalty, problem.lam, problem.fit_bias)
 
     def _lambda_max(self, m: int, rows: WorkingColumns) -> float:
         """Return the least lam without any feature, from rows of all columns."""
@@ -177,7 +177,7 @@ class BatchLoop:
         """Return a machine with the certificate over all groups, and with the groups that violate it most."""
         problem = self.problem
         norms = problem.penalty.dual_norms(z)
-        loss, max_norm = MeanLoss(problem.loss, solution.mu), float(norms.max(initial=0.0))
+        loss, max_norm = mean_loss(problem.loss, solution.mu), float(norms.max(initial=0.0))
         dual = loss.dual_value(problem.targets[m], problem.cost, solution.slopes, max_norm, problem.lam)
         bounds = {"lower": max(machine.lower, dual), "lambda_max": machine.lambda_max if len(machine.groups) else max_norm}
         point = {"copies": solution.copies, "biases": solution.biases, "objective": solution.objective, "mu": solution.mu}

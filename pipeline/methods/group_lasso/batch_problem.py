@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from ....kernels.group_lasso.mean_losses import LossName
 from ....kernels.group_lasso.penalty import GroupPenalty
+from ....kernels.losses import LossName
 from ...inputs.scores import AccuracyTracker, R2Tracker
 
 Engine = Literal["auto", "gram", "working_set", "fista"]

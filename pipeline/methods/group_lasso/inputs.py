@@ -10,8 +10,8 @@ import numpy as np
 
 from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.groups import neighbours
-from ....kernels.group_lasso.mean_losses import LossName
 from ....kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
+from ....kernels.losses import LossName
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
 from ...records.context import RunContext

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.groups import Groups, stream_groups
-from ....kernels.group_lasso.mean_losses import LossName
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.streams import StreamLearner, StreamPoint
+from ....kernels.losses import LossName
 from ....storage import ColumnScale
 from ...inputs.labels import Inputs
 from ...models.linear import LinearModel, raw_coefficients

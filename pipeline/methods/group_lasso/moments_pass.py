@@ -13,7 +13,7 @@ import numpy as np
 
 from ....cluster import BlockProgram, plan
 from ....kernels.features.scores import correlations_many
-from ....kernels.group_lasso.moments import row_moments
+from ....kernels.group_lasso.on_moments import row_moments
 from ....storage import ArrayRef, BlockStore, MemoryBlocks, block_cache
 from ...passes.blocks import Columns, Ref, Task, add_parts, column_tasks, scale_as_given, source_of, task_bytes
 from ...passes.columns import fetch_columns
@@ -104,7 +104,7 @@ def moment_bytes(data: BlockStore | MemoryBlocks, n_targets: int) -> int:
 
 
 def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, centre: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.moments.row_moments`) and the shift they are about.
+    """Return the raw moments of all rows (see :func:`gramplane.kernels.group_lasso.on_moments.row_moments`) and the shift they are about.
     ``targets`` are ``(n, m)``, ``cost`` ``(n,)``. With ``centre`` dense columns are summed about the mean of the first rows; the shift is
     ``None`` where there is none.
     """

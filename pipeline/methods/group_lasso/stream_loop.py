@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.streams import StreamLearner
+from ....kernels.losses import mean_loss
 from ...inputs.labels import Inputs, row_weights
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -63,6 +63,6 @@ class StreamLoop:
             return Measures.unknown(self.inputs)
         weights, biases, _ = learner.weights(self.config.average)
         values = decision_rows(self.blocks, weights, biases, self.targets.shape[1])
-        losses = (MeanLoss(self.learners.loss).exact(self.targets, values) * self.weight).sum(axis=0)
+        losses = (mean_loss(self.learners.loss).exact(self.targets, values) * self.weight).sum(axis=0)
         steps = step_blocks(self.blocks.refs(), ctx.seed, self.config.epochs, self.config.shuffle)
         return measure(self.inputs, values, losses, self.weight, steps)

@@ -13,8 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.group_lasso import on_rows as batch
-from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.task_selection import task_penalty
+from ....kernels.losses import mean_loss
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -71,7 +71,7 @@ class BatchLoop:
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
         penalty, lam = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r), penalty_weight(config, state.phase)
-        losses = rows.target[order], self.data.mean_weights[order], MeanLoss(config.loss, state.mu)
+        losses = rows.target[order], self.data.mean_weights[order], mean_loss(config.loss, state.mu)
         return batch.RowProblem(batch.TaskRows(X, edges), *losses, penalty, lam, config.fit_intercept)
 
     @property

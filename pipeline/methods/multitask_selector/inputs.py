@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.arrays import Array
-from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.task_selection import TaskRows, task_penalty
+from ....kernels.losses import mean_loss
 from ....storage import BlockStore, MemoryBlocks
 from ...inputs.labels import row_weights
 from ...inputs.tasks import TaskInputs
@@ -152,7 +152,7 @@ class Solution:
 def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weights: np.ndarray, values: np.ndarray) -> float:
     """Return the sum over tasks of their mean losses at decision values ``(n,)``, and the penalty (4.3)."""
     penalty = task_penalty(config.penalty, data.n_features, config.r)
-    return float(data.mean_weights @ MeanLoss(config.loss).exact(data.rows.target, values)) + lam * penalty.value(weights)
+    return float(data.mean_weights @ mean_loss(config.loss).exact(data.rows.target, values)) + lam * penalty.value(weights)
 
 
 def penalty_weight(config: SelectorConfig, phase: int) -> float:

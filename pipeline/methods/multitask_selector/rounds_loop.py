@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....kernels.group_lasso.mean_losses import MeanLoss
 from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds, task_penalty
+from ....kernels.losses import mean_loss
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -158,7 +158,7 @@ class RoundsLoop:
         """Return the sum of the last model's losses over the rows of every step of the last fit, ``(n_steps,)``."""
         data, rounds, stream = self.data, self.rounds(state), state.stream
         values = data.rows.decide(rounds.weights(stream), rounds.intercepts(stream))
-        losses = data.rows.weight * MeanLoss(self.config.loss).exact(data.rows.target, values)
+        losses = data.rows.weight * mean_loss(self.config.loss).exact(data.rows.target, values)
         sums, epoch, part = np.zeros(n_steps), 0, 0
         for k in range(n_steps):
             order, epoch, part = self.next_rows(epoch, part)

@@ -150,7 +150,7 @@ def test_fallback_leaves_its_sums_at_zero() -> None:
     expected = products_only(best(everything(X, u, PairMap(2.0**-0.5, 0.0)), 10**6))
     for _ in range(2):
         heap = pairs_sparse.Heap.empty(1000)
-        size = pairs_sparse._by_column(*part, u, *by_row, 0, len(ids), np.zeros(0), ids, 1.0, 0.0, sums, *heap)
+        size = pairs_sparse._by_column(tuple(part), u, by_row, (0, len(ids)), np.zeros(0), ids, 1.0, 0.0, sums, *heap)
         assert not sums.any()
         assert [tuple(pair) for pair in decode(heap.top(size).ids).tolist()] == [pair for pair, _ in expected]
 

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.group_lasso.dual_averaging import Rows
-from gramplane.kernels.group_lasso.groups import dual_average, stream_groups
+from gramplane.kernels.group_lasso.groups import add_shrunken, stream_groups
 from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
 from gramplane.kernels.group_lasso.streams import StreamLearner
 from tests.support.oracles import dual_averaging as oracle
@@ -28,6 +28,12 @@ def penalty_of(groups, r=0.0, d=D) -> GroupPenalty:
         return single_features(d, 1.0, r)
     index = build_groups(groups, d, "none")
     return group_penalty(index, np.sqrt(index.sizes), r)
+
+
+def dual_average(mean, beta, groups, rho=0.0):
+    """Minimise ``<mean, w> + Omega(w) + beta (1/2 ||w||^2 + rho ||w||_1)`` in closed form; return w and Omega(w)."""
+    out = np.zeros(mean.size)
+    return out, add_shrunken(np.ascontiguousarray(mean), groups, 1.0, beta * rho, -1.0 / beta, out)
 
 
 def parts(penalty, lam):

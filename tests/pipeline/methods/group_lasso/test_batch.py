@@ -9,9 +9,9 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.features.groups import build_groups
-from gramplane.kernels.group_lasso.mean_losses import MeanLoss
 from gramplane.kernels.group_lasso.on_rows import RowProblem, TaskRows, solve_rows
 from gramplane.kernels.group_lasso.penalty import group_penalty
+from gramplane.kernels.losses import mean_loss
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.group_lasso import moments_pass as passes
 from gramplane.pipeline.methods.group_lasso.batch_loop import BatchLoop
@@ -55,7 +55,7 @@ def fitted(problem, data, run=None, **options):
 def whole(problem, X, m=0):
     X = X.toarray() if sp.issparse(X) else X
     rows = TaskRows(X, np.array([0, len(X)]))
-    small = RowProblem(rows, problem.targets[m], problem.cost, MeanLoss(problem.loss), problem.penalty, problem.lam, problem.fit_bias)
+    small = RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss), problem.penalty, problem.lam, problem.fit_bias)
     return solve_rows(small, tol=1e-9, max_iter=20_000)
 
 
@@ -81,7 +81,7 @@ def test_every_engine_ends_at_the_optimum(sparse, loss, engine, bias):
     assert -1e-9 <= found.objective - best.objective <= found.gap + 1e-9
     assert found.gap <= 1e-7 * found.objective
     f = X @ found.weights[0] + found.biases[0]
-    exact = problem.cost @ MeanLoss(loss).values(y, f) + problem.lam * problem.penalty.value(found.weights)
+    exact = problem.cost @ mean_loss(loss).values(y, f) + problem.lam * problem.penalty.value(found.weights)
     np.testing.assert_allclose(found.objective, exact, rtol=1e-9)
     assert 0 < len(found.active[0]) < problem.penalty.n_groups
     assert outcome.history[-1]["gap"] == found.gap
@@ -91,7 +91,7 @@ def test_the_first_row_of_the_history_is_that_of_zero_weights():
     X, y = planted()
     problem = problem_of(y, engine="gram")
     _, outcome = fitted(problem, MemoryBlocks(X))
-    at_zero = problem.cost @ MeanLoss("squared").values(y, np.full(len(y), y.mean()))
+    at_zero = problem.cost @ mean_loss("squared").values(y, np.full(len(y), y.mean()))
     assert outcome.history[0]["objective"] == pytest.approx(at_zero, rel=1e-12)
     assert outcome.history[-1]["objective"] < 0.9 * at_zero
 
