@@ -288,20 +288,10 @@ class PackedBank:
 
         With them beta' U_q are the forms and U' theta = K_theta beta for every theta.
 
-        Parameters
-        ----------
-        beta : array_like of shape (n,) or (n, m)
-        kernels : array_like of int, optional
-            All by default.
-        wanted : ndarray of bool, of the shape of beta, optional
-            Rows to compute, all by default; the others are zero in the result, and not read where beta is zero too.
-        units : ndarray of shape (len(kernels), m), optional
-            Units that sums are rounded to, by default :func:`gramplane.kernels.bank.products.product_units` of the diagonals.
-
-        Returns
-        -------
-        ndarray of shape (len(kernels), n) or (len(kernels), m, n)
-            The bits of a vector's products do not depend on the other ones.
+        ``beta``: ``(n,)`` or ``(n, m)``; ``kernels``: all by default; ``wanted``: rows to compute, all by default; the others are zero in
+        the result, and not read where beta is zero too; ``units``: ``(len(kernels), m)``, optional, units that sums are rounded to, by
+        default :func:`gramplane.kernels.bank.products.product_units` of the diagonals. Returns ``(len(kernels), n)`` or ``(len(kernels), m,
+        n)``, the bits of a vector's products do not depend on the other ones.
         """
         chosen = self._check_kernels(kernels)
         vectors = _check_numbers("beta", beta, (self.n,), (self.n, None))
