@@ -73,12 +73,7 @@ class MatrixSums:
     def with_matrix(self, products: FloatArray, square: float, row_sums: FloatArray, diagonal: FloatArray) -> MatrixSums:
         """Return the sums with one more matrix at the end: its inner products ``(k,)`` with the others, its own, and its sums."""
         whole = np.block([[self.products, products[:, None]], [products[None, :], np.array([[square]])]])
-        return replace(
-            self,
-            products=whole,
-            row_sums=np.vstack([self.row_sums, row_sums]),
-            diagonals=np.vstack([self.diagonals, diagonal]),
-        )
+        return replace(self, products=whole, row_sums=np.vstack([self.row_sums, row_sums]), diagonals=np.vstack([self.diagonals, diagonal]))
 
     def centred(self, alignment: Alignment = "unit") -> FloatArray:
         """Return the inner products of the centred matrices, ``(k, k)``.

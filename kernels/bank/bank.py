@@ -277,12 +277,7 @@ class PackedBank:
         return sums[:, 0] if vectors.ndim == 1 else sums
 
     def products(
-        self,
-        beta: ArrayLike,
-        kernels: ArrayLike | None = None,
-        *,
-        wanted: NDArray[np.bool_] | None = None,
-        units: FloatArray | None = None,
+        self, beta: ArrayLike, kernels: ArrayLike | None = None, *, wanted: NDArray[np.bool_] | None = None, units: FloatArray | None = None
     ) -> FloatArray:
         """Return U_q = K_q beta, in one pass over the matrices for all vectors.
 

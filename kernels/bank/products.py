@@ -48,17 +48,7 @@ def _four_products(a: Array, b: Array, c: Array, d: Array, beta: FloatArray) -> 
 
 
 @compiled
-def _add_four_rows(
-    out: FloatArray,
-    a: Array,
-    b: Array,
-    c: Array,
-    d: Array,
-    p: float,
-    q: float,
-    r: float,
-    s: float,
-) -> None:
+def _add_four_rows(out: FloatArray, a: Array, b: Array, c: Array, d: Array, p: float, q: float, r: float, s: float) -> None:
     for k in range(out.size):
         out[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
 

@@ -216,13 +216,7 @@ class LevelPoint:
 
 
 def project_on_level(
-    theta0: FloatArray,
-    cuts: Cuts,
-    level: float,
-    domain: Domain,
-    warm: FloatArray | None = None,
-    *,
-    inside: FloatArray | None = None,
+    theta0: FloatArray, cuts: Cuts, level: float, domain: Domain, warm: FloatArray | None = None, *, inside: FloatArray | None = None
 ) -> LevelPoint:
     """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level.
 
