@@ -23,30 +23,18 @@ from ..jit import compiled
 from .distinct_values import ROOT_TWO, align_few_valued, align_linear_columns, load_points, sort_points, sum_pairs
 from .median_width import MAX_EXACT_VALUES, median_distance
 
-TILE_ENTRIES = 1 << 16
-"""Entries handled at a time: half a megabyte stays in the second cache while it is transposed, sorted and summed."""
-
-MIN_ERROR_PER_PAIR = 1e-15
-"""Smallest error per pair that the expansion is asked for; rounding is counted with as much again."""
+TILE_ENTRIES = 1 << 16  # Entries handled at a time: half a megabyte stays in the second cache while it is transposed, sorted and summed.
+MIN_ERROR_PER_PAIR = 1e-15  # Smallest error per pair that the expansion is asked for; rounding is counted with as much again.
 
 
-MAX_ABS_VALUE = 1e300
-"""Entries beyond it in size are refused: the range of a column must not overflow."""
+MAX_ABS_VALUE = 1e300  # Entries beyond it in size are refused: the range of a column must not overflow.
 
 
 class Alignments(NamedTuple):
-    """Alignments of one kernel per feature, float64 ``(k,)`` each.
+    """Alignments of one kernel per feature, float64 ``(k,)`` each; all 0 for a constant feature.
 
-    Attributes
-    ----------
-    values
-        Alignments a_i; 0 for a constant feature.
-    traces
-        ``trace(H K_i H)`` of the kernel as it is: a weight eta_i belongs to ``K_i / traces[i]``. 0 for a constant feature.
-    widths
-        sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``; 0 for a constant feature and for kernels without a width.
-    errors
-        Bounds of ``|values - exact|`` from the truncated expansion; 0 where nothing is truncated. Rounding is not counted.
+    A weight eta_i belongs to ``K_i / traces[i]``, ``traces[i] = trace(H K_i H)``; ``widths`` are sigma_i of ``exp(-(x - x')^2 / (2
+    sigma_i^2))``, 0 without one; ``errors`` bound ``|values - exact|`` from the truncated expansion, rounding not counted.
     """
 
     values: Array
@@ -280,37 +268,15 @@ def alignments(
     tol: float = 1e-6,
     sample_weight: Array | None = None,
 ) -> Alignments:
-    """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block.
+    """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block ``(m, k)``, dense or csc with rows ascending.
 
     Each column's result is computed from that column alone: cutting the columns differently changes no bit, and dense and sparse columns
-    give the same bits. Permuting the samples changes rounding only.
-
-    Parameters
-    ----------
-    X : ndarray or csc_array of shape (m, k)
-        Samples in rows, m >= 2; rows ascending and distinct inside sparse columns.
-    y : ndarray of shape (m,)
-        Target, +-1 or any finite numbers, not constant.
-    kernel : {"rbf", "linear"}
-        ``exp(-(x - x')^2 / (2 sigma^2))`` or ``x x'``.
-    widths : ndarray of shape (k,) or float, optional
-        sigma of each column; by default the median of its non-zero pairwise distances (see ``median_width``).
-    method : {"auto", "direct"}
-        ``direct`` takes an exponential for every pair of rows: slow, for checks. ``auto`` goes through counts where a column has at most
-        MAX_EXACT_VALUES distinct values (exact), else by the cosine expansion.
-    tol : float
-        The expansion's error is at most ``tol max(a_i, ||H y||^2 / m)``; the second is the size of an unrelated feature's alignment.
-    sample_weight : ndarray of shape (m,), optional
-        How often every row counts; rows of weight 0 are as if they were not there.
-
-    Returns
-    -------
-    Alignments
-
-    Raises
-    ------
-    ValueError
-        For shapes that do not match, values that are not finite, a constant y, unknown names, tol outside [1e-12, 0.1].
+    give the same bits. Permuting the samples changes rounding only. The target y ``(m,)`` is any finite numbers, not constant. The kernel
+    is ``"rbf"``, ``exp(-(x - x')^2 / (2 sigma^2))`` with sigma from ``widths`` ``(k,)``, by default the median of each column's non-zero
+    pairwise distances (see ``median_width``), or ``"linear"``, ``x x'``. The method ``"direct"`` takes an exponential for every pair of
+    rows: slow, for checks; ``"auto"`` goes through counts where a column has at most MAX_EXACT_VALUES distinct values (exact), else by the
+    cosine expansion, whose error is at most ``tol max(a_i, ||H y||^2 / m)``; the second is the size of an unrelated feature's alignment.
+    ``sample_weight`` ``(m,)`` says how often every row counts; rows of weight 0 are as if they were not there.
     """
     m, k = shape(X)
     if m < 2:

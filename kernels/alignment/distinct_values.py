@@ -19,9 +19,7 @@ from ..jit import compiled
 from .median_width import median_distance
 
 ROOT_TWO = math.sqrt(2.0)
-
-SLOT_BITS = 7
-"""Four times as many slots as values: a look-up seldom takes a second step."""
+SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a second step.
 
 
 @compiled
@@ -80,9 +78,8 @@ def fill_value_table(
     slots: Array,
     filled_at: Array,
 ) -> int:
-    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size.
-
-    ``bits`` are the values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
+    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size. ``bits`` are the
+    values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
     n, at, total, counted, filled = 0, 0, 0.0, 0.0, 0
     slots[:] = -1
@@ -147,9 +144,8 @@ def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> t
 def align_few_valued(
     values: Array, rows: Array, starts: Array, labels: Array, times: Array, sigmas: Array, limit: int, out: Array, many: Array
 ) -> None:
-    """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others.
-
-    ``sigmas`` (k,), 0 for the median. A constant column keeps its zeros.
+    """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others. ``sigmas`` (k,), 0
+    for the median. A constant column keeps its zeros.
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
     bits, m = values.view(np.int64), times.sum()

@@ -14,21 +14,15 @@ import numpy as np
 from ..arrays import Array
 from ..jit import compiled
 
-RANK_TOLERANCE = 1e-3
-"""A distance is taken as the median when the share of smaller or equal ones is within this of one half."""
-
-MAX_EXACT_VALUES = 32
-"""Up to so many distinct values the median is exact."""
-
-COARSE_GROUPS = 96
-"""Groups of neighbouring values in the coarse search."""
+RANK_TOLERANCE = 1e-3  # A distance is taken as the median when the share of smaller or equal ones is within this of one half.
+MAX_EXACT_VALUES = 32  # Up to so many distinct values the median is exact.
+COARSE_GROUPS = 96  # Groups of neighbouring values in the coarse search.
 
 
 @compiled
 def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float, float, float]:
-    """Return the number of pairs with 0 < distance <= t, the greatest of these distances (or 0) and the least one above t (or inf).
-
-    ``v`` (n,) ascending distinct values, ``before`` (n + 1,) the number of entries in front of each.
+    """Return the number of pairs with 0 < distance <= t, the greatest of these distances (or 0) and the least one above t (or inf). ``v``
+    (n,) ascending distinct values, ``before`` (n + 1,) the number of entries in front of each.
     """
     pairs, below, above = 0.0, 0.0, np.inf
     j = 1

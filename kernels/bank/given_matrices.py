@@ -19,8 +19,7 @@ from ..arrays import Array
 from ..jit import compiled
 from .loops import BAND, count_packed
 
-TILE_SIDE = 64
-"""Rows and columns of a tile, which is read together with its mirror image."""
+TILE_SIDE = 64  # Rows and columns of a tile, which is read together with its mirror image.
 
 
 class MatrixFigures(NamedTuple):
@@ -33,12 +32,7 @@ class MatrixFigures(NamedTuple):
 def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> MatrixFigures:
     """Return greatest magnitude and asymmetry of a square matrix in one pass, which may also write its packed upper triangle.
 
-    Parameters
-    ----------
-    matrix
-        ``(n, n)``; not copied if it is C- or Fortran-ordered float32 or float64.
-    packed
-        ``(count_packed(n),)`` as in :class:`gramplane.kernels.bank.bank.PackedBank`, overwritten; nothing is written by default.
+    A C- or Fortran-ordered float32 or float64 matrix is not copied. ``packed``, ``(count_packed(n),)``, is overwritten if there is one.
     """
     entries = matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
     mirrored = not entries.flags.c_contiguous and entries.flags.f_contiguous
@@ -68,10 +62,8 @@ def _checksum_weights(n: int) -> NDArray[np.uint32]:
 
 @compiled
 def _checksums(bits: Array, weights: Array, right: Array, below: Array) -> tuple[Any, Any]:
-    """Add up rows right of the squares and columns below them.
-
-    Returns the greatest pattern without its sign, which is above infinity's for a NaN, and the bits in which entries of the squares differ
-    from their mirror images.
+    """Add up rows right of the squares and columns below them. Returns the greatest pattern without its sign, which is above infinity's for
+    a NaN, and the bits in which entries of the squares differ from their mirror images.
     """
     n, top, differ = len(bits), np.int32(0), np.int32(0)
     for first in range(0, n, BAND):

@@ -7,11 +7,8 @@ import numpy as np
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 
-BAND = 128
-"""Rows of a band."""
-
-STRIP_ENTRIES = 4096
-"""Entries combined at a time: their float64 sums stay in the first-level cache."""
+BAND = 128  # Rows of a band.
+STRIP_ENTRIES = 4096  # Entries combined at a time: their float64 sums stay in the first-level cache.
 
 
 def count_packed(n: int) -> int:
@@ -145,10 +142,9 @@ def _tile_product(part: FloatArray, beta: FloatArray, lo: int) -> float:
 
 @compiled
 def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Write the share of every tile of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, to the same bits.
-
-    left (m, rows) and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are
-    multiples of BAND, but for the ends of the matrix.
+    """Write the share of every tile of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, to the same bits. left (m, rows)
+    and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are multiples of BAND,
+    but for the ends of the matrix.
     """
     height, width = block.shape[1:]
     total = np.empty(width)

@@ -14,22 +14,12 @@ from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .loops import BAND
 
-UNIT_BITS = 50
-"""The unit is 2^-UNITS of the least power of two not below max_i K_ii ||beta||_1, which bounds every product."""
-
-ROUNDING_SHIFT = 1.5 * 2.0**52
-"""Adding and subtracting SHIFT units rounds to a multiple of the unit."""
+UNIT_BITS = 50  # The unit is 2^-UNITS of the least power of two not below max_i K_ii ||beta||_1, which bounds every product.
+ROUNDING_SHIFT = 1.5 * 2.0**52  # Adding and subtracting SHIFT units rounds to a multiple of the unit.
 
 
 def product_units(tops: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Return the units of the products, shape (k, m).
-
-    Parameters
-    ----------
-    tops : ndarray of shape (k,)
-        Greatest diagonal entry of each matrix.
-    vectors : ndarray of shape (m, n)
-    """
+    """Return the units of the products, ``(k, m)``, for greatest diagonal entries ``tops`` ``(k,)`` and ``vectors`` ``(m, n)``."""
     bound = np.outer(tops, np.abs(vectors).sum(axis=1))
     return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNIT_BITS), 1.0)
 

@@ -22,8 +22,7 @@ from .products import ROUNDING_SHIFT, UNIT_BITS
 
 Span = tuple[int, int]
 
-STRIP_COLUMNS = 512
-"""Columns combined at a time: their weights of four kernels stay in the first-level cache."""
+STRIP_COLUMNS = 512  # Columns combined at a time: their weights of four kernels stay in the first-level cache.
 
 
 class TaskSums(NamedTuple):
@@ -42,14 +41,8 @@ class TaskSums(NamedTuple):
         return 0.5 * square + right
 
 
-# -- of matrices in memory ---------------------------------------------------------------------------------------------------------
-
-
 def bank_task_sums(values: Array, bands: IntArray, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the sums of a bank's entries ``(k, entries)``, its bands as in :mod:`gramplane.kernels.bank.loops`.
-
-    The rest is as in :func:`block_task_sums`.
-    """
+    """Return the sums of a bank's entries ``(k, entries)``; the rest is as in :func:`block_task_sums`."""
     sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
     for band, (at, stride) in enumerate(bands):
         first = band * BAND
@@ -70,22 +63,11 @@ def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, code
         mirror_band(out, first, len(band_codes))
 
 
-# -- of block pairs ----------------------------------------------------------------------------------------------------------------
-
-
 def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` in the forms.
+    """Return the shares of a block pair ``(k, rows, columns)`` of raw entries in the forms.
 
-    Parameters
-    ----------
-    block
-        Raw entries, float32 or float64.
-    rows, cols
-        Its ranges, which begin at multiples of 128; equal on the diagonal.
-    beta, codes
-        ``(n,)`` vector and tasks of all rows.
-    units
-        ``(k, T, T)`` from :func:`task_units`.
+    Its ranges begin at multiples of 128; ``beta`` and the tasks ``codes`` are of all n rows, the ``units``, ``(k, T, T)``, from
+    :func:`task_units`.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     width, diagonal = cols[1] - cols[0], rows == cols
@@ -112,17 +94,8 @@ def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArra
     return out
 
 
-# -- checks ------------------------------------------------------------------------------------------------------------------------
-
-
 def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
-    """Return the task of every row.
-
-    Raises
-    ------
-    ValueError
-        If there are not n of them from 0 to T - 1.
-    """
+    """Return the task of every row; refuse other than n of them from 0 to T - 1."""
     tasks = np.ascontiguousarray(codes, dtype=np.int64)
     if tasks.shape != (n,) or (n and not (tasks.min() >= 0 and tasks.max() < n_tasks)):
         raise ValueError(f"codes: shape {tasks.shape}, must be ({n},) of numbers from 0 to {n_tasks - 1}")
@@ -130,13 +103,7 @@ def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
 
 
 def check_weights(weights: ArrayLike, k: int) -> FloatArray:
-    """Return the weights of pairs of tasks.
-
-    Raises
-    ------
-    ValueError
-        If they are not finite, not ``(k, T, T)``, or not symmetric in the tasks.
-    """
+    """Return the weights of pairs of tasks; refuse those not finite, not ``(k, T, T)``, or not symmetric in the tasks."""
     values = np.ascontiguousarray(weights, dtype=np.float64)
     if values.ndim != 3 or values.shape[0] != k or values.shape[1] != values.shape[2]:
         raise ValueError(f"weights: shape {values.shape}, must be ({k}, T, T)")
@@ -171,9 +138,6 @@ def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
     return order[beta[order] != 0.0]
 
 
-# -- compiled ----------------------------------------------------------------------------------------------------------------------
-
-
 @compiled
 def add_task_sums(
     values: Array,
@@ -189,11 +153,9 @@ def add_task_sums(
     square: FloatArray,
     off_square: FloatArray,
 ) -> None:
-    """Add the shares of one band of rows of all kernels to the sums.
-
-    Row r of the band of kernel q begins at values[q, at + r * stride]; the first tile of a band on the diagonal is the square there.
-    ``order`` has the rows to read, task by task; codes and beta of the rows are ``left_codes`` and ``left``, those of the columns
-    ``right_codes`` and ``right``.
+    """Add the shares of one band of rows of all kernels to the sums. Row r of the band of kernel q begins at values[q, at + r * stride];
+    the first tile of a band on the diagonal is the square there. ``order`` has the rows to read, task by task; codes and beta of the rows
+    are ``left_codes`` and ``left``, those of the columns ``right_codes`` and ``right``.
     """
     width = right.size
     part, shares = np.empty(width), np.zeros(units.shape[1])
@@ -234,10 +196,9 @@ def combine_task_rows(
     out_at: int,
     out_stride: int,
 ) -> None:
-    """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time.
-
-    Row r of kernel q begins at values[q, at + r * stride]; ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels that have a
-    weight; ``order`` has the rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
+    """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time. Row r of kernel q begins at
+    values[q, at + r * stride]; ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels that have a weight; ``order`` has the
+    rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
     """
     expanded, total = np.empty((used.size, STRIP_COLUMNS)), np.empty(STRIP_COLUMNS)
     whole = used.size - used.size % 4

@@ -12,15 +12,13 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .operator import SymmetricOperator
 
-MAX_UNSPLIT_ROWS = 200
-"""Rows up to which a matrix is not worth taking apart."""
+MAX_UNSPLIT_ROWS = 200  # Rows up to which a matrix is not worth taking apart.
 
 
 @dataclass(frozen=True)
 class MatrixPart:
-    """A diagonal block of a matrix, after its rows were put in another order.
-
-    ``rows``: rows of the whole, in the order of the part; ``operator``: the matrix ``A[rows, rows]``.
+    """A diagonal block of a matrix, after its rows were put in another order. ``rows``: rows of the whole, in the order of the part;
+    ``operator``: the matrix ``A[rows, rows]``.
     """
 
     rows: NDArray[np.intp]
@@ -28,10 +26,9 @@ class MatrixPart:
 
 
 def connected_parts(operator: SymmetricOperator) -> list[MatrixPart]:
-    """Return the connected parts of a matrix, by their first row, without those that hold no entry; all in one if it is small.
-
-    Each is in reverse Cuthill-McKee order: rows that a product gathers together then mostly lie in the cache together. A low rank part
-    links everything.
+    """Return the connected parts of a matrix, by their first row, without those that hold no entry; all in one if it is small. Each is in
+    reverse Cuthill-McKee order: rows that a product gathers together then mostly lie in the cache together. A low rank part links
+    everything.
     """
     sparse = operator.sparse
     if not sparse.data.all():

@@ -15,10 +15,9 @@ from .operator import SymmetricOperator
 def lanczos_positive(
     operator: SymmetricOperator, rank: int, *, tol: float, seed: int = 0, max_rank: int | None = None
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the positive eigenvalues, descending, and their eigenvectors, or nothing if they are too many or do not settle.
-
-    ``rank`` is their estimated number: five more pairs are computed, then twice as many, until one is not positive. ``tol`` is the relative
-    error of ``||A_+||_F^2``, ``seed`` draws the first vector, and at most ``max_rank`` pairs are returned, the largest.
+    """Return the positive eigenvalues, descending, and their eigenvectors, or nothing if they are too many or do not settle. ``rank`` is
+    their estimated number: five more pairs are computed, then twice as many, until one is not positive. ``tol`` is the relative error of
+    ``||A_+||_F^2``, ``seed`` draws the first vector, and at most ``max_rank`` pairs are returned, the largest.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     size = min(rank, limit) + 5

@@ -16,21 +16,7 @@ from ..arrays import FloatArray
 class SymmetricOperator:
     """``A = S + (H F) diag(w) (H F)'`` with ``H = I - 11'/n`` when ``centre``, else ``H = I``.
 
-    Attributes
-    ----------
-    sparse
-        S, ``(n, n)``, symmetric; may have no entry.
-    factor
-        F, ``(n, k)`` dense or sparse, or nothing.
-    weights
-        w, ``(k,)``, of any sign; all one when left out.
-    centre
-        Whether the columns of the factor are centred; the sparse part never is.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not agree, an entry is not finite, or the sparse part is not symmetric.
+    S, ``(n, n)``, is symmetric, F ``(n, k)`` dense or sparse, or nothing, and w, ``(k,)``, of any sign, by default one.
     """
 
     sparse: sp.csr_array

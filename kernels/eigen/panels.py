@@ -14,8 +14,7 @@ from .operator import SymmetricOperator
 
 Block = NDArray[Any]
 
-PANEL_WIDTH = 64
-"""Columns of a panel: one gathered row of a float32 panel is four lines of the cache."""
+PANEL_WIDTH = 64  # Columns of a panel: one gathered row of a float32 panel is four lines of the cache.
 
 
 @compiled

@@ -23,34 +23,23 @@ from .signs import column_signs
 from .spectrum import estimate_spectrum
 from .tall_blocks import usable_cores
 
-MAX_DENSE_ROWS = 800
-"""Rows up to which a connected part of the matrix is solved as a dense one."""
-
-MAX_WHOLE_ROWS = 128
-"""Rows up to which looking for parts takes longer than a dense decomposition of the whole."""
-
-MAX_BLOCK_SHARE = 0.4
-"""Columns a block may have, relative to the rows, before a dense solution comes sooner."""
-
-MIN_BLOCK_ROWS = 64
-"""Rows below which a part is solved as a dense one by every method."""
-
+MAX_DENSE_ROWS = 800  # Rows up to which a connected part of the matrix is solved as a dense one.
+MAX_WHOLE_ROWS = 128  # Rows up to which looking for parts takes longer than a dense decomposition of the whole.
+MAX_BLOCK_SHARE = 0.4  # Columns a block may have, relative to the rows, before a dense solution comes sooner.
+MIN_BLOCK_ROWS = 64  # Rows below which a part is solved as a dense one by every method.
 METHODS = ("auto", "dense", "lanczos", "chebyshev")
-
 ROWS_PER_CHUNK = 1024
-
 TIE_TOLERANCE = 1e-10
 """Eigenvalues that differ by less, relative to the largest, are one eigenvalue where a closed form needs its multiplicity."""
 
 
 @dataclass(frozen=True)
 class PositivePart:
-    """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue.
+    """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s descending, ``(r,)``, U ``(n, r)`` orthonormal; r may be 0.
 
-    ``values``: s, ``(r,)``, descending, all positive; r may be 0; ``vectors``: U, ``(n, r)``, orthonormal columns; the entry largest in
-    magnitude of each column (the first of equals) is positive; ``block``: what a later call for a similar matrix may start from, ``(n, b)``
-    float32; nothing from the dense path; ``method``: how they were computed: ``"dense"``, ``"lanczos"`` or ``"chebyshev"``; that of
-    the largest part; ``error``: estimated relative error of ``||A_+||_F^2`` from the residuals; 0 where none is known.
+    The entry largest in magnitude of each column (the first of equals) is positive. A later call for a similar matrix may start from
+    ``block``, ``(n, b)``, nothing from the dense path; ``method`` is that of the largest part, ``error`` the estimated relative error of
+    ``||A_+||_F^2``.
     """
 
     values: FloatArray
@@ -75,16 +64,12 @@ def positive_part(
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
     The parts of the matrix that no entry links are solved one by one; rows without an entry cost nothing. The result repeats bit for bit,
-    for any number of threads.
-
-    ``tol``: relative error of ``||A_+||_F^2``; of A_+ itself it is about the square root. The dense path is exact. ``start``: ``block`` of
-    the result for a similar matrix; saves half the work and more; ``seed``: of the random vectors. ``method``: ``"auto"`` picks by size and
-    estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else ``"chebyshev"``.
-    A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. ``max_rank``: no more pairs than this,
-    the largest; ``basis``: V, ``(n, k)`` with orthonormal columns: the matrix is then ``V V'A V V'``, solved as a dense one of k rows;
-    ``threads``: threads that share the work; by default all cores the process may use; ``memory``: bytes that one part of the matrix may
-    take; any by default. Raises ValueError if an argument is out of range, and MemoryError before a dense matrix or a block of columns
-    would take more than ``memory``.
+    for any number of threads, by default those of all cores. ``tol`` is the relative error of ``||A_+||_F^2``; of A_+ itself it is about
+    the square root. The ``block`` of the result for a similar matrix as ``start`` saves half the work and more. The method ``"auto"`` picks
+    by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else
+    ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. At most ``max_rank``
+    pairs are returned, the largest. With an orthonormal ``basis`` V ``(n, k)`` the matrix is ``V V'A V V'``, solved as a dense one of k
+    rows. MemoryError is raised before a dense matrix or a block of columns would take more than ``memory`` bytes.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
@@ -118,8 +103,6 @@ def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class _Settings:
-    """Options that all parts of the matrix share."""
-
     tol: float
     seed: int
     method: str
@@ -259,19 +242,9 @@ def _check_form(p: float, B: float | None, G: float | None) -> None:
 
 
 def normalized_laplacian(S: Any) -> sp.csr_array:
-    """Return ``L = I - D^{-1/2} S D^{-1/2}``, with zero rows and columns for points without a neighbour.
+    """Return ``L = I - D^{-1/2} S D^{-1/2}`` of affinities S >= 0, with zero rows and columns for points without a neighbour.
 
-    With them ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``.
-
-    Parameters
-    ----------
-    S
-        Affinity, ``(n, n)`` sparse or dense, symmetric, no negative entry; ``D_i = sum_j S_ij``.
-
-    Raises
-    ------
-    ValueError
-        If S is not such a matrix.
+    With them ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``, ``D_i = sum_j S_ij``.
     """
     affinity = SymmetricOperator(S).sparse
     if affinity.data.size and affinity.data.min() < 0:

@@ -26,10 +26,8 @@ LANCZOS_STEPS = 40
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Ends of a spectrum, and an estimate of how many eigenvalues lie above a value.
-
-    ``lo``, ``top``: no eigenvalue lies outside; ``moments``: ``trace T_k(A~)``, ``(MOMENTS + 1,)``, estimated, with A~ the matrix mapped to
-    [-1, 1].
+    """Ends of a spectrum, and an estimate of how many eigenvalues lie above a value. ``lo``, ``top``: no eigenvalue lies outside;
+    ``moments``: ``trace T_k(A~)``, ``(MOMENTS + 1,)``, estimated, with A~ the matrix mapped to [-1, 1].
     """
 
     lo: float
@@ -37,9 +35,8 @@ class Spectrum:
     moments: FloatArray
 
     def count(self, level: float) -> float:
-        """Return an estimate of the number of eigenvalues above a value.
-
-        ``sum_k g_k c_k m_k`` with ``c_0 = arccos(t)/pi``, ``c_k = 2 sin(k arccos t) / (k pi)`` and Jackson factors g.
+        """Return an estimate of the number of eigenvalues above a value. ``sum_k g_k c_k m_k`` with ``c_0 = arccos(t)/pi``, ``c_k = 2 sin(k
+        arccos t) / (k pi)`` and Jackson factors g.
         """
         centre, half = 0.5 * (self.top + self.lo), 0.5 * (self.top - self.lo)
         angle = math.acos(min(1.0, max(-1.0, (level - centre) / half)))

@@ -42,29 +42,13 @@ from .tiles import BLAS_SIDE, Powers, Target, Workspace, tile_size, write_decays
 
 
 def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: DTypeLike = np.float64, out: Array | None = None) -> Array:
-    """Return the raw kernels of all pairs of rows of two blocks.
+    """Return the raw kernels of all pairs of rows of two blocks, ``(n_specs, n, m)``; their normalisation is ignored
+    (:mod:`normalization`).
 
-    Parameters
-    ----------
-    specs : sequence of KernelSpec or ProductSpec
-        Their normalisation is ignored: see :mod:`normalization`.
-    X : ndarray or csr_array of shape (n, d), or n strings
-    Z : like X, (m, d), optional
-        Without it, or if it is X itself, the result is the symmetric block of X.
-    dtype : {float32, float64}
-        Of the result. Sums and powers are computed in float64 either way; exponentials of float32 results are within 1e-7.
-    out : ndarray of shape (n_specs, n, m), optional
-        C-ordered array of that type to fill. Using one again saves the page faults of a new one, which cost more than the arithmetic.
-
-    Returns
-    -------
-    ndarray of shape (n_specs, n, m)
-
-    Raises
-    ------
-    ValueError
-        If the data do not suit a kernel (numbers against strings, negative or not finite values, a column outside the data), X and Z
-        differ in width, or a value overflows ``dtype``; the message names the kernel and the row.
+    ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings; without ``Z``, or if it is X itself, the result is the
+    symmetric block of X. Sums and powers are computed in float64 whatever the ``dtype``; exponentials of float32 results are within 1e-7. A
+    C-ordered array ``out`` of that type saves the page faults of a new one, which cost more than the arithmetic. Raises ValueError, which
+    names the kernel and the row, if the data do not suit a kernel or a value overflows.
     """
     left = as_rows(X)
     right = left if Z is None or Z is X else as_rows(Z, "Z")
@@ -129,9 +113,6 @@ def _group_by(items: Any, key: Callable[[int], Any]) -> dict[Any, list[int]]:
     return groups
 
 
-# -- kernels of numbers ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _SumKernels:
     """Kernels that are functions of one kind of sum."""
@@ -181,10 +162,9 @@ def _power_parameters(spec: KernelSpec) -> tuple[float, float, int]:
 
 
 class NumberPlan(NamedTuple):
-    """The sums and functions of some kernels of numbers over the same features; slots are indices of these kernels.
-
-    ``sum_kinds`` are the kinds of sums, with gamma; ``signed`` the kernels of values >= 0; ``growing`` those that may overflow, with gamma,
-    coef0, degree and whether they are functions of inner products.
+    """The sums and functions of some kernels of numbers over the same features; slots are indices of these kernels. ``sum_kinds`` are the
+    kinds of sums, with gamma; ``signed`` the kernels of values >= 0; ``growing`` those that may overflow, with gamma, coef0, degree and
+    whether they are functions of inner products.
     """
 
     works: list[_SumKernels]
@@ -216,10 +196,7 @@ class NumberKernels(NamedTuple):
 
     @classmethod
     def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows) -> NumberKernels:
-        """Return some kernels over the same features with their plan and their rows.
-
-        Raises ValueError if the rows do not suit a kernel.
-        """
+        """Return some kernels over the same features with their plan and their rows, which must suit every kernel."""
         chosen = [specs[q] for q in members]
         if left.ndim == 1:
             raise ValueError(f"kernel {chosen[0]} reads numbers; X holds strings")
@@ -273,10 +250,7 @@ def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
 
 
 def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> None:
-    """Refuse entries that are not finite; the block begins at row ``top``, column ``side``.
-
-    Raises ValueError: the message names the kernel and both rows.
-    """
+    """Refuse entries that are not finite, naming the kernel and both rows; the block begins at row ``top``, column ``side``."""
     bad = ~np.isfinite(block)
     if bad.any():
         i, j = (int(indices[0]) for indices in np.nonzero(bad))
@@ -308,9 +282,6 @@ def complete_square(sums: Sums, n: int) -> None:
         mirror_upper(tile, n)
         if kind == SQUARES:
             np.fill_diagonal(tile, 0.0)
-
-
-# -- strings and callables -------------------------------------------------------------------------------------------------
 
 
 def _fill_spectrum(spec: KernelSpec, left: Rows, right: Rows, out: Array) -> None:
@@ -352,27 +323,8 @@ def _import_function(spec: KernelSpec) -> Callable[..., Any]:
     return function
 
 
-# -- diagonals -------------------------------------------------------------------------------------------------------------
-
-
 def gram_diagonal(specs: Sequence[AnyKernel], X: Any) -> Array:
-    """Return k(x, x) of every row for every raw kernel, without the block.
-
-    Parameters
-    ----------
-    specs : sequence of KernelSpec
-    X : ndarray or csr_array of shape (n, d), or n strings
-
-    Returns
-    -------
-    ndarray of shape (n_specs, n)
-        float64, equal to the diagonal of :func:`gram_block` up to rounding.
-
-    Raises
-    ------
-    ValueError
-        As :func:`gram_block`.
-    """
+    """Return k(x, x) of every row for every raw kernel, ``(n_specs, n)`` float64: the diagonal of :func:`gram_block` up to rounding."""
     rows = as_rows(X)
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
     if len(plain) < len(specs):

@@ -19,10 +19,9 @@ PRODUCTS, SQUARES, MANHATTAN, CHI2, MINIMA, CHI2_PRODUCTS, GAUSSIANS = range(7)
 
 @compiled
 def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Array, top: int, side: int) -> None:
-    """Fill the part of the tile ``out`` from row ``top``, column ``side`` on with the sums of all pairs.
-
-    ``kind`` is one of the terms above, ``gamma`` belongs to the last one; ``x`` has at least ``height`` float64 rows, and ``z``, ``(d,
-    w)``, those of the other side, transposed.
+    """Fill the part of the tile ``out`` from row ``top``, column ``side`` on with the sums of all pairs. ``kind`` is one of the terms
+    above, ``gamma`` belongs to the last one; ``x`` has at least ``height`` float64 rows, and ``z``, ``(d, w)``, those of the other side,
+    transposed.
     """
     for i in range(height):
         total = out[top + i, side : side + z.shape[1]]
@@ -86,9 +85,8 @@ def sparse_sums(
     constant: float,
     out: Array,
 ) -> None:
-    """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``.
-
-    ``part`` has the first rows of x and of z and the numbers of both; ``constant`` is the sum of two rows of zeros.
+    """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``. ``part`` has the first rows of x and of z and the
+    numbers of both; ``constant`` is the sum of two rows of zeros.
     """
     x_first, z_first, height, width = part
     xv, xc, xs = x

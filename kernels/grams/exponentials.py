@@ -21,20 +21,13 @@ import numpy as np
 from ..arrays import Array
 from ..jit import compiled, fused
 
-OCTAVE = 8
-"""Doublings of gamma that share one exponential in float64."""
-
-MIN_ENTRY = 1e-36
-"""Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow."""
-
+OCTAVE = 8  # Doublings of gamma that share one exponential in float64.
+MIN_ENTRY = 1e-36  # Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow.
 MAX_SINGLE_GAMMA = 2.0**100
 """Gammas between its inverse and it work in float32: a D whose rounding overflows then gives 0, one that underflows 1."""
 
-_ROUND = 6755399441055744.0
-"""1.5 * 2^52: adding it rounds to a whole number, which is then in the lowest bits."""
-
+_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to a whole number, which is then in the lowest bits.
 _LOG2E = 1.4426950408889634
-
 _ROUND_SINGLE = np.float32(1.5 * 2**23)
 _LEAST_SINGLE = np.float32(_ROUND_SINGLE + math.floor(math.log2(MIN_ENTRY)))
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -48,9 +41,8 @@ _P1, _P2, _P3, _P4, _P5, _P6 = (
 
 @compiled(inline=True)
 def decay(t: float) -> float:
-    """Return exp(t) for t <= 0, relative error below 1e-15; below 1e-300 for t below -700.
-
-    Cody and Waite's reduction, then the Taylor series to the order 12 on [-0.347, 0.347]. No branch, so loops over it vectorise.
+    """Return exp(t) for t <= 0, relative error below 1e-15; below 1e-300 for t below -700. Cody and Waite's reduction, then the Taylor
+    series to the order 12 on [-0.347, 0.347]. No branch, so loops over it vectorise.
     """
     u = max(t, -700.0)
     shifted = u * 1.4426950408889634 + _ROUND
@@ -130,10 +122,9 @@ def square_strip_twice(strip: Array, rows: int) -> None:
 
 
 class Chain(NamedTuple):
-    """A plan of exponentials: for each base its outputs, by ascending number of squarings.
-
-    ``bases`` (b,) float64; ``starts`` (b + 1,) of the outputs of each base; ``squarings`` (q,) from the base; the resulting ``gammas``
-    (q,), and ``rates`` (q,) float32 by :func:`single_rate`; ``slots`` (q,), the places of the outputs.
+    """A plan of exponentials: for each base its outputs, by ascending number of squarings. ``bases`` (b,) float64; ``starts`` (b + 1,) of
+    the outputs of each base; ``squarings`` (q,) from the base; the resulting ``gammas`` (q,), and ``rates`` (q,) float32 by
+    :func:`single_rate`; ``slots`` (q,), the places of the outputs.
     """
 
     bases: Array

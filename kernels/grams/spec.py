@@ -17,10 +17,7 @@ import numpy as np
 from .functions import Value, kernel_family, read_parameters
 
 NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
-
-FORMAT = "gramplane.kernel/1"
-"""Part of every digest; it changes with any formula."""
-
+FORMAT = "gramplane.kernel/1"  # Part of every digest; it changes with any formula.
 _FORM = "name(parameter=value,...)[columns] normalisation centre"
 _TEXT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*(?:\[([^\]]*)\])?([a-z_\s]*)", re.DOTALL)
 
@@ -96,11 +93,9 @@ class KernelSpec:
 
     @classmethod
     def parse(cls, text: str) -> KernelSpec:
-        """Return the kernel of a short text.
-
-        ``text``: ``name(parameter=value, ...)[columns] normalisation centre``, all but the name optional. Values may also stand in their
-        order without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8. Raises ValueError if it is not of this form,
-        or a part breaks its rule.
+        """Return the kernel of a short text. ``text``: ``name(parameter=value, ...)[columns] normalisation centre``, all but the name
+        optional. Values may also stand in their order without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8.
+        Raises ValueError if it is not of this form, or a part breaks its rule.
         """
         if not isinstance(text, str):
             raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
@@ -119,10 +114,7 @@ class KernelSpec:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> KernelSpec:
-        """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional.
-
-        Raises ValueError if a key is unknown or missing, or a value breaks its rule.
-        """
+        """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional."""
         known = ("name", "params", "columns", "normalize", "centre")
         extra = sorted(set(record) - set(known))
         if extra or "name" not in record:
@@ -214,9 +206,6 @@ def _parse_words(words: Sequence[str]) -> dict[str, Any]:
     return fields
 
 
-# -- lists of kernels ------------------------------------------------------------------------------------------------------
-
-
 def kernel_grid(
     d: int,
     *,
@@ -268,25 +257,13 @@ def kernel_grid(
     return as_specs([KernelSpec(name, params, subset, normalize, centre) for subset in columns for name, params in kinds], d)
 
 
-KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]
-"""The forms in which users may pass a kernel."""
+KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]  # The forms in which users may pass a kernel.
 
 
 def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -> list[KernelSpec]:
-    """Return kernels as a list of :class:`KernelSpec`.
+    """Return kernels as a list of :class:`KernelSpec`; None stands for ``kernel_grid(d)``, and d is None where rows are strings.
 
-    Parameters
-    ----------
-    kernels : list of KernelSpec, str, mapping or callable; one of these; or None
-        Short texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
-        None stands for ``kernel_grid(d)``.
-    d : int or None
-        Number of features, None where rows are strings.
-
-    Raises
-    ------
-    ValueError
-        If the list is empty, a kernel cannot be read, or one looks at a column outside the data.
+    Short texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
     """
     if kernels is None:
         if d is None:

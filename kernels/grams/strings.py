@@ -12,10 +12,9 @@ from ..arrays import Array
 
 
 def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
-    """Return the float64 counts of all k-mers, k characters long, in the strings of each block: one column per k-mer of any block.
-
-    Strings shorter than k have no k-mer. Columns ascend inside a row. The column of a k-mer depends on all blocks, so only inner products
-    between their rows have a meaning.
+    """Return the float64 counts of all k-mers, k characters long, in the strings of each block: one column per k-mer of any block. Strings
+    shorter than k have no k-mer. Columns ascend inside a row. The column of a k-mer depends on all blocks, so only inner products between
+    their rows have a meaning.
     """
     symbols, lengths = _rank_symbols(blocks)
     codes, rows = _find_windows(symbols, lengths, k)

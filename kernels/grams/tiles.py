@@ -16,20 +16,11 @@ from ..jit import compiled
 from .distances import transpose_tile
 from .exponentials import MIN_ENTRY, Chain, base_kernel, decay, single_decay, square_strip, square_strip_twice
 
-BLAS_SIDE = 128
-"""Rows and columns that BLAS sees at a time."""
-
-MAX_TILE = 1024
-"""Greatest number of rows and columns of a tile, a multiple of BLAS_SIDE: long runs of entries are written faster."""
-
-SPARE_COLUMNS = 8
-"""Columns of a tile beyond its size: without them all entries of a column would share a few lines of the cache."""
-
-STRIP_ROWS = 2
-"""Rows of a strip."""
-
-MIRROR_ROWS = 64
-"""Rows of the mirror image of a float32 tile at a time."""
+BLAS_SIDE = 128  # Rows and columns that BLAS sees at a time.
+MAX_TILE = 1024  # Greatest number of rows and columns of a tile, a multiple of BLAS_SIDE: long runs of entries are written faster.
+SPARE_COLUMNS = 8  # Columns of a tile beyond its size: without them all entries of a column would share a few lines of the cache.
+STRIP_ROWS = 2  # Rows of a strip.
+MIRROR_ROWS = 64  # Rows of the mirror image of a float32 tile at a time.
 
 
 # Compiled functions take whole C-ordered arrays and indices of the part in use: loops over slices with unknown strides do not vectorise.
@@ -210,10 +201,9 @@ class Workspace:
 
 
 def write_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Workspace) -> None:
-    """Write ``exp(-gamma sums)`` for every gamma of a chain to the part ``to``, and with ``mirror`` to the transposed part, too.
-
-    ``sums`` are a tile of :func:`new_tile`. In float64 each exponential is computed once for both parts. With ``mirror`` the work space
-    must be a symmetric one.
+    """Write ``exp(-gamma sums)`` for every gamma of a chain to the part ``to``, and with ``mirror`` to the transposed part, too. ``sums``
+    are a tile of :func:`new_tile`. In float64 each exponential is computed once for both parts. With ``mirror`` the work space must be a
+    symmetric one.
     """
     if to.out.itemsize == 4:
         _write_single_decays(sums, chain, to, mirror, work)

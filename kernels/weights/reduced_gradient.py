@@ -13,11 +13,8 @@ import numpy as np
 
 from ..arrays import FloatArray
 
-ROUND_OFF = 1e-14
-"""Relative changes of J below this are round-off."""
-
-MAX_TRIALS = 60
-"""Greatest number of machines one line search solves."""
+ROUND_OFF = 1e-14  # Relative changes of J below this are round-off.
+MAX_TRIALS = 60  # Greatest number of machines one line search solves.
 
 
 class Evaluated(Protocol):
@@ -43,9 +40,8 @@ EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
 
 
 def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Return the descent direction of the reduced gradient ``slopes`` at a point of the simplex.
-
-    Its entries are differences to the slope of the greatest weight, zero where they would leave the simplex.
+    """Return the descent direction of the reduced gradient ``slopes`` at a point of the simplex. Its entries are differences to the slope
+    of the greatest weight, zero where they would leave the simplex.
     """
     pivot = int(np.argmax(weights))
     direction = slopes[pivot] - slopes
@@ -71,20 +67,10 @@ def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
 def reduced_step(at: EvaluatedT, evaluate: Callable[[FloatArray, EvaluatedT], EvaluatedT], *, flat: float = 0.1) -> EvaluatedT:
     """Take one step of SimpleMKL: from border to border of the simplex as long as J falls, then to a flat point of the line.
 
-    Parameters
-    ----------
-    at : Evaluated
-        Where the step starts.
-    evaluate : callable
-        (weights, the last evaluated point) -> J at the weights; the second argument is for warm starts. Weights may differ from zero and
-        from sum one by round-off: the callable decides which are zero and returns the weights it used.
-    flat : float
-        A line search ends when J's derivative has fallen to this share of the first one.
-
-    Returns
-    -------
-    Evaluated
-        Never above the start by more than round-off; the start itself where no direction descends.
+    ``evaluate`` maps weights and the last evaluated point, for warm starts, to J there. Weights may differ from zero and from sum one by
+    round-off: the callable decides which are zero and returns the weights it used. A line search ends when J's derivative has fallen to the
+    share ``flat`` of the first one. The result is never above the start by more than round-off; the start itself where no direction
+    descends.
     """
     direction = reduced_gradient(at.weights, at.slopes)
     while direction.any():
