@@ -319,13 +319,10 @@ class PackedBank:
                 _add_inner_products(products, band[:, :, :rows], chosen, 1.0)
                 _add_inner_products(products, band[:, :, rows:], chosen, 2.0)
             if centred:
-                products += self._centring_terms(chosen)
+                sums = self._raw_products(np.ones((1, self.n)), np.ones((1, self.n), bool), chosen, None)[:, 0]
+                totals = sums.sum(axis=1) / self.n
+                products += np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
         return products * np.outer(self.scale[chosen], self.scale[chosen])
-
-    def _centring_terms(self, chosen: IntArray) -> FloatArray:
-        sums = self._raw_products(np.ones((1, self.n)), np.ones((1, self.n), bool), chosen, None)[:, 0]
-        totals = sums.sum(axis=1) / self.n
-        return np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
 
 
 def is_readable_in_place(grams: Array) -> bool:

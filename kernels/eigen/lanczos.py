@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse.linalg as sla
@@ -23,23 +23,18 @@ def lanczos_positive(
     size = min(rank, limit) + 5
     rng = np.random.default_rng((seed, 4))
     first = rng.standard_normal(n)
-    wrap: Any = sla.LinearOperator
+    wrap, solve = cast("Any", sla.LinearOperator), cast("Any", sla.eigsh)
     matrix = wrap((n, n), matvec=lambda v: operator.product(np.ravel(v)), dtype=np.float64)
     while 4 * size < n:
         try:
             with one_thread():
-                values, vectors = _largest_pairs(matrix, size, first, min(1e-6, tol), rng)
+                values, vectors = solve(matrix, k=size, which="LA", v0=first, tol=min(1e-6, tol), rng=rng)
         except sla.ArpackNoConvergence:
             return None
+        order = np.argsort(-values, kind="stable")
+        values, vectors = values[order], vectors[:, order]
         if values[-1] <= 0 or size >= limit:
             n_pairs = min(int(np.count_nonzero(values > 0)), limit)
             return values[:n_pairs], vectors[:, :n_pairs]
         size *= 2
     return None
-
-
-def _largest_pairs(matrix: Any, size: int, first: FloatArray, tol: float, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    solve: Any = sla.eigsh
-    values, vectors = solve(matrix, k=size, which="LA", v0=first, tol=tol, rng=rng)
-    order = np.argsort(-values, kind="stable")
-    return values[order], vectors[:, order]

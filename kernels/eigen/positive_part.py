@@ -151,8 +151,10 @@ def _solve_part(part: MatrixPart, settings: _Settings, start: NDArray[Any] | Non
     if (settings.method == "auto" and 1.1 * size + SPARE_COLUMNS > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE_COLUMNS > 0.8 * n:
         return _SolvedPart(rows, *dense_positive(_make_dense(operator, settings.memory)), None, "dense")
     first = None if start is None else start[rows]
-    limits: Any = {"max_rank": settings.max_rank, "threads": settings.threads, "memory": settings.memory}
-    leading = chebyshev_positive(operator, spectrum, tol=settings.tol, start=first, seed=settings.seed, **limits)
+    leading = chebyshev_positive(
+        operator, spectrum, tol=settings.tol, start=first, seed=settings.seed,
+        max_rank=settings.max_rank, threads=settings.threads, memory=settings.memory,
+    )  # fmt: skip
     method = "dense" if leading.block is None else "chebyshev"
     return _SolvedPart(rows, leading.values, leading.vectors, leading.block, method, leading.error)
 
@@ -241,7 +243,7 @@ def _check_form(p: float, B: float | None, G: float | None) -> None:
         raise ValueError("p=1: needs the cap B; with a penalty the problem is unbounded or its optimum is zero")
 
 
-def normalized_laplacian(S: Any) -> sp.csr_array:
+def normalized_laplacian(S: object) -> sp.csr_array:
     """Return ``L = I - D^{-1/2} S D^{-1/2}`` of affinities S >= 0, with zero rows and columns for points without a neighbour.
 
     With them ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``, ``D_i = sum_j S_ij``.

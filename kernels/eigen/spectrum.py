@@ -40,9 +40,10 @@ class Spectrum:
         """
         centre, half = 0.5 * (self.top + self.lo), 0.5 * (self.top - self.lo)
         angle = math.acos(min(1.0, max(-1.0, (level - centre) / half)))
-        k = np.arange(1, len(self.moments))
-        steps = 2 * np.sin(k * angle) / (k * np.pi)
-        return float(angle / np.pi * self.moments[0] + (_jackson_factors(len(self.moments))[1:] * steps) @ self.moments[1:])
+        length = len(self.moments)
+        k, w = np.arange(1, length), np.pi / (length + 1)
+        jackson = ((length - k + 1) * np.cos(k * w) + np.sin(k * w) / np.tan(w)) / (length + 1)
+        return float(angle / np.pi * self.moments[0] + (jackson * (2 * np.sin(k * angle) / (k * np.pi))) @ self.moments[1:])
 
     def level(self, count: float) -> float:
         """Return a value above which an estimated ``count`` of eigenvalues lies, by bisection."""
@@ -57,11 +58,6 @@ class Spectrum:
         edges = np.linspace(0.0, max(self.top, 0.0), 201)
         counts = np.array([self.count(float(edge)) for edge in edges])
         return 0.5 * (edges[1:] + edges[:-1]), np.maximum(0.0, counts[:-1] - counts[1:])
-
-
-def _jackson_factors(length: int) -> FloatArray:
-    k, w = np.arange(length), np.pi / (length + 1)
-    return ((length - k + 1) * np.cos(k * w) + np.sin(k * w) / np.tan(w)) / (length + 1)
 
 
 def estimate_spectrum(operator: SymmetricOperator, seed: int) -> Spectrum:

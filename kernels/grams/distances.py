@@ -7,8 +7,6 @@ except for the additive Gaussian, whose ones are counted.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..arrays import Array
 from ..jit import compiled
 from .exponentials import decay
@@ -57,7 +55,7 @@ def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Ar
 
 
 @compiled
-def _pair_term(kind: int, gamma: float, a: Any, b: Any) -> Any:
+def _pair_term(kind: int, gamma: float, a: float, b: float) -> float:
     """Return one term minus that of two zeros."""
     t, s = a - b, a + b
     if kind == PRODUCTS:

@@ -86,12 +86,12 @@ def _format_factor(factor: Factor) -> str:
 AnyKernel = KernelSpec | ProductSpec
 
 
-def kernel_from_json(record: Mapping[str, Any]) -> Any:
+def kernel_from_json(record: Mapping[str, Any]) -> AnyKernel:
     """Return the kernel, or product, of its JSON record."""
     return ProductSpec.from_json(record) if record.get("name") == "product" else KernelSpec.from_json(record)
 
 
-def distinct_kernels(specs: Sequence[Any]) -> list[KernelSpec]:
+def distinct_kernels(specs: Sequence[AnyKernel]) -> list[KernelSpec]:
     """Return the distinct kernels of some kernels and products, in the order of their first appearance."""
     parts = [spec.kernels if isinstance(spec, ProductSpec) else (spec,) for spec in specs]
     return list(dict.fromkeys(one for part in parts for one in part))

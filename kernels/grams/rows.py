@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,7 +19,7 @@ DENSE_COLUMNS = 1024
 MAX_NUMBER = 1e140  # Greatest number: its square and sums of squares stay finite.
 
 
-def as_rows(X: Any, name: str = "X") -> Rows:
+def as_rows(X: object, name: str = "X") -> Rows:
     """Return data as an array of numbers, a CSR array in canonical form, or an object array of strings."""
     if sp.issparse(X):
         rows = sp.csr_array(X)

@@ -132,8 +132,13 @@ class KernelSpec:
 def _format_spec(spec: KernelSpec) -> str:
     known = kernel_family(spec.name).parameters
     params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
-    shown = ",".join(f"{key}={_format_value(value)}" for key, value in params)
-    text = spec.name + (f"({shown})" if shown else "") + ("" if spec.columns is None else f"[{_format_ranges(spec.columns)}]")
+    # Always in single quotes, which the text form requires.
+    quoted = ((key, "'" + value.replace("\\", "\\\\") + "'" if isinstance(value, str) else repr(value)) for key, value in params)
+    text, shown = spec.name, ",".join(f"{key}={value}" for key, value in quoted)
+    text += f"({shown})" if shown else ""
+    if spec.columns is not None:
+        runs = np.split(np.asarray(spec.columns), np.flatnonzero(np.diff(spec.columns) != 1) + 1)
+        text += "[" + ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}:{run[-1] + 1}" for run in runs) + "]"
     return text + (f" {spec.normalize}" if spec.normalize != "none" else "") + (" centre" if spec.centre else "")
 
 
@@ -150,17 +155,6 @@ def _parse_text(text: str) -> KernelSpec:
         raise ValueError(f"kernel {text!r}: {error}") from None
 
 
-def _format_value(value: Value) -> str:
-    # Always in single quotes, which the text form requires.
-    return "'" + value.replace("\\", "\\\\") + "'" if isinstance(value, str) else repr(value)
-
-
-def _format_ranges(columns: Sequence[int]) -> str:
-    edges = np.flatnonzero(np.diff(columns) != 1) + 1
-    runs = np.split(np.asarray(columns), edges)
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}:{run[-1] + 1}" for run in runs)
-
-
 def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
     try:
         call = ast.parse(f"f({inside})", mode="eval").body
@@ -172,14 +166,13 @@ def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
     if len(call.args) > len(known):
         raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
     pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
-    return tuple((key, _parse_literal(key, node)) for key, node in pairs)
-
-
-def _parse_literal(key: str, node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
+    values = []
+    for key, node in pairs:
+        try:
+            values.append((key, ast.literal_eval(node)))
+        except ValueError:
+            raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
+    return tuple(values)
 
 
 def _parse_columns(text: str | None) -> tuple[int, ...] | None:
@@ -288,7 +281,7 @@ def check_columns(spec: KernelSpec, d: int | None) -> None:
         raise ValueError(f"kernel {spec}: column {spec.columns[-1]} is outside the data, which have columns 0 to {d - 1}")
 
 
-def _as_spec(kernel: Any) -> KernelSpec:
+def _as_spec(kernel: KernelLike) -> KernelSpec:
     if isinstance(kernel, KernelSpec):
         return kernel
     if isinstance(kernel, str):
@@ -304,7 +297,7 @@ def _as_spec(kernel: Any) -> KernelSpec:
 
 def _importable_name(function: Callable[..., Any]) -> str:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    target: Any = inspect.getmodule(function)
+    target: object = inspect.getmodule(function)
     for part in name.split("."):
         target = getattr(target, part, None)
     if target is not function or module in (None, "__main__"):

@@ -7,7 +7,7 @@ the cache; from there every entry is written or added once, with the bits of :fu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -32,7 +32,7 @@ def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[Ke
     return all(name is not None and kernel_family(name).pairing is not None for name in names)
 
 
-def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
+def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:
     """Write the raw kernels of all pairs of rows of X ``(n, d)`` as :class:`~gramplane.kernels.bank.bank.PackedBank` holds them.
 
     The kernels are :func:`has_number_kernels_only`, ``out`` ``(n_specs, n_packed)`` in C order gets the entries of ``gram_block(specs,
@@ -52,7 +52,7 @@ def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
             _pack_strip(strip.entries, slots, out, at, n - first)
 
 
-def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: Any, Z: Any, beta: Array) -> Array:
+def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: object, beta: Array) -> Array:
     """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for machines m, ``(n, n_machines)``, without a matrix of any kernel.
 
     The kernels are :func:`has_number_kernels_only`, ``weights`` ``(n_machines, n_specs)`` and ``beta`` ``(n_machines, s)``. The value of a

@@ -74,7 +74,10 @@ class ElasticNetSet:
             return v * x.sum() + a * (x @ x) - 1.0
 
         # The root is between the kappa of equal norms and that of a single norm.
-        return self._tight(weights(_find_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v)))
+        w = weights(_find_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
+        # Moved along its ray onto the boundary.
+        linear = v * w.sum()
+        return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * (a * float(w @ w)))))
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return argmin over the set of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q; zeros stay zero."""
@@ -91,11 +94,6 @@ class ElasticNetSet:
             return v * x.sum() + a * (x @ x) - 1.0
 
         return _first_inside(at, excess, log_free)
-
-    def _tight(self, w: FloatArray) -> FloatArray:
-        """Return w moved along its ray onto the boundary."""
-        linear, square = self.v * w.sum(), (1.0 - self.v) * float(w @ w)
-        return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * square)))
 
 
 @dataclass(frozen=True)
