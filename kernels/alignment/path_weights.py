@@ -61,7 +61,7 @@ DIVERGENCES: dict[str, Divergence] = {"euclidean": EUCLIDEAN, "kl": KL}
 
 @dataclass(frozen=True, eq=False)
 class AlignmentProblem:
-    """The regularisation of the weights: lam1 and lam2 >= 0, not both 0, and the centre eta0, a number or one per kernel, positive for KL."""
+    """The regularisation of the weights: lam1, lam2 >= 0, not both 0, and the centre eta0, a number or one per kernel, positive for KL."""
 
     lam1: float
     lam2: float

@@ -84,7 +84,7 @@ class MatrixSums:
 
 @dataclass(frozen=True)
 class AlignedWeights:
-    """Kernel weights theta >= 0 of l2 norm 1, ``(k,)``, and rho of the weighted sum, of equal weights, and ``(k,)`` of every kernel alone."""
+    """Kernel weights theta >= 0 of norm 1, ``(k,)``, and rho of the weighted sum, of equal weights, and ``(k,)`` of each kernel alone."""
 
     weights: FloatArray
     value: float

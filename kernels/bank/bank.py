@@ -1,10 +1,9 @@
 """Many Gram matrices in memory, as packed upper triangles or as whole matrices of the caller.
 
 Rows are cut into bands of 128. Of a band the loops read the columns from its own first row on: the square on the diagonal, and the rest
-right of it. Packed triangles hold nothing else, about half the bytes of n x n; whole matrices are read without a copy, and the loops skip
-what is left of the bands. The two differ only in the start of a band and the stride of its rows
-(:func:`gramplane.kernels.bank.loops.packed_bands`, :func:`gramplane.kernels.bank.loops.square_bands`): the same loops read both, in the
-same order, to the same bits. All kernels share the layout: entry (i, j) of every kernel is in the same column of one (k, entries) array.
+right of it. Packed triangles hold nothing else; whole matrices are read without a copy. The two differ only in the start of a band and the
+stride of its rows: the same loops read both, in the same order, to the same bits. Entry (i, j) of every kernel is in the same column of one
+(k, entries) array.
 """
 
 from __future__ import annotations

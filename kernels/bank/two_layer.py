@@ -23,8 +23,7 @@ from ..svm.dual import DenseGram, DualProblem, Gram, Scratch, Warm
 from ..svm.smo import solve_smo
 from .bank import PackedBank
 from .block_sums import Span, TileSums, total_forms
-from .loops import BAND, combine_block
-from .two_layer_loops import weight_entries
+from .loops import BAND, combine_block, weight_entries
 
 LARGEST_EXPONENT = 50.0  # Greatest entry of the inner sum that weights may give: beyond it the machine would memorise, and later overflow.
 ARMIJO_SHARE = 1e-4

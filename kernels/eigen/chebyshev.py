@@ -31,7 +31,7 @@ MAX_STAGE_GROWTH = 1e6
 MAX_STAGES = 12  # Stages after which the best subspace so far is returned, with the error it has.
 RESIDUAL_SAMPLES = 64  # Ritz pairs from whose residuals the error is estimated, evenly spaced by rank.
 RANK_MARGINS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.6, 2.0)
-SPARE_COLUMNS = 20  # Columns of a block: one of these times the estimated rank, and some more.
+SPARE_COLUMNS = 20  # Columns of a block: one of the margins times the estimated rank, and these.
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from ..jit import one_thread
 
 Block = NDArray[Any]
 T = TypeVar("T")
-TILE_COLUMNS = 512
-TILE_ROWS = 1024  # Columns of a tile of a small matrix, and rows of V read at a time; both decide the order of sums.
+TILE_COLUMNS = 512  # Columns of a tile of a small matrix; it decides the order of sums.
+TILE_ROWS = 1024  # Rows of V read at a time; they decide the order of sums, too.
 
 
 def usable_cores() -> int:

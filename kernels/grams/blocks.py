@@ -1,18 +1,10 @@
 """Blocks of Gram matrices: all kernels of a pair of row blocks at once, sharing inner products, distances and exponentials.
 
-Kernels over the same features share one tile of inner products or distances at a time; in float64 all values of gamma that are powers of
-two apart share one exponential (:mod:`exponentials`), all degrees of one polynomial their powers.
-
-Which bits are equal
---------------------
-* ``gram_block(specs, X)`` is exactly symmetric.
-* An entry does not depend on the other kernels of a call, nor on their order.
+* ``gram_block(specs, X)`` is exactly symmetric, and an entry does not depend on the other kernels of a call, nor on their order.
 * For strings, sparse rows, at most ``MAX_DIRECT_COLUMNS`` features (:mod:`pair_tiles`), and every kernel that is not a function of inner
-  products or Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping X
-  and Z.
+  products or Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping.
 * The rest goes through BLAS in tiles of one fixed shape, padded with zeros, so an entry depends on its two rows alone if the BLAS library
-  computes all entries of a tile alike (OpenBLAS does); else different cuts agree up to rounding.
-* Dense and sparse input, and different machines, agree up to rounding.
+  computes all entries of a tile alike (OpenBLAS does); else different cuts agree up to rounding, as dense and sparse input do.
 """
 
 from __future__ import annotations

@@ -2,13 +2,10 @@
 
 In float64 values of gamma whose ratio is a power of two share one: the square of ``exp(-gamma D)`` is ``exp(-2 gamma D)``. So that an entry
 depends on gamma and D alone and not on the other kernels, gamma is written as ``base * 2^k``, ``base = m 2^(OCTAVE q)``, ``1/2 <= m < 1``,
-``0 <= k < OCTAVE``: one exponential at the base, then k squarings. Each squaring doubles the relative error, so it stays below ``2^OCTAVE``
-rounding units, 3e-14.
-
-Float32 results have an exponential each, computed in float32 from D rounded to float32: that takes less time than a squaring in float64
-that is rounded. A relative error e of an argument x becomes ``x exp(-x) e <= 0.37 e`` in ``exp(-x)``. With two roundings of the argument
-(D and gamma) and those of the polynomial an entry is within 1e-7 of the exact one. Small entries are not right in all their digits: their
-relative error grows as x does, to 1e-5 at 1e-36.
+``0 <= k < OCTAVE``: one exponential at the base, then k squarings. Each doubles the relative error, which stays below ``2^OCTAVE`` rounding
+units, 3e-14. Float32 results have an exponential each, computed in float32: that takes less time than a squaring in float64 that is
+rounded. A relative error e of an argument x becomes ``x exp(-x) e <= 0.37 e``, so with two roundings of the argument (D and gamma) and
+those of the polynomial an entry is within 1e-7 of the exact one; the relative error of small entries grows as x does, to 1e-5 at 1e-36.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Normalization:
 
     @classmethod
     def of(cls, spec: KernelSpec, sums: KernelSums) -> Normalization:
-        """Return the normalisation of a kernel; refuse one whose trace or variance is negative (not positive semi-definite) or not finite."""
+        """Return the normalisation of a kernel; refuse a trace or variance that is negative (not positive semi-definite) or not finite."""
         n = len(sums.diagonal)
         mean = sums.total / (n * n) if n else 0.0
         row_mean = sums.row_sums / n if spec.centre else None
