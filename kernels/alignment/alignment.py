@@ -31,16 +31,18 @@ MAX_ABS_VALUE = 1e300  # Entries beyond it in size are refused: the range of a c
 
 
 class Alignments(NamedTuple):
-    """Alignments of one kernel per feature, float64 ``(k,)`` each; all 0 for a constant feature.
-
-    A weight eta_i belongs to ``K_i / traces[i]``, ``traces[i] = trace(H K_i H)``; ``widths`` are sigma_i of ``exp(-(x - x')^2 / (2
-    sigma_i^2))``, 0 without one; ``errors`` bound ``|values - exact|`` from the truncated expansion, rounding not counted.
+    """Alignments of one kernel per feature, float64 ``(k,)`` each; all 0 for a constant feature. A weight eta_i belongs to ``K_i /
+    traces[i]``, ``traces[i] = trace(H K_i H)``; ``widths`` are sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``, 0 without one; ``errors``
+    bound ``|values - exact|`` from the truncated expansion, rounding not counted.
     """
 
     values: Array
     traces: Array
     widths: Array
     errors: Array
+
+
+Entries = tuple[Array, Array, Array]  # Values, their rows, and the first entry of each column.
 
 
 class _Target(NamedTuple):
@@ -136,19 +138,11 @@ def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usua
 
 @compiled
 def _align_many_valued(
-    values: Array,
-    rows: Array,
-    starts: Array,
-    ordered: Array,
-    counted: Array,
-    which: Array,
-    labels: Array,
-    times: Array,
-    sigmas: Array,
-    tol: float,
-    out: Array,
+    entries: Entries, ordered: Array, counted: Array, which: Array, target: _Target, sigmas: Array, tol: float, out: Array
 ) -> None:
     """Write alignment, trace, width and error bound of the columns ``which`` into out (4, k); tol = 0 sums over every pair."""
+    values, rows, starts = entries
+    labels, times = target
     rank, m = labels.size, times.sum()
     x, s, c, z, work = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank), np.empty((WORK_ROWS, rank))
     v, before = np.empty(rank), np.empty(rank + 1)
@@ -187,11 +181,10 @@ def _align_rbf(tile: _Tile, target: _Target, sigmas: Array, method: str, tol: fl
     if not which.size:
         return
     ordered, counted = _sort_columns(tile, which, target.times)
-    _align_many_valued(tile.values, tile.rows, tile.starts, ordered, counted, which, *target, sigmas, 0.0 if direct else tol, out)
+    _align_many_valued(tile[2:], ordered, counted, which, target, sigmas, 0.0 if direct else tol, out)
 
 
 def _sort_columns(tile: _Tile, which: Array, times: Array) -> tuple[Array, Array]:
-    """Return the entries with the columns ``which`` sorted, and how often each counts."""
     ordered, alike = tile.values.copy(), bool(np.all(times == times[0]))
     counted = np.full(ordered.size, times[0])
     for j in which.tolist():
@@ -234,9 +227,7 @@ def centre_target(y: Array, m: int, times: Array | None = None) -> Array:
         raise ValueError(f"y[{int(np.argmin(np.isfinite(target)))}] is not finite")
     if not np.ptp(target):
         raise ValueError("y is constant; alignment with a constant target is zero for every kernel")
-    if times is None:
-        return target - target.mean()
-    return times * (target - np.average(target, weights=times))
+    return target - target.mean() if times is None else times * (target - np.average(target, weights=times))
 
 
 def _check_widths(widths: Array | float | None, k: int) -> Array:

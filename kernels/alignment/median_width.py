@@ -85,11 +85,10 @@ def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array)
 
 @compiled
 def median_distance(v: Array, before: Array, n: int) -> float:
-    """Return the median of the non-zero distances between entries (the lower one of two middle ones).
-
-    The first n >= 2 entries of ``v`` are the distinct values, ascending; ``before`` ``(n + 1,)`` are the numbers of entries in front of
-    each, ``before[n]`` of all. The result is a distance d between two entries, the least with half of the distances <= d. For more than
-    MAX_EXACT_VALUES values any d will do for which the share of distances <= d is within RANK_TOLERANCE of one half.
+    """Return the median of the non-zero distances between entries (the lower one of two middle ones). The first n >= 2 entries of ``v`` are
+    the distinct values, ascending; ``before`` ``(n + 1,)`` are the numbers of entries in front of each, ``before[n]`` of all. The result is
+    a distance d between two entries, the least with half of the distances <= d. For more than MAX_EXACT_VALUES values any d will do for
+    which the share of distances <= d is within RANK_TOLERANCE of one half.
     """
     span = v[n - 1] - v[0]
     if n == 2:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import FloatArray, IntArray
+from ..arrays import Array, FloatArray, IntArray
 from .path_weights import DIVERGENCES as DIVERGENCES
 from .path_weights import EUCLIDEAN as EUCLIDEAN
 from .path_weights import KL as KL
-from .path_weights import AlignmentProblem, bracket_weights, closed_form, correct_weights, removal_cost, weight_derivatives
+from .path_weights import AlignmentProblem, bracket_weights, closed_form, correct_weights, weight_derivatives
 from .path_weights import Divergence as Divergence
 from .path_weights import weights_at as weights_at
 
@@ -30,11 +30,9 @@ MIN_WEIGHT = 1e-150  # A weight below it counts as zero even with eps = 0: its p
 
 @dataclass(frozen=True, eq=False)
 class KernelPath:
-    """Weights at the points of a path.
-
-    ``p_grid`` ``(n_points,)`` descends; ``weights`` ``(n_points, n)`` are those of the active kernels, ``n_active`` in number, which never
-    rises. Kernel i is active at p exactly when ``p > junctures[i]``: inf if not even at p_start, 0 if still at p_end. ``newton_steps`` are
-    of all weights together, equal loads once; at ``p_end`` the search for junctures ended.
+    """Weights at the points of a path. ``p_grid`` ``(n_points,)`` descends; ``weights`` ``(n_points, n)`` are those of the active kernels,
+    ``n_active`` in number, which never rises. Kernel i is active at p exactly when ``p > junctures[i]``: inf if not even at p_start, 0 if
+    still at p_end. ``newton_steps`` are of all weights together, equal loads once; at ``p_end`` the search for junctures ended.
     """
 
     p_grid: FloatArray
@@ -79,9 +77,8 @@ def threshold(problem: AlignmentProblem, p: float, eps: float) -> float:
 
 
 def juncture_points(problem: AlignmentProblem, a: FloatArray, *, eps: float = 1e-4, p_start: float = 2.0, p_end: float = 1.0) -> FloatArray:
-    """Return for every kernel the p below which it is inactive, ``(n,)``: the root of ``tau(p) = b_i``, without computing any weight.
-
-    A kernel of alignment ``a[i] >= 0`` is active at p in [p_end, p_start] exactly when p exceeds its juncture: inf if it is not active at
+    """Return for every kernel the p below which it is inactive, ``(n,)``: the root of ``tau(p) = b_i``, without computing any weight. A
+    kernel of alignment ``a[i] >= 0`` is active at p in [p_end, p_start] exactly when p exceeds its juncture: inf if it is not active at
     p_start, 0 if it still is at p_end. The threshold eps is in [0, 1/e).
     """
     _check_eps(eps)
@@ -109,10 +106,9 @@ def _find_junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_
 
 
 def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: float = 1.0) -> float:
-    """Return the middle of the range of p in which exactly ``n_features`` kernels are active, or the most below that number.
-
-    Fewer come out where kernels leave together (equal loads) or where there are not so many at p_start. ``junctures`` are from
-    :func:`juncture_points`. Raises ValueError if more are active even at p_end, or none would be left.
+    """Return the middle of the range of p in which exactly ``n_features`` kernels are active, or the most below that number. Fewer come out
+    where kernels leave together (equal loads) or where there are not so many at p_start. ``junctures`` are from :func:`juncture_points`.
+    Raises ValueError if more are active even at p_end, or none would be left.
     """
     if n_features < 1:
         raise ValueError(f"n_features is {n_features}; it is at least 1")
@@ -152,13 +148,6 @@ def lam2_for(problem: AlignmentProblem, a: FloatArray, n_features: int, *, p: fl
     return (0.5 * (inside + max(outside, shift)) - shift) / rate
 
 
-def excess_bound(problem: AlignmentProblem, n: int, p: float, eps: float) -> float:
-    """Return a bound of the path's objective at p above the optimum, n kernels dropped at eps (Jawanpuria 2014, lemma 7.4.1). ``n (lam1
-    eps^2 + lam2 (p-1) eps^p)`` for squared distance, ``n (lam1 eps + lam2 (p-1) eps^p)`` for KL.
-    """
-    return n * removal_cost(problem, eps, p)
-
-
 def _predict_weights(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
     """Return the Taylor guess at p - step, floored at half the weight."""
     if order == 0 or problem.lam2 == 0.0:
@@ -178,19 +167,11 @@ def _solve_point(
 
 
 def kernel_path(
-    problem: AlignmentProblem,
-    a: FloatArray,
-    *,
-    p_start: float = 2.0,
-    p_end: float = 1.0,
-    dp: float = 0.01,
-    eps: float = 1e-4,
-    order: int = 1,
+    problem: AlignmentProblem, a: Array, *, p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01, eps: float = 1e-4, order: int = 1
 ) -> KernelPath:
-    """Return the weights at every p of a grid by predictor and corrector (Jawanpuria 2014, algorithm 5).
-
-    The alignments a, ``(n,)``, are >= 0, and p_end = 1 needs lam1 > 0. Weights at or below eps, in [0, 1/e), are zero for good. The
-    predictor is the last weight (``order`` 0), or takes one or two terms of its Taylor series in p.
+    """Return the weights at every p of a grid by predictor and corrector (Jawanpuria 2014, algorithm 5). The alignments a, ``(n,)``, are >=
+    0, and p_end = 1 needs lam1 > 0. Weights at or below eps, in [0, 1/e), are zero for good. The predictor is the last weight (``order``
+    0), or takes one or two terms of its Taylor series in p.
     """
     _check_eps(eps)
     if order not in (0, 1, 2):
@@ -219,7 +200,6 @@ def kernel_path(
 
 
 def _stack_rows(rows: list[tuple[IntArray, FloatArray]], n: int) -> sp.csr_array:
-    """Return rows of (ids, values) as one matrix."""
     ends = np.cumsum([0] + [len(ids) for ids, _ in rows])
     index = np.int32 if max(int(ends[-1]), n) < 2**31 else np.int64
     indices = np.concatenate([ids for ids, _ in rows]).astype(index)

@@ -93,9 +93,8 @@ class AlignedWeights:
 
 
 def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> AlignedWeights:
-    """Return the weights of largest alignment with the target, the last of ``(k + 1, k + 1)`` centred inner products, or equal ones.
-
-    Raises ValueError for a target that is constant, or that no kernel is aligned with.
+    """Return the weights of largest alignment with the target, the last of ``(k + 1, k + 1)`` centred inner products, or equal ones. Raises
+    ValueError for a target that is constant, or that no kernel is aligned with.
     """
     M, a, square = centred[:-1, :-1], centred[:-1, -1], float(centred[-1, -1])
     k = len(a)

@@ -67,10 +67,8 @@ class PackedBank:
 
     @classmethod
     def over(cls, grams: Array) -> PackedBank:
-        """Return a bank that reads whole matrices without a copy and never writes to them.
-
-        ``grams``, ``(k, n, n)``, are float32 or float64 in C order and exactly symmetric: of the squares on the diagonal both triangles are
-        read.
+        """Return a bank that reads whole matrices without a copy and never writes to them. ``grams``, ``(k, n, n)``, are float32 or float64
+        in C order and exactly symmetric: of the squares on the diagonal both triangles are read.
         """
         if not is_readable_in_place(grams):
             raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be C-ordered (k, n, n) of float32 or float64")
@@ -98,7 +96,6 @@ class PackedBank:
 
     def put(self, q: int, lo: int, hi: int, block: ArrayLike) -> None:
         """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel or of consecutive ones; refuse what is not finite in the bank's type.
-
         ``block``, ``(r, c)`` or ``(m, r, c)`` for m kernels from q on, is a square on the diagonal (lo = hi, r = c), of which only the
         upper triangle is read, or a rectangle right of it (hi >= lo + r). Its edges need not be those of the bands.
         """
@@ -301,11 +298,8 @@ class PackedBank:
         return self.forms(target - target.mean(axis=0) if centred else target, kernels)
 
     def inner_products(self, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
-        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the entries.
-
-        Entries right of the squares on the diagonal count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, by
-        <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2.
-
+        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the entries. Entries right of the squares on the diagonal
+        count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, by <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2.
         The result, ``(len(kernels), len(kernels))``, is exactly symmetric. The same call gives the same bits, but BLAS may round an entry
         differently when other kernels are computed with it.
         """

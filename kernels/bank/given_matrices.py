@@ -29,9 +29,8 @@ class MatrixFigures(NamedTuple):
 
 
 def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> MatrixFigures:
-    """Return greatest magnitude and asymmetry of a square matrix in one pass, which may also write its packed upper triangle.
-
-    A C- or Fortran-ordered float32 or float64 matrix is not copied. ``packed``, ``(count_packed(n),)``, is overwritten if there is one.
+    """Return greatest magnitude and asymmetry of a square matrix in one pass, which may also write its packed upper triangle. A C- or
+    Fortran-ordered float32 or float64 matrix is not copied. ``packed``, ``(count_packed(n),)``, is overwritten if there is one.
     """
     entries = matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
     mirrored = not entries.flags.c_contiguous and entries.flags.f_contiguous
@@ -135,7 +134,6 @@ def _compare_tiles(matrix: Array, mirrored: bool, out: NDArray[np.float32]) -> t
 
 @compiled
 def _transpose_tile(matrix: Array, image: Array, top: int, bottom: int, left: int, right: int) -> None:
-    """Copy the mirror image of a tile."""
     for j in range(left, right):
         row = matrix[j, top:bottom]
         for i in range(row.size):

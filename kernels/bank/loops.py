@@ -177,11 +177,10 @@ def combine_block(block: Array, used: IntArray, weights: FloatArray, out: FloatA
 def weight_entries(
     flat: Array, at: int, stride: int, first: int, rows: IntArray, weights: FloatArray, on_diagonal: bool, out: FloatArray
 ) -> None:
-    """Write the share of every tile of a band in sum_ij K_q[i, j] weights[i, j] of symmetric matrices.
-
-    Entry (r, c) of the band of kernel q is flat[q, at + r * stride + first + c], and weights[s, c] belongs to row rows[s]; the other rows
-    have no weight. A tile is summed column by column over its rows, then over its columns, so its bits depend on nothing else. All tiles
-    but the first of a band on the diagonal stand for their mirror images, too. out is (kernels, column tiles).
+    """Write the share of every tile of a band in sum_ij K_q[i, j] weights[i, j] of symmetric matrices. Entry (r, c) of the band of kernel q
+    is flat[q, at + r * stride + first + c], and weights[s, c] belongs to row rows[s]; the other rows have no weight. A tile is summed
+    column by column over its rows, then over its columns, so its bits depend on nothing else. All tiles but the first of a band on the
+    diagonal stand for their mirror images, too. out is (kernels, column tiles).
     """
     width = weights.shape[1]
     part = np.empty(BAND)

@@ -14,6 +14,8 @@ from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .loops import BAND
 
+Mask = NDArray[np.bool_]
+
 UNIT_BITS = 50  # The unit is 2^-UNITS of the least power of two not below max_i K_ii ||beta||_1, which bounds every product.
 ROUNDING_SHIFT = 1.5 * 2.0**52  # Adding and subtracting SHIFT units rounds to a multiple of the unit.
 
@@ -56,11 +58,10 @@ def add_band(
     to_rows: FloatArray,
     to_cols: FloatArray,
 ) -> None:
-    """Add the share of a band of rows in K beta to its rows and to its columns.
-
-    Row r of the band begins at entries[r * stride]; the first tile of a band on the diagonal is the square there. The rows to ``read`` are
-    ascending; the last one, with weight zero, fills their number up to a multiple of four. ``left`` and ``right`` are beta of the rows and
-    of the columns, ``part`` is work space for one number a column.
+    """Add the share of a band of rows in K beta to its rows and to its columns. Row r of the band begins at entries[r * stride]; the first
+    tile of a band on the diagonal is the square there. The rows to ``read`` are ascending; the last one, with weight zero, fills their
+    number up to a multiple of four. ``left`` and ``right`` are beta of the rows and of the columns, ``part`` is work space for one number a
+    column.
     """
     width, big = right.size, ROUNDING_SHIFT * unit
     part[:width] = 0.0
@@ -90,14 +91,7 @@ def add_band(
 
 @compiled
 def bank_products(
-    values: Array,
-    n: int,
-    bands: IntArray,
-    chosen: IntArray,
-    betas: FloatArray,
-    wanted: NDArray[np.bool_],
-    units: FloatArray,
-    out: FloatArray,
+    values: Array, n: int, bands: IntArray, chosen: IntArray, betas: FloatArray, wanted: Mask, units: FloatArray, out: FloatArray
 ) -> None:
     """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); the other rows of out mean nothing."""
     part = np.empty(n)
@@ -118,7 +112,7 @@ def block_products(
     on_diagonal: bool,
     left: FloatArray,
     right: FloatArray,
-    wanted: NDArray[np.bool_],
+    wanted: Mask,
     units: FloatArray,
     to_rows: FloatArray,
     to_cols: FloatArray,

@@ -2,10 +2,9 @@
 
     K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]        c_i the task of row i
 
-The same functions work on a :class:`~gramplane.kernels.bank.bank.PackedBank` and on block pairs, to the same bits whatever the blocks are.
-A band of 128 rows and a tile of 128 columns give one share of every pair of tasks they hold; shares are rounded to multiples of a unit
-before they are added, so their order does not matter (see :mod:`gramplane.kernels.bank.products`). Rows of a task may be anywhere; the
-loops are faster where they lie together, because rows of one task in a band are added up first.
+They are of banks and block pairs, to the same bits: a band of 128 rows and a tile of 128 columns give one share of every pair of tasks,
+rounded to multiples of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster where a task's rows lie
+together.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from .loops import BAND, add_rows_at, mirror_band
 from .products import ROUNDING_SHIFT, UNIT_BITS
 
 Span = tuple[int, int]
+Tasks = tuple[IntArray, FloatArray]  # Tasks of some rows, and beta.
+Pair = tuple[FloatArray, FloatArray]
 
 STRIP_COLUMNS = 512  # Columns combined at a time: their weights of four kernels stay in the first-level cache.
 
@@ -43,13 +44,12 @@ class TaskSums(NamedTuple):
 
 def bank_task_sums(values: Array, bands: IntArray, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
     """Return the sums of a bank's entries ``(k, entries)``; the rest is as in :func:`block_task_sums`."""
-    sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
+    sums = np.zeros(units.shape), np.zeros(units.shape)
     for band, (at, stride) in enumerate(bands):
         first = band * BAND
-        band_rows = (codes[first : first + BAND], beta[first : first + BAND])
-        beyond = (codes[first:], beta[first:])
-        add_task_sums(values, at, stride, True, _order_by_task(*band_rows), *band_rows, *beyond, units, *sums)
-    return sums
+        rows = codes[first : first + BAND], beta[first : first + BAND]
+        add_task_sums(values, at, stride, True, _order_by_task(*rows), rows, (codes[first:], beta[first:]), units, sums)
+    return TaskSums(*sums)
 
 
 def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, codes: IntArray, out: Array) -> None:
@@ -64,23 +64,19 @@ def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, code
 
 
 def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` of raw entries in the forms.
-
-    Its ranges begin at multiples of 128; ``beta`` and the tasks ``codes`` are of all n rows, the ``units``, ``(k, T, T)``, from
-    :func:`task_units`.
+    """Return the shares of a block pair ``(k, rows, columns)`` of raw entries in the forms. Its ranges begin at multiples of 128; ``beta``
+    and the tasks ``codes`` are of all n rows, the ``units``, ``(k, T, T)``, from :func:`task_units`.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     width, diagonal = cols[1] - cols[0], rows == cols
-    sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
+    sums = np.zeros(units.shape), np.zeros(units.shape)
     for first in range(rows[0], rows[1], BAND):
         top = slice(first, min(first + BAND, rows[1]))
         left = first if diagonal else cols[0]
         at = (first - rows[0]) * width + left - cols[0]
-        band_rows = (codes[top], beta[top])
-        add_task_sums(
-            flat, at, width, diagonal, _order_by_task(*band_rows), *band_rows, codes[left : cols[1]], beta[left : cols[1]], units, *sums
-        )
-    return sums
+        band_rows, beyond = (codes[top], beta[top]), (codes[left : cols[1]], beta[left : cols[1]])
+        add_task_sums(flat, at, width, diagonal, _order_by_task(*band_rows), band_rows, beyond, units, sums)
+    return TaskSums(*sums)
 
 
 def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArray, codes: IntArray) -> Array:
@@ -140,23 +136,15 @@ def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
 
 @compiled
 def add_task_sums(
-    values: Array,
-    at: int,
-    stride: int,
-    on_diagonal: bool,
-    order: IntArray,
-    left_codes: IntArray,
-    left: FloatArray,
-    right_codes: IntArray,
-    right: FloatArray,
-    units: FloatArray,
-    square: FloatArray,
-    off_square: FloatArray,
+    values: Array, at: int, stride: int, on_diagonal: bool, order: IntArray, rows: Tasks, cols: Tasks, units: FloatArray, sums: Pair
 ) -> None:
     """Add the shares of one band of rows of all kernels to the sums. Row r of the band of kernel q begins at values[q, at + r * stride];
     the first tile of a band on the diagonal is the square there. ``order`` has the rows to read, task by task; codes and beta of the rows
     are ``left_codes`` and ``left``, those of the columns ``right_codes`` and ``right``.
     """
+    left_codes, left = rows
+    right_codes, right = cols
+    square, off_square = sums
     width = right.size
     part, shares = np.empty(width), np.zeros(units.shape[1])
     for q in range(len(values)):

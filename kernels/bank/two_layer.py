@@ -84,20 +84,12 @@ def bank_sums(bank: PackedBank, kernel: FloatArray, beta: FloatArray) -> FloatAr
 
 
 def _weight_band(
-    flat: Array,
-    at: int,
-    stride: int,
-    first: int,
-    kernel: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    on_diagonal: bool,
-    out: FloatArray,
+    flat: Array, at: int, stride: int, first: int, kernel: FloatArray, left: FloatArray, right: FloatArray, square: bool, out: FloatArray
 ) -> None:
     """Write the shares of the tiles of one band; rows where beta is zero are not read."""
     support = np.flatnonzero(left[: len(kernel)])
     weights = (kernel[support] * left[support][:, None]) * right[: kernel.shape[1]][None, :]
-    weight_entries(flat, at, stride, first, support, weights, on_diagonal, out)
+    weight_entries(flat, at, stride, first, support, weights, square, out)
 
 
 class Layer(Protocol):
@@ -129,12 +121,10 @@ class BankLayer:
 
 @dataclass(frozen=True)
 class TwoLayerPoint:
-    """The machine at given weights.
-
-    ``value`` is F(mu) from the dual value of the machine: a lower bound, wrong by the square of the machine's tolerance only; ``value +
-    gap`` is the primal value, an upper bound. ``slopes`` ``(k,)`` is the gradient of F, ``decision`` ``(n,)`` K2 beta + bias.
-    ``indefinite``: the machine met negative curvature: round-off of single-precision entries between rows that are nearly the same, or no
-    kernel.
+    """The machine at given weights. ``value`` is F(mu) from the dual value of the machine: a lower bound, wrong by the square of the
+    machine's tolerance only; ``value + gap`` is the primal value, an upper bound. ``slopes`` ``(k,)`` is the gradient of F, ``decision``
+    ``(n,)`` K2 beta + bias. ``indefinite``: the machine met negative curvature: round-off of single-precision entries between rows that are
+    nearly the same, or no kernel.
     """
 
     mu: FloatArray
@@ -177,9 +167,8 @@ class TwoLayerObjective:
         return TwoLayerPoint(mu, value, float(machine.gap), slopes, machine.beta, float(machine.bias), decision, machine.indefinite)
 
     def start(self, rng: np.random.Generator, diagonals: FloatArray) -> TwoLayerPoint:
-        """Return the machine at random weights for which the diagonal of the inner sum is one on average; ``diagonals`` are ``(k, n)``.
-
-        At zero the second layer has rank one and its machine cannot distinguish rows. Where the weights are refused because of a few long
+        """Return the machine at random weights for which the diagonal of the inner sum is one on average; ``diagonals`` are ``(k, n)``. At
+        zero the second layer has rank one and its machine cannot distinguish rows. Where the weights are refused because of a few long
         rows, they are halved until they are accepted.
         """
         mu = rng.uniform(0.05, 1.0, len(diagonals))
@@ -193,10 +182,9 @@ class TwoLayerObjective:
         raise ValueError("the machine on exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)")
 
     def step(self, point: TwoLayerPoint, eta: float, min_decrease: float = 0.0) -> tuple[TwoLayerPoint, float]:
-        """Go along the projected gradient, halving the length from ``eta`` on until F falls in proportion (Armijo).
-
-        Steps that promise to lower F by less than the share ``min_decrease`` are not tried. Returns the new point, or the same one, and the
-        first length of the next step.
+        """Go along the projected gradient, halving the length from ``eta`` on until F falls in proportion (Armijo). Steps that promise to
+        lower F by less than the share ``min_decrease`` are not tried. Returns the new point, or the same one, and the first length of the
+        next step.
         """
         while True:
             mu = np.maximum(point.mu - eta * point.slopes, 0.0)

@@ -18,8 +18,7 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
 from .dense import dense_bytes, dense_positive
-from .operator import SymmetricOperator
-from .panels import PANEL_WIDTH, Panels
+from .operator import PANEL_WIDTH, Panels, SymmetricOperator
 from .spectrum import Spectrum
 from .tall_blocks import gram_matrix, inner_product, rotate_columns, rotate_in_place, share_tiles, solve_columns, solve_lower
 
@@ -37,7 +36,6 @@ SPARE_COLUMNS = 20  # Columns of a block: one of the margins times the estimated
 @dataclass(frozen=True)
 class LeadingPairs:
     """Positive eigenpairs ``(r,)``, ``(n, r)`` that a filtered subspace holds, descending, and the relative error of ``sum_i values_i^2``.
-
     ``block`` is the whole subspace, Ritz vectors by descending value, ``(n, b)``; nothing if the matrix turned out to be better dense.
     """
 
@@ -50,7 +48,6 @@ class LeadingPairs:
 @dataclass(frozen=True)
 class BlockPlan:
     """Size b of a block, the interval that is ``damped``, the upper end of the spectrum, and the total degree a random block needs.
-
     Eigenvectors in the interval shrink; about b eigenvalues lie above it.
     """
 
@@ -110,11 +107,10 @@ def chebyshev_positive(
     threads: int = 1,
     memory: int | None = None,
 ) -> LeadingPairs:
-    """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``; they do not depend on the number of threads.
-
-    The ``spectrum`` only decides how large the block is and what is damped. ``tol`` is the relative error of ``||A_+||_F^2``; with the
-    block of a similar matrix as ``start`` a smaller degree does. Raises MemoryError before a block, or the dense matrix in its place, would
-    take more than ``memory`` bytes.
+    """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``; they do not depend on the number of threads. The
+    ``spectrum`` only decides how large the block is and what is damped. ``tol`` is the relative error of ``||A_+||_F^2``; with the block of
+    a similar matrix as ``start`` a smaller degree does. Raises MemoryError before a block, or the dense matrix in its place, would take
+    more than ``memory`` bytes.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     rank = max(0.0, min(spectrum.count(0.0), limit))

@@ -17,9 +17,8 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
 from .chebyshev import SPARE_COLUMNS, chebyshev_positive
-from .components import MatrixPart, connected_parts
 from .dense import dense_bytes, dense_positive
-from .operator import SymmetricOperator
+from .operator import MatrixPart, SymmetricOperator, connected_parts
 from .signs import column_signs
 from .spectrum import estimate_spectrum
 from .tall_blocks import usable_cores
@@ -37,7 +36,6 @@ TIE_TOLERANCE = 1e-10
 @dataclass(frozen=True)
 class PositivePart:
     """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s descending, ``(r,)``, U ``(n, r)`` orthonormal; r may be 0.
-
     The entry largest in magnitude of each column (the first of equals) is positive. A later call for a similar matrix may start from
     ``block``, ``(n, b)``, nothing from the dense path; ``method`` is that of the largest part, ``error`` the estimated relative error of
     ``||A_+||_F^2``.
@@ -273,9 +271,8 @@ def _check_form(p: float, B: float | None, G: float | None) -> None:
 
 
 def normalized_laplacian(S: object) -> sp.csr_array:
-    """Return ``L = I - D^{-1/2} S D^{-1/2}`` of affinities S >= 0, with zero rows and columns for points without a neighbour.
-
-    With them ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``, ``D_i = sum_j S_ij``.
+    """Return ``L = I - D^{-1/2} S D^{-1/2}`` of affinities S >= 0, with zero rows and columns for points without a neighbour. With them
+    ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``, ``D_i = sum_j S_ij``.
     """
     affinity = SymmetricOperator(S).sparse
     if affinity.data.size and affinity.data.min() < 0:

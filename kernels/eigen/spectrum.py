@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..jit import compiled, one_thread
-from .operator import SymmetricOperator
-from .panels import PANEL_WIDTH, Panels
+from .operator import PANEL_WIDTH, Panels, SymmetricOperator
 
 Block = NDArray[Any]
 

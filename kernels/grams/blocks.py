@@ -111,8 +111,6 @@ def _group_by(items: Iterable[int], key: Callable[[int], Any]) -> dict[Any, list
 
 @dataclass(frozen=True)
 class _SumKernels:
-    """Kernels that are functions of one kind of sum."""
-
     kind: int
     gamma: float
     chain: Chain | None

@@ -15,6 +15,9 @@ PRODUCTS, SQUARES, MANHATTAN, CHI2, MINIMA, CHI2_PRODUCTS, GAUSSIANS = range(7)
 """Terms x z; (x - z)^2; |x - z|; (x - z)^2 / (x + z); min(x, z); 2 x z / (x + z); exp(-gamma (x - z)^2)."""
 
 
+Csr = tuple[Array, Array, Array]  # Values, columns and starts of sparse rows.
+
+
 @compiled
 def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Array, top: int, side: int) -> None:
     """Fill the part of the tile ``out`` from row ``top``, column ``side`` on with the sums of all pairs. ``kind`` is one of the terms
@@ -74,15 +77,7 @@ def _pair_term(kind: int, gamma: float, a: float, b: float) -> float:
 
 
 @compiled
-def sparse_sums(
-    kind: int,
-    gamma: float,
-    x: tuple[Array, Array, Array],
-    z: tuple[Array, Array, Array],
-    part: tuple[int, int, int, int],
-    constant: float,
-    out: Array,
-) -> None:
+def sparse_sums(kind: int, gamma: float, x: Csr, z: Csr, part: tuple[int, int, int, int], constant: float, out: Array) -> None:
     """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``. ``part`` has the first rows of x and of z and the
     numbers of both; ``constant`` is the sum of two rows of zeros.
     """

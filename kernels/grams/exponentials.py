@@ -63,11 +63,10 @@ def decay(t: float) -> float:
 
 @compiled(inline=True)
 def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
-    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN.
-
-    As in decay, rounding by a large summand leaves the whole part in the lowest bits and the remainder r in [-0.5, 0.5], here of the exact
-    product. Far from 0 both mean nothing, and the last line replaces the result. All operations are fused, so the bits are the same in a
-    vectorised loop and in its scalar tail.
+    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN. As in decay,
+    rounding by a large summand leaves the whole part in the lowest bits and the remainder r in [-0.5, 0.5], here of the exact product. Far
+    from 0 both mean nothing, and the last line replaces the result. All operations are fused, so the bits are the same in a vectorised loop
+    and in its scalar tail.
     """
     shifted = fused(distance, rate, _ROUND_SINGLE)
     r = fused(distance, rate, _ROUND_SINGLE - shifted)

@@ -110,7 +110,6 @@ def _mirror_upper(out: Array) -> None:
 
 def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array) -> None:
     """Add ``sum_i weights[r, i] K_i`` over the columns of X ``(n, k)`` to the upper triangle of every ``out[r]``, ``(n, n)`` in C order.
-
     Weights are >= 0; with ``widths`` ``(k,)`` kernels are ``exp(-(x - x')^2 / (2 sigma^2))`` and ``out`` is float32, without them ``x x'``
     and float64: without centring large means must not swallow the rest.
     """
@@ -167,7 +166,6 @@ def mirror_triangles(out: Array) -> Array:
 
 def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) -> Array:
     """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric, with weights and widths of :func:`add_feature_sums`.
-
     Gaussians are float32, each entry within ``MATRIX_ERROR sum_i w_i`` of the sum, plus rounding; linear kernels are float64.
     """
     out = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
@@ -243,10 +241,9 @@ def _gaussian_values(left: Array, right: Array, weights: Array, widths: Array, b
 
 
 def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, beta: Array) -> Array:
-    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at every row of X ``(n, k)``, without a matrix, ``(r, n)`` for beta ``(r, m)``.
-
-    The coefficients belong to the rows of Z, ``(m, k)``; kernels are as in :func:`add_feature_sums`. Values are float64, within
-    ``PRODUCT_ERROR sum_i |w_i| sum_s |beta_s|``.
+    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at every row of X ``(n, k)``, without a matrix, ``(r, n)`` for beta ``(r, m)``. The
+    coefficients belong to the rows of Z, ``(m, k)``; kernels are as in :func:`add_feature_sums`. Values are float64, within ``PRODUCT_ERROR
+    sum_i |w_i| sum_s |beta_s|``.
     """
     # Slices and read-only arrays are copied: the functions would be compiled again for each kind.
     beta, weights = (np.require(part, np.float64, ("C", "W")) for part in (beta, weights))

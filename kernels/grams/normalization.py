@@ -90,9 +90,8 @@ def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
 
 @dataclass(frozen=True)
 class Normalization:
-    """How one kernel is centred and scaled: s, and for a centred one r ``(n,)`` and m, for a ``cosine`` q ``(n,)``.
-
-    A solver with a free bias needs nothing but ``scale`` unless the kind is ``cosine``.
+    """How one kernel is centred and scaled: s, and for a centred one r ``(n,)`` and m, for a ``cosine`` q ``(n,)``. A solver with a free
+    bias needs nothing but ``scale`` unless the kind is ``cosine``.
     """
 
     record_name: ClassVar[str] = "Normalization"
@@ -129,10 +128,9 @@ class Normalization:
     def apply_test(
         self, block: Array, *, diagonal: Array | None = None, row_mean: Array | None = None, columns: slice | Array | None = None
     ) -> Array:
-        """Return the normalised block of test rows against training rows.
-
-        A ``cosine`` needs ``diagonal``, k(x, x) of the test rows (:func:`blocks.gram_diagonal`). The ``columns`` are all training rows by
-        default; of other columns centring needs ``row_mean``, the means of the raw entries over all training rows.
+        """Return the normalised block of test rows against training rows. A ``cosine`` needs ``diagonal``, k(x, x) of the test rows
+        (:func:`blocks.gram_diagonal`). The ``columns`` are all training rows by default; of other columns centring needs ``row_mean``, the
+        means of the raw entries over all training rows.
         """
         root = None
         if self.row_mean is not None and row_mean is None:

@@ -254,9 +254,8 @@ KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]  # The fo
 
 
 def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -> list[KernelSpec]:
-    """Return kernels as a list of :class:`KernelSpec`; None stands for ``kernel_grid(d)``, and d is None where rows are strings.
-
-    Short texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
+    """Return kernels as a list of :class:`KernelSpec`; None stands for ``kernel_grid(d)``, and d is None where rows are strings. Short
+    texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
     """
     if kernels is None:
         if d is None:

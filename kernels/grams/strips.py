@@ -33,10 +33,8 @@ def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[Ke
 
 
 def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:
-    """Write the raw kernels of all pairs of rows of X ``(n, d)`` as :class:`~gramplane.kernels.bank.bank.PackedBank` holds them.
-
-    The kernels are :func:`has_number_kernels_only`, ``out`` ``(n_specs, n_packed)`` in C order gets the entries of ``gram_block(specs,
-    X)``.
+    """Write the raw kernels of all pairs of rows of X ``(n, d)`` as :class:`~gramplane.kernels.bank.bank.PackedBank` holds them. The
+    kernels are :func:`has_number_kernels_only`, ``out`` ``(n_specs, n_packed)`` in C order gets the entries of ``gram_block(specs, X)``.
     """
     rows = as_rows(X)
     n = row_shape(rows)[0]
@@ -53,10 +51,9 @@ def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:
 
 
 def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: object, beta: Array) -> Array:
-    """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for machines m, ``(n, n_machines)``, without a matrix of any kernel.
-
-    The kernels are :func:`has_number_kernels_only`, ``weights`` ``(n_machines, n_specs)`` and ``beta`` ``(n_machines, s)``. The value of a
-    row does not depend on the other rows but for BLAS' rounding (:mod:`blocks`).
+    """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for machines m, ``(n, n_machines)``, without a matrix of any kernel. The kernels
+    are :func:`has_number_kernels_only`, ``weights`` ``(n_machines, n_specs)`` and ``beta`` ``(n_machines, s)``. The value of a row does not
+    depend on the other rows but for BLAS' rounding (:mod:`blocks`).
     """
     left, right = as_rows(X), as_rows(Z, "Z")
     out = np.zeros((row_shape(left)[0], len(weights)))

@@ -1,8 +1,7 @@
 """Compiled writers: from one tile of sums of pairs to the entries of many kernels.
 
-A tile is cut into strips of a few rows; a strip passes through all exponentials, squarings or powers while it is in the first cache. The
-mirror image of a tile is written as another tile, from one transpose of the sums: writing ten kernels transposed costs more than their
-arithmetic.
+A strip of a few rows passes through all exponentials, squarings or powers while it is in the first cache. The mirror image of a tile is
+written as another tile, from one transpose of the sums: writing ten kernels transposed costs more than their arithmetic.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ MIRROR_ROWS = 64  # Rows of the mirror image of a float32 tile at a time.
 
 @compiled
 def _put_strip(strip: Array, rows: int, width: int, out: Array, i: int, j: int) -> None:
-    """Write a strip at (i, j) of a matrix."""
     for r in range(rows):
         e, to = strip[r], out[i + r, j : j + width]
         for c in range(to.size):
@@ -37,7 +35,6 @@ def _put_strip(strip: Array, rows: int, width: int, out: Array, i: int, j: int) 
 
 @compiled
 def _square_and_put(strip: Array, rows: int, width: int, out: Array, i: int, j: int) -> None:
-    """Square a strip and write it, in one pass."""
     for r in range(rows):
         e, to = strip[r, :width], out[i + r, j : j + width]
         for c in range(to.size):
@@ -49,7 +46,6 @@ def _square_and_put(strip: Array, rows: int, width: int, out: Array, i: int, j: 
 
 @compiled
 def _square_and_put_twice(strip: Array, rows: int, width: int, first: Array, second: Array, i: int, j: int) -> None:
-    """Square and write a strip twice, in one pass."""
     for r in range(rows):
         e, one, two = strip[r, :width], first[i + r, j : j + width], second[i + r, j : j + width]
         for c in range(e.size):
@@ -64,7 +60,6 @@ def _square_and_put_twice(strip: Array, rows: int, width: int, first: Array, sec
 
 @compiled
 def _square_times(strip: Array, rows: int, times: int) -> None:
-    """Square a strip several times."""
     for _ in range(times // 2):
         square_strip_twice(strip, rows)
     if times % 2 == 1:

@@ -6,9 +6,8 @@ A cut (c_i, s^i) says J(theta) >= c_i - 1/2 <s^i, theta> for all kernel weights 
 * the projection onto {theta in Theta: h(theta) <= level} is P(theta0 + 1/2 S'rho), P the projection onto Theta, for the rho >= 0 that
   maximises the dual of the projection.
 
-Both duals have one variable a cut. Every p gives a valid lower bound, so an inexact answer is a weaker one, never a wrong one
-(source: Yang, Xu, Ye, King, Lyu, "Efficient Sparse Generalized Multiple Kernel Learning", IEEE Trans. Neural Networks 22 (2011);
-Lemaréchal, Nemirovskii, Nesterov, "New variants of bundle methods", Math. Programming 69 (1995)).
+Every p gives a valid lower bound, so an inexact answer is a weaker one, never a wrong one (Yang, Xu, Ye, King, Lyu, IEEE Trans. Neural
+Networks 22 (2011); Lemaréchal, Nemirovskii, Nesterov, "New variants of bundle methods", Math. Programming 69 (1995)).
 """
 
 from __future__ import annotations
@@ -37,9 +36,8 @@ LINEAR_PROGRAM_METHODS = (
 
 @dataclass(frozen=True)
 class Cuts:
-    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights.
-
-    ``c``, ``(t,)``, is 1'alpha^i, or c'beta^i - kink ||beta^i||_1 in general; row i of ``S``, ``(t, Q)``, the quadratic forms s_q(alpha^i).
+    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights. ``c``, ``(t,)``, is 1'alpha^i, or c'beta^i - kink
+    ||beta^i||_1 in general; row i of ``S``, ``(t, Q)``, the quadratic forms s_q(alpha^i).
     """
 
     c: FloatArray
@@ -66,7 +64,6 @@ class Cuts:
 @dataclass(frozen=True)
 class LowerBound:
     """A lower bound c'p - 1/2 sigma(S'p) of min over Theta of h, valid for any cut weights p ``(t,)`` on the simplex, with its certificate.
-
     At ``theta``, ``(Q,)``, a point of Theta, h is at most value + gap: the next point of the cutting-plane method.
     """
 
@@ -77,19 +74,10 @@ class LowerBound:
     iterations: int
 
 
-def response_gap(theta: FloatArray, s: FloatArray, domain: Domain) -> float:
-    """Return 1/2 (sigma(s) - <s, theta>) >= J(theta) - min J: a gap from one machine, without cuts. ``s``, ``(Q,)``, are the quadratic
-    forms at the maximiser of D(theta, .). At an inexact one the gap is of D(theta, alpha) only; use the machine's primal value minus
-    (1'alpha - 1/2 sigma(s)) then.
-    """
-    return 0.5 * (domain.support(s)[0] - float(s @ theta))
-
-
 def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, tol: float = MASTER_TOL) -> LowerBound:
-    """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights, until the gap is at most tol max_i |c_i|.
-
-    Over a simplex of kernel weights it is a linear program; over an elastic-net set or a p-norm ball compiled accelerated projected
-    gradients solve it with the closed form of sigma, from the cut weights ``warm``, to which later cuts are added as zeros.
+    """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights, until the gap is at most tol max_i |c_i|. Over a simplex of kernel
+    weights it is a linear program; over an elastic-net set or a p-norm ball compiled accelerated projected gradients solve it with the
+    closed form of sigma, from the cut weights ``warm``, to which later cuts are added as zeros.
     """
     start = _warm_weights(warm, len(cuts.c))
     with one_thread():
@@ -175,11 +163,10 @@ class LevelPoint:
 def project_on_level(
     theta0: FloatArray, cuts: Cuts, level: float, domain: Domain, warm: FloatArray | None = None, *, inside: FloatArray | None = None
 ) -> LevelPoint:
-    """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level.
-
-    The dual is maximised over the cut multipliers by L-BFGS-B, from ``warm`` and zeros for new cuts, with rows scaled to unit length. Where
-    its tolerance leaves cuts above the level, a step towards a point below it, ``inside`` or that of :func:`lower_bound`, brings the result
-    into both sets. Raises ValueError if no point of Theta is below the level.
+    """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level. The dual is maximised over the cut
+    multipliers by L-BFGS-B, from ``warm`` and zeros for new cuts, with rows scaled to unit length. Where its tolerance leaves cuts above
+    the level, a step towards a point below it, ``inside`` or that of :func:`lower_bound`, brings the result into both sets. Raises
+    ValueError if no point of Theta is below the level.
     """
     start = _warm_multipliers(warm, len(cuts.c))
     theta0 = np.ascontiguousarray(theta0, dtype=np.float64)

@@ -21,10 +21,9 @@ ROOT_OPTIONS: dict[str, Any] = {"xtol": 1e-300, "rtol": 8.9e-16, "maxiter": 500}
 
 @dataclass(frozen=True)
 class ElasticNetSet:
-    """Weights w >= 0 with v ||w||_1 + (1 - v) ||w||_2^2 <= 1, 0 <= v <= 1.
-
-    v = 1 is the simplex with sum at most one, v = 0 the non-negative part of the Euclidean ball (source: Yang, Xu, Ye, King, Lyu,
-    "Efficient Sparse Generalized Multiple Kernel Learning", IEEE Trans. Neural Networks 22 (2011)).
+    """Weights w >= 0 with v ||w||_1 + (1 - v) ||w||_2^2 <= 1, 0 <= v <= 1. v = 1 is the simplex with sum at most one, v = 0 the
+    non-negative part of the Euclidean ball (source: Yang, Xu, Ye, King, Lyu, "Efficient Sparse Generalized Multiple Kernel Learning", IEEE
+    Trans. Neural Networks 22 (2011)).
     """
 
     v: float = 0.5

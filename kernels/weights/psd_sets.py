@@ -54,6 +54,5 @@ class TraceBall:
 
 
 def _log_sum(values: FloatArray) -> float:
-    """Return log sum exp(values)."""
     top = float(values.max())
     return top + float(np.log(np.sum(np.exp(values - top))))

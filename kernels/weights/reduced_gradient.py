@@ -34,6 +34,7 @@ class Evaluated(Protocol):
 
 
 EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
+Evaluate = Callable[[FloatArray, EvaluatedT], EvaluatedT]
 
 
 def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
@@ -61,13 +62,11 @@ def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
     return allowed
 
 
-def reduced_step(at: EvaluatedT, evaluate: Callable[[FloatArray, EvaluatedT], EvaluatedT], *, flat: float = 0.1) -> EvaluatedT:
-    """Take one step of SimpleMKL: from border to border of the simplex as long as J falls, then to a flat point of the line.
-
-    ``evaluate`` maps weights and the last evaluated point, for warm starts, to J there. Weights may differ from zero and from sum one by
-    round-off: the callable decides which are zero and returns the weights it used. A line search ends when J's derivative has fallen to the
-    share ``flat`` of the first one. The result is never above the start by more than round-off; the start itself where no direction
-    descends.
+def reduced_step(at: EvaluatedT, evaluate: Evaluate[EvaluatedT], *, flat: float = 0.1) -> EvaluatedT:
+    """Take one step of SimpleMKL: from border to border of the simplex as long as J falls, then to a flat point of the line. ``evaluate``
+    maps weights and the last evaluated point, for warm starts, to J there. Weights may differ from zero and from sum one by round-off: the
+    callable decides which are zero and returns the weights it used. A line search ends when J's derivative has fallen to the share ``flat``
+    of the first one. The result is never above the start by more than round-off; the start itself where no direction descends.
     """
     direction = reduced_gradient(at.weights, at.slopes)
     while direction.any():
@@ -83,12 +82,7 @@ def reduced_step(at: EvaluatedT, evaluate: Callable[[FloatArray, EvaluatedT], Ev
 
 
 def _find_flat_point(
-    start: EvaluatedT,
-    border: EvaluatedT,
-    direction: FloatArray,
-    length: float,
-    evaluate: Callable[[FloatArray, EvaluatedT], EvaluatedT],
-    flat: float,
+    start: EvaluatedT, border: EvaluatedT, direction: FloatArray, length: float, evaluate: Evaluate[EvaluatedT], flat: float
 ) -> EvaluatedT:
     """Find the root of J's derivative between the start and the border, by bisection and secants."""
     at, low, high = start, 0.0, length

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..arrays import Array, FloatArray, IntArray
+from ..arrays import Array, FloatArray
 from ..jit import compiled, one_thread
 from .domains import Simplex
 
@@ -49,9 +49,8 @@ class WeightTerms:
 
 
 def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamma1: float, gamma2: float) -> WeightTerms:
-    """Return J for fixed bases, a quadratic function of the weights.
-
-    ``entries`` ``(k, n, B)`` are K_t[i, bases[i, b]], ``bases`` ``(n, B)`` -1 where there is none, ``inner`` the inner products P.
+    """Return J for fixed bases, a quadratic function of the weights. ``entries`` ``(k, n, B)`` are K_t[i, bases[i, b]], ``bases`` ``(n,
+    B)`` -1 where there is none, ``inner`` the inner products P.
     """
     k, n, size = entries.shape
     present = bases >= 0
@@ -84,10 +83,8 @@ class SimplexSolution:
 
 
 def solve_simplex_qp(W: FloatArray, u: FloatArray, warm: FloatArray | None = None, *, tol: float = 1e-10) -> SimplexSolution:
-    """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method, from ``warm`` or the best vertex.
-
-    W, ``(k, k)``, is symmetric positive semi-definite, singular too. The search ends at a gap of tol in units of the largest among 1/2
-    W_tt, u_t.
+    """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method, from ``warm`` or the best vertex. W, ``(k, k)``,
+    is symmetric positive semi-definite, singular too. The search ends at a gap of tol in units of the largest among 1/2 W_tt, u_t.
     """
     W, u = np.asarray(W, np.float64), np.asarray(u, np.float64)
     if u.ndim != 1 or not u.size or W.shape != (len(u), len(u)):
@@ -153,20 +150,11 @@ def _solve_with_ridge(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 @compiled
 def _choose_greedily(
-    gram: Array,
-    inner: FloatArray,
-    ids: IntArray,
-    size: int,
-    gamma1: float,
-    gamma2: float,
-    by_gain: bool,
-    bases: BasisArray,
-    values: FloatArray,
+    gram: Array, inner: FloatArray, gamma1: float, gamma2: float, by_gain: bool, bases: BasisArray, values: FloatArray
 ) -> None:
     n = len(inner)
     cost = np.empty(n)
-    for at in range(len(ids)):
-        i = ids[at]
+    for i in range(n):
         row, products = gram[i], inner[i]
         for j in range(n):
             k = np.float64(row[j])
@@ -174,17 +162,17 @@ def _choose_greedily(
             cost[j] = 0.5 * k * k * inner[j, j] + k * (gamma1 * far - products[j]) + gamma2
         cost[i] = np.inf
         value = 0.5 * products[i]
-        for b in range(size):
+        for b in range(bases.shape[1]):
             best = np.argmin(cost)
             if by_gain and cost[best] >= 0.0:
                 break
             value += cost[best]
-            bases[at, b] = best
+            bases[i, b] = best
             k, other = np.float64(row[best]), inner[best]
             for j in range(n):
                 cost[j] += k * np.float64(row[j]) * other[j]
             cost[best] = np.inf
-        values[at] = value
+        values[i] = value
 
 
 @compiled
@@ -208,10 +196,9 @@ def _fill_basis_costs(gram: Array, inner: FloatArray, bases: BasisArray, gamma1:
 def greedy_bases(
     gram: Array, inner: FloatArray, size: int, gamma1: float, gamma2: float, *, stop: str = "size"
 ) -> tuple[BasisArray, FloatArray]:
-    """Choose bases of every point, each time the one that lowers its share of J most; ties go to the smallest index.
-
-    K and P are ``(n, n)``. With ``stop="size"`` exactly ``size`` < n bases are taken, with ``"gain"`` fewer when no further one lowers the
-    cost. Returns them in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
+    """Choose bases of every point, each time the one that lowers its share of J most; ties go to the smallest index. K and P are ``(n,
+    n)``. With ``stop="size"`` exactly ``size`` < n bases are taken, with ``"gain"`` fewer when no further one lowers the cost. Returns them
+    in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
     """
     n = len(inner)
     if gram.shape != (n, n) or inner.shape != (n, n):
@@ -219,7 +206,7 @@ def greedy_bases(
     if not 1 <= size <= n - 1:
         raise ValueError(f"size={size}: must be between 1 and n - 1 = {n - 1}")
     bases, values = np.full((n, size), -1, np.int32), np.empty(n)
-    _choose_greedily(gram, inner, np.arange(n), size, float(gamma1), float(gamma2), stop == "gain", bases, values)
+    _choose_greedily(gram, inner, float(gamma1), float(gamma2), stop == "gain", bases, values)
     return bases, values
 
 
