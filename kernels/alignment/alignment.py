@@ -23,36 +23,26 @@ from ..jit import compiled
 from .distinct_values import ROOT_TWO, align_few_valued, align_linear_columns, load_points, sort_points, sum_pairs
 from .median_width import MAX_EXACT_VALUES, median_distance
 
-TILE_ENTRIES = 1 << 16
-"""Entries handled at a time: half a megabyte stays in the second cache while it is transposed, sorted and summed."""
-
-MIN_ERROR_PER_PAIR = 1e-15
-"""Smallest error per pair that the expansion is asked for; rounding is counted with as much again."""
+TILE_ENTRIES = 1 << 16  # Entries handled at a time: half a megabyte stays in the second cache while it is transposed, sorted and summed.
+MIN_ERROR_PER_PAIR = 1e-15  # Smallest error per pair that the expansion is asked for; rounding is counted with as much again.
 
 
-MAX_ABS_VALUE = 1e300
-"""Entries beyond it in size are refused: the range of a column must not overflow."""
+MAX_ABS_VALUE = 1e300  # Entries beyond it in size are refused: the range of a column must not overflow.
 
 
 class Alignments(NamedTuple):
-    """Alignments of one kernel per feature, float64 ``(k,)`` each.
-
-    Attributes
-    ----------
-    values
-        Alignments a_i; 0 for a constant feature.
-    traces
-        ``trace(H K_i H)`` of the kernel as it is: a weight eta_i belongs to ``K_i / traces[i]``. 0 for a constant feature.
-    widths
-        sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``; 0 for a constant feature and for kernels without a width.
-    errors
-        Bounds of ``|values - exact|`` from the truncated expansion; 0 where nothing is truncated. Rounding is not counted.
+    """Alignments of one kernel per feature, float64 ``(k,)`` each; all 0 for a constant feature. A weight eta_i belongs to ``K_i /
+    traces[i]``, ``traces[i] = trace(H K_i H)``; ``widths`` are sigma_i of ``exp(-(x - x')^2 / (2 sigma_i^2))``, 0 without one; ``errors``
+    bound ``|values - exact|`` from the truncated expansion, rounding not counted.
     """
 
     values: Array
     traces: Array
     widths: Array
     errors: Array
+
+
+Entries = tuple[Array, Array, Array]  # Values, their rows, and the first entry of each column.
 
 
 class _Target(NamedTuple):
@@ -148,19 +138,11 @@ def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usua
 
 @compiled
 def _align_many_valued(
-    values: Array,
-    rows: Array,
-    starts: Array,
-    ordered: Array,
-    counted: Array,
-    which: Array,
-    labels: Array,
-    times: Array,
-    sigmas: Array,
-    tol: float,
-    out: Array,
+    entries: Entries, ordered: Array, counted: Array, which: Array, target: _Target, sigmas: Array, tol: float, out: Array
 ) -> None:
     """Write alignment, trace, width and error bound of the columns ``which`` into out (4, k); tol = 0 sums over every pair."""
+    values, rows, starts = entries
+    labels, times = target
     rank, m = labels.size, times.sum()
     x, s, c, z, work = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank), np.empty((WORK_ROWS, rank))
     v, before = np.empty(rank), np.empty(rank + 1)
@@ -199,11 +181,10 @@ def _align_rbf(tile: _Tile, target: _Target, sigmas: Array, method: str, tol: fl
     if not which.size:
         return
     ordered, counted = _sort_columns(tile, which, target.times)
-    _align_many_valued(tile.values, tile.rows, tile.starts, ordered, counted, which, *target, sigmas, 0.0 if direct else tol, out)
+    _align_many_valued(tile[2:], ordered, counted, which, target, sigmas, 0.0 if direct else tol, out)
 
 
 def _sort_columns(tile: _Tile, which: Array, times: Array) -> tuple[Array, Array]:
-    """Return the entries with the columns ``which`` sorted, and how often each counts."""
     ordered, alike = tile.values.copy(), bool(np.all(times == times[0]))
     counted = np.full(ordered.size, times[0])
     for j in which.tolist():
@@ -246,9 +227,7 @@ def centre_target(y: Array, m: int, times: Array | None = None) -> Array:
         raise ValueError(f"y[{int(np.argmin(np.isfinite(target)))}] is not finite")
     if not np.ptp(target):
         raise ValueError("y is constant; alignment with a constant target is zero for every kernel")
-    if times is None:
-        return target - target.mean()
-    return times * (target - np.average(target, weights=times))
+    return target - target.mean() if times is None else times * (target - np.average(target, weights=times))
 
 
 def _check_widths(widths: Array | float | None, k: int) -> Array:
@@ -280,37 +259,15 @@ def alignments(
     tol: float = 1e-6,
     sample_weight: Array | None = None,
 ) -> Alignments:
-    """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block.
+    """Return ``a_i = y' H K_i H y / trace(H K_i H)`` of one kernel per column of a block ``(m, k)``, dense or csc with rows ascending.
 
     Each column's result is computed from that column alone: cutting the columns differently changes no bit, and dense and sparse columns
-    give the same bits. Permuting the samples changes rounding only.
-
-    Parameters
-    ----------
-    X : ndarray or csc_array of shape (m, k)
-        Samples in rows, m >= 2; rows ascending and distinct inside sparse columns.
-    y : ndarray of shape (m,)
-        Target, +-1 or any finite numbers, not constant.
-    kernel : {"rbf", "linear"}
-        ``exp(-(x - x')^2 / (2 sigma^2))`` or ``x x'``.
-    widths : ndarray of shape (k,) or float, optional
-        sigma of each column; by default the median of its non-zero pairwise distances (see ``median_width``).
-    method : {"auto", "direct"}
-        ``direct`` takes an exponential for every pair of rows: slow, for checks. ``auto`` goes through counts where a column has at most
-        MAX_EXACT_VALUES distinct values (exact), else by the cosine expansion.
-    tol : float
-        The expansion's error is at most ``tol max(a_i, ||H y||^2 / m)``; the second is the size of an unrelated feature's alignment.
-    sample_weight : ndarray of shape (m,), optional
-        How often every row counts; rows of weight 0 are as if they were not there.
-
-    Returns
-    -------
-    Alignments
-
-    Raises
-    ------
-    ValueError
-        For shapes that do not match, values that are not finite, a constant y, unknown names, tol outside [1e-12, 0.1].
+    give the same bits. Permuting the samples changes rounding only. The target y ``(m,)`` is any finite numbers, not constant. The kernel
+    is ``"rbf"``, ``exp(-(x - x')^2 / (2 sigma^2))`` with sigma from ``widths`` ``(k,)``, by default the median of each column's non-zero
+    pairwise distances (see ``median_width``), or ``"linear"``, ``x x'``. The method ``"direct"`` takes an exponential for every pair of
+    rows: slow, for checks; ``"auto"`` goes through counts where a column has at most MAX_EXACT_VALUES distinct values (exact), else by the
+    cosine expansion, whose error is at most ``tol max(a_i, ||H y||^2 / m)``; the second is the size of an unrelated feature's alignment.
+    ``sample_weight`` ``(m,)`` says how often every row counts; rows of weight 0 are as if they were not there.
     """
     m, k = shape(X)
     if m < 2:

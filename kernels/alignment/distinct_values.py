@@ -18,10 +18,10 @@ from ..arrays import Array
 from ..jit import compiled
 from .median_width import median_distance
 
-ROOT_TWO = math.sqrt(2.0)
+Table = tuple[Array, Array, Array]  # Distinct values, their sums of labels, and counts.
 
-SLOT_BITS = 7
-"""Four times as many slots as values: a look-up seldom takes a second step."""
+ROOT_TWO = math.sqrt(2.0)
+SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a second step.
 
 
 @compiled
@@ -66,24 +66,21 @@ def _find_slot(bits: int) -> int:
 
 @compiled
 def fill_value_table(
-    values: Array,
-    bits: Array,
-    rows: Array,
+    entries: tuple[Array, Array, Array],
     lo: int,
     hi: int,
     labels: Array,
     times: Array,
     m: float,
-    v: Array,
-    s: Array,
-    c: Array,
+    table: Table,
     slots: Array,
     filled_at: Array,
 ) -> int:
-    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size.
-
-    ``bits`` are the values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
+    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size. ``bits`` are the
+    values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
+    values, bits, rows = entries
+    v, s, c = table
     n, at, total, counted, filled = 0, 0, 0.0, 0.0, 0
     slots[:] = -1
     # Without a branch: where zeros are many and anywhere, guessing wrong costs more than the rest.
@@ -147,15 +144,14 @@ def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> t
 def align_few_valued(
     values: Array, rows: Array, starts: Array, labels: Array, times: Array, sigmas: Array, limit: int, out: Array, many: Array
 ) -> None:
-    """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others.
-
-    ``sigmas`` (k,), 0 for the median. A constant column keeps its zeros.
+    """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others. ``sigmas`` (k,), 0
+    for the median. A constant column keeps its zeros.
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
     bits, m = values.view(np.int64), times.sum()
     filled_at = np.empty(labels.size, np.int64)
     for j in range(many.size):
-        n = fill_value_table(values, bits, rows, starts[j], starts[j + 1], labels, times, m, v, s, c, slots, filled_at)
+        n = fill_value_table((values, bits, rows), starts[j], starts[j + 1], labels, times, m, (v, s, c), slots, filled_at)
         many[j] = n < 0
         if n < 2:
             continue

@@ -14,21 +14,15 @@ import numpy as np
 from ..arrays import Array
 from ..jit import compiled
 
-RANK_TOLERANCE = 1e-3
-"""A distance is taken as the median when the share of smaller or equal ones is within this of one half."""
-
-MAX_EXACT_VALUES = 32
-"""Up to so many distinct values the median is exact."""
-
-COARSE_GROUPS = 96
-"""Groups of neighbouring values in the coarse search."""
+RANK_TOLERANCE = 1e-3  # A distance is taken as the median when the share of smaller or equal ones is within this of one half.
+MAX_EXACT_VALUES = 32  # Up to so many distinct values the median is exact.
+COARSE_GROUPS = 96  # Groups of neighbouring values in the coarse search.
 
 
 @compiled
 def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float, float, float]:
-    """Return the number of pairs with 0 < distance <= t, the greatest of these distances (or 0) and the least one above t (or inf).
-
-    ``v`` (n,) ascending distinct values, ``before`` (n + 1,) the number of entries in front of each.
+    """Return the number of pairs with 0 < distance <= t, the greatest of these distances (or 0) and the least one above t (or inf). ``v``
+    (n,) ascending distinct values, ``before`` (n + 1,) the number of entries in front of each.
     """
     pairs, below, above = 0.0, 0.0, np.inf
     j = 1
@@ -91,11 +85,10 @@ def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array)
 
 @compiled
 def median_distance(v: Array, before: Array, n: int) -> float:
-    """Return the median of the non-zero distances between entries (the lower one of two middle ones).
-
-    The first n >= 2 entries of ``v`` are the distinct values, ascending; ``before`` ``(n + 1,)`` are the numbers of entries in front of
-    each, ``before[n]`` of all. The result is a distance d between two entries, the least with half of the distances <= d. For more than
-    MAX_EXACT_VALUES values any d will do for which the share of distances <= d is within RANK_TOLERANCE of one half.
+    """Return the median of the non-zero distances between entries (the lower one of two middle ones). The first n >= 2 entries of ``v`` are
+    the distinct values, ascending; ``before`` ``(n + 1,)`` are the numbers of entries in front of each, ``before[n]`` of all. The result is
+    a distance d between two entries, the least with half of the distances <= d. For more than MAX_EXACT_VALUES values any d will do for
+    which the share of distances <= d is within RANK_TOLERANCE of one half.
     """
     span = v[n - 1] - v[0]
     if n == 2:

@@ -15,29 +15,24 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from ..arrays import FloatArray, IntArray
+from ..arrays import Array, FloatArray, IntArray
 from .path_weights import DIVERGENCES as DIVERGENCES
 from .path_weights import EUCLIDEAN as EUCLIDEAN
 from .path_weights import KL as KL
-from .path_weights import AlignmentProblem, bracket_weights, closed_form, correct_weights, removal_cost, weight_derivatives
+from .path_weights import AlignmentProblem, bracket_weights, closed_form, correct_weights, weight_derivatives
 from .path_weights import Divergence as Divergence
 from .path_weights import weights_at as weights_at
 
 NEVER_ACTIVE = np.inf
 ALWAYS_ACTIVE = 0.0
-
-MIN_WEIGHT = 1e-150
-"""A weight below it counts as zero even with eps = 0: its powers leave float64."""
+MIN_WEIGHT = 1e-150  # A weight below it counts as zero even with eps = 0: its powers leave float64.
 
 
 @dataclass(frozen=True, eq=False)
 class KernelPath:
-    """Weights at the points of a path.
-
-    ``p_grid``: float64 (n_points,), descending; ``weights``: csr_array (n_points, n): the active kernels' weights; ``n_active``: int64
-    (n_points,) active kernels; never rises; ``junctures``: float64 (n,): kernel i is active at p exactly when ``p > junctures[i]``; inf if
-    not even at p_start, 0 if still at p_end; ``newton_steps``: int64 (n_points,) Newton steps of all weights together (equal loads once);
-    ``p_end``: the p at which the search for junctures ended.
+    """Weights at the points of a path. ``p_grid`` ``(n_points,)`` descends; ``weights`` ``(n_points, n)`` are those of the active kernels,
+    ``n_active`` in number, which never rises. Kernel i is active at p exactly when ``p > junctures[i]``: inf if not even at p_start, 0 if
+    still at p_end. ``newton_steps`` are of all weights together, equal loads once; at ``p_end`` the search for junctures ended.
     """
 
     p_grid: FloatArray
@@ -63,13 +58,7 @@ def _check_eps(eps: float) -> None:
 
 
 def p_grid(p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01) -> FloatArray:
-    """Return ``p_start - k dp`` for k = 0, 1, ... down to p_end, which is met exactly if a step falls on it.
-
-    Raises
-    ------
-    ValueError
-        Unless ``1 <= p_end <= p_start`` and dp > 0.
-    """
+    """Return ``p_start - k dp`` for k = 0, 1, ... down to p_end, which is met exactly if a step falls on it; refuse other ranges."""
     if not (np.isfinite(p_start) and 1.0 <= p_end <= p_start):
         raise ValueError(f"p_start is {p_start} and p_end {p_end}; 1 <= p_end <= p_start")
     if not (np.isfinite(dp) and dp > 0.0):
@@ -88,24 +77,9 @@ def threshold(problem: AlignmentProblem, p: float, eps: float) -> float:
 
 
 def juncture_points(problem: AlignmentProblem, a: FloatArray, *, eps: float = 1e-4, p_start: float = 2.0, p_end: float = 1.0) -> FloatArray:
-    """Return for every kernel the p below which it is inactive, shape (n,): the root of ``tau(p) = b_i``.
-
-    A kernel is active at p in [p_end, p_start] exactly when p exceeds its juncture: inf if it is not active at p_start, 0 if it still is
-    at p_end. No weights are computed.
-
-    Parameters
-    ----------
-    problem : AlignmentProblem
-    a : ndarray of shape (n,)
-        Alignments >= 0.
-    eps : float
-        Activity threshold, in [0, 1/e).
-    p_start, p_end : float
-
-    Raises
-    ------
-    ValueError
-        For bad alignments, eps or range.
+    """Return for every kernel the p below which it is inactive, ``(n,)``: the root of ``tau(p) = b_i``, without computing any weight. A
+    kernel of alignment ``a[i] >= 0`` is active at p in [p_end, p_start] exactly when p exceeds its juncture: inf if it is not active at
+    p_start, 0 if it still is at p_end. The threshold eps is in [0, 1/e).
     """
     _check_eps(eps)
     p_grid(p_start, p_end)
@@ -132,28 +106,9 @@ def _find_junctures(problem: AlignmentProblem, loads: FloatArray, eps: float, p_
 
 
 def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: float = 1.0) -> float:
-    """Return a p in [p_end, p_start] at which exactly ``n_features`` kernels are active, or the most below that number.
-
-    Fewer come out where kernels leave together (equal loads) or where there are not so many at p_start.
-
-    Parameters
-    ----------
-    junctures : ndarray of shape (n,)
-        From :func:`juncture_points`.
-    n_features : int
-        At least 1.
-    p_start, p_end : float
-        As there.
-
-    Returns
-    -------
-    float
-        The middle of the range of p with that number.
-
-    Raises
-    ------
-    ValueError
-        If more are active even at p_end, or none would be left.
+    """Return the middle of the range of p in which exactly ``n_features`` kernels are active, or the most below that number. Fewer come out
+    where kernels leave together (equal loads) or where there are not so many at p_start. ``junctures`` are from :func:`juncture_points`.
+    Raises ValueError if more are active even at p_end, or none would be left.
     """
     if n_features < 1:
         raise ValueError(f"n_features is {n_features}; it is at least 1")
@@ -171,10 +126,9 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
 
 
 def lam2_for(problem: AlignmentProblem, a: FloatArray, n_features: int, *, p: float = 1.0, eps: float = 1e-4) -> float:
-    """Return the lam2 with which ``n_features`` kernels are active at p, all else as in ``problem``.
-
-    The alignments a ``(n,)`` are >= 0, ``n_features`` is in [1, n) and eps in (0, 1/e). Raises ValueError if no lam2 >= 0 gives that
-    number: the alignments at the cut are equal, or lam1 alone keeps fewer.
+    """Return the lam2 with which ``n_features`` kernels are active at p, all else as in ``problem``. The alignments a ``(n,)`` are >= 0,
+    ``n_features`` is in [1, n) and eps in (0, 1/e). Raises ValueError if no lam2 >= 0 gives that number: the alignments at the cut are
+    equal, or lam1 alone keeps fewer.
     """
     _check_eps(eps)
     if eps == 0.0:
@@ -192,14 +146,6 @@ def lam2_for(problem: AlignmentProblem, a: FloatArray, n_features: int, *, p: fl
             f"no lam2 leaves {n_features} kernels active at p = {p}: loads there are {inside} and {outside}, lam1 takes {shift}"
         )
     return (0.5 * (inside + max(outside, shift)) - shift) / rate
-
-
-def excess_bound(problem: AlignmentProblem, n: int, p: float, eps: float) -> float:
-    """Return a bound of the path's objective at p above the optimum, n kernels dropped at eps (Jawanpuria 2014, lemma 7.4.1).
-
-    ``n (lam1 eps^2 + lam2 (p-1) eps^p)`` for squared distance, ``n (lam1 eps + lam2 (p-1) eps^p)`` for KL.
-    """
-    return n * removal_cost(problem, eps, p)
 
 
 def _predict_weights(problem: AlignmentProblem, eta: FloatArray, p: float, step: float, order: int) -> FloatArray:
@@ -221,37 +167,11 @@ def _solve_point(
 
 
 def kernel_path(
-    problem: AlignmentProblem,
-    a: FloatArray,
-    *,
-    p_start: float = 2.0,
-    p_end: float = 1.0,
-    dp: float = 0.01,
-    eps: float = 1e-4,
-    order: int = 1,
+    problem: AlignmentProblem, a: Array, *, p_start: float = 2.0, p_end: float = 1.0, dp: float = 0.01, eps: float = 1e-4, order: int = 1
 ) -> KernelPath:
-    """Return the weights at every p of a grid by predictor and corrector (Jawanpuria 2014, algorithm 5).
-
-    Parameters
-    ----------
-    problem : AlignmentProblem
-    a : ndarray of shape (n,)
-        Alignments >= 0.
-    p_start, p_end, dp : float
-        Grid; p_end = 1 needs lam1 > 0.
-    eps : float
-        Weights at or below it are zero for good, in [0, 1/e).
-    order : {0, 1, 2}
-        Predictor: the last weight, or one or two terms of its Taylor series in p.
-
-    Returns
-    -------
-    KernelPath
-
-    Raises
-    ------
-    ValueError
-        For bad alignments, grid, eps or order, or a problem without unique solution on the grid.
+    """Return the weights at every p of a grid by predictor and corrector (Jawanpuria 2014, algorithm 5). The alignments a, ``(n,)``, are >=
+    0, and p_end = 1 needs lam1 > 0. Weights at or below eps, in [0, 1/e), are zero for good. The predictor is the last weight (``order``
+    0), or takes one or two terms of its Taylor series in p.
     """
     _check_eps(eps)
     if order not in (0, 1, 2):
@@ -280,7 +200,6 @@ def kernel_path(
 
 
 def _stack_rows(rows: list[tuple[IntArray, FloatArray]], n: int) -> sp.csr_array:
-    """Return rows of (ids, values) as one matrix."""
     ends = np.cumsum([0] + [len(ids) for ids, _ in rows])
     index = np.int32 if max(int(ends[-1]), n) < 2**31 else np.int64
     indices = np.concatenate([ids for ids, _ in rows]).astype(index)

@@ -23,20 +23,10 @@ from ..arrays import Array
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of the kernels that are active somewhere on some points of a path.
-
-    Attributes
-    ----------
-    members
-        int64 (k,) kernels by rising alignment.
-    starts
-        int64 (n_cells + 1,) first member of each cell.
-    shares
-        float64 (k,): t of every member.
-    low, high
-        float64 (n_points, n_cells): weights at the ends of the cells; 0 where a cell is not active.
-    error
-        float64 (n_points,): ``sum |w - eta| / sum eta``.
+    """Cells of the kernels that are active somewhere on some points of a path. ``members`` ``(k,)`` are the kernels by rising alignment,
+    ``starts`` ``(n_cells + 1,)`` the first member of each cell, ``shares`` ``(k,)`` t of every member. ``low`` and ``high`` ``(n_points,
+    n_cells)`` are the weights at the ends of the cells, 0 where a cell is not active; ``error`` ``(n_points,)`` is ``sum |w - eta| / sum
+    eta``.
     """
 
     members: Array
@@ -67,17 +57,9 @@ class Cells:
 
 
 def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> Cells | None:
-    """Return cells that describe the weights at some points of a path, or None if more than ``max_cells`` would be needed.
-
-    Parameters
-    ----------
-    a : ndarray of shape (n,)
-        Alignments. Weights rise with them, equal ones have equal weights.
-    weights : ndarray of shape (n_points, n)
-        >= 0, 0 where a kernel is not active.
-    tol : float
-        Largest ``sum |w - eta| / sum eta`` at any point.
-    max_cells : int
+    """Return cells that describe the weights ``(n_points, n)`` at some points of a path, or None if more than ``max_cells`` would be
+    needed. Weights are >= 0, 0 where a kernel is not active, and rise with the alignments a ``(n,)``; equal ones have equal weights.
+    ``tol`` is the largest ``sum |w - eta| / sum eta`` at any point.
     """
     order = np.argsort(a, kind="stable")
     order = order[np.any(weights[:, order] > 0.0, axis=0)]
@@ -136,6 +118,5 @@ def _cell_errors(levels: Array, mass: Array, times: Array) -> Array:
 
 
 def _cut_position(error: Array) -> int:
-    """Return where to cut a cell, inside it."""
     running = np.cumsum(error)
     return int(np.clip(np.searchsorted(running, 0.5 * running[-1]) + 1, 1, len(error) - 1))

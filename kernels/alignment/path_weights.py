@@ -28,22 +28,14 @@ Function = Callable[[FloatArray], FloatArray]
 NEWTON_ACCURACY = 1e-12
 """Newton stops at |G| <= ACCURACY min(1 + |b|, |b| + lam2 p eta^(p-1)): small weights keep their digits, whatever the unit of a."""
 
-MAX_NEWTON_STEPS = 40
-"""Newton steps before a bracket takes over."""
-
-MAX_WEIGHT = 1e300
-"""Weights beyond it, or below its inverse, are not searched."""
-
+MAX_NEWTON_STEPS = 40  # Newton steps before a bracket takes over.
+MAX_WEIGHT = 1e300  # Weights beyond it, or below its inverse, are not searched.
 EPSILON = float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """Generator F of a Bregman divergence by its derivatives; F strictly convex on (0, inf).
-
-    ``name``: for messages and records. ``first``, ``second``, ``third``: F', F'', F''': arrays of positive numbers to arrays. F'(0) may be
-    -inf.
-    """
+    """Generator F of a Bregman divergence, strictly convex on (0, inf), by F', F'' and F''' of positive numbers; F'(0) may be -inf."""
 
     name: str
     first: Function
@@ -69,22 +61,7 @@ DIVERGENCES: dict[str, Divergence] = {"euclidean": EUCLIDEAN, "kl": KL}
 
 @dataclass(frozen=True, eq=False)
 class AlignmentProblem:
-    """The regularisation of the weights.
-
-    Attributes
-    ----------
-    lam1, lam2
-        Weights of the divergence and of ``sum eta^p``; >= 0, not both 0.
-    divergence
-        One of DIVERGENCES or any other.
-    centre
-        eta0, a number or one per kernel, >= 0; positive for KL.
-
-    Raises
-    ------
-    ValueError
-        For negative or non-finite numbers, both weights zero, or a centre where F' is infinite.
-    """
+    """The regularisation of the weights: lam1, lam2 >= 0, not both 0, and the centre eta0, a number or one per kernel, positive for KL."""
 
     lam1: float
     lam2: float
@@ -108,10 +85,7 @@ class AlignmentProblem:
             return self.lam1 * self.divergence.first(np.asarray(self.centre, dtype=np.float64))
 
     def loads(self, a: FloatArray) -> FloatArray:
-        """Return ``b = a + lam1 F'(eta0)`` of alignments (n,).
-
-        Raises ValueError if an alignment is negative or not finite, or the centre has another length.
-        """
+        """Return ``b = a + lam1 F'(eta0)`` of alignments ``(n,)``; refuse negative ones, and a centre of another length."""
         a = np.asarray(a, dtype=np.float64)
         wrong = ~(np.isfinite(a) & (a >= 0.0))
         if a.ndim != 1 or wrong.any():
@@ -122,10 +96,7 @@ class AlignmentProblem:
         return a + self._pull() if self.lam1 > 0.0 else a.copy()
 
     def check_p(self, p: float) -> None:
-        """Refuse a p at which the problem has no single solution.
-
-        That is p < 1, and p = 1 without a divergence.
-        """
+        """Refuse a p at which the problem has no single solution: p < 1, and p = 1 without a divergence."""
         if not (np.isfinite(p) and p >= 1.0):
             raise ValueError(f"p is {p}; it is finite and >= 1")
         if p == 1.0 and self.lam1 == 0.0:
@@ -149,10 +120,9 @@ def _newton_terms(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray,
 
 
 def weight_derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, order: int = 2) -> tuple[FloatArray, FloatArray]:
-    """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with order 1 the second is zero.
-
-    They follow from G = 0 differentiated once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around
-    F''' + p (p-1) (p-2) eta^(p-3) that its print lacks). ``eta`` are positive weights with G = 0.
+    """Return d eta / dp and d^2 eta / dp^2 at the solution for p, shapes (n,); with order 1 the second is zero. They follow from G = 0
+    differentiated once and twice (Jawanpuria 2014, appendix A.3.4, with the bracket around F''' + p (p-1) (p-2) eta^(p-3) that its print
+    lacks). ``eta`` are positive weights with G = 0.
     """
     lam1, lam2, F = problem.lam1, problem.lam2, problem.divergence
     log, power = np.log(eta), lam2 * eta ** (p - 1.0)
@@ -170,12 +140,9 @@ def weight_derivatives(problem: AlignmentProblem, eta: FloatArray, p: float, ord
 
 
 def closed_form(problem: AlignmentProblem, loads: FloatArray, p: float) -> FloatArray | None:
-    """Return the weights where a formula gives them, else None.
-
-    Known: lam1 = 0; lam2 = 0 or p = 1 (both divergences); squared distance at p = 2 and p = 1.5; KL at every p through the Lambert
-    function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w = log c + (p-1) b / lam1``.
-
-    The loads are those of :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
+    """Return the weights where a formula gives them, else None. Known: lam1 = 0; lam2 = 0 or p = 1 (both divergences); squared distance at
+    p = 2 and p = 1.5; KL at every p through the Lambert function: with c = lam2 p (p-1) / lam1, ``w = c eta^(p-1)`` solves ``w + log w =
+    log c + (p-1) b / lam1``. The loads are those of :meth:`AlignmentProblem.loads`. Raises ValueError if a weight is too large for float64.
     """
     lam1, lam2 = problem.lam1, problem.lam2
     with np.errstate(over="ignore", divide="ignore"):
@@ -221,9 +188,8 @@ def _kl_form(lam1: float, lam2: float, loads: FloatArray, p: float) -> FloatArra
 
 
 def correct_weights(problem: AlignmentProblem, eta: FloatArray, loads: FloatArray, p: float) -> tuple[FloatArray, int]:
-    """Return the solution at p from a guess by Newton's method, and how many steps all weights took together.
-
-    The guess ``eta`` ``(n,)`` is positive, and so is the solution for the loads.
+    """Return the solution at p from a guess by Newton's method, and how many steps all weights took together. The guess ``eta`` ``(n,)`` is
+    positive, and so is the solution for the loads.
     """
     eta, steps = eta.copy(), 0
     todo: NDArray[np.intp] = np.arange(eta.size)
@@ -270,21 +236,7 @@ def bracket_weights(problem: AlignmentProblem, loads: FloatArray, p: float) -> F
 
 
 def weights_at(problem: AlignmentProblem, a: FloatArray, p: float) -> FloatArray:
-    """Return the weights that solve the problem at one p, shape (n,).
-
-    Parameters
-    ----------
-    problem : AlignmentProblem
-    a : ndarray of shape (n,)
-        Alignments >= 0.
-    p : float
-        >= 1; p = 1 needs lam1 > 0.
-
-    Raises
-    ------
-    ValueError
-        For bad alignments or a p without a unique solution.
-    """
+    """Return the weights, ``(n,)``, that solve the problem for alignments a >= 0 at one p >= 1; p = 1 needs lam1 > 0."""
     problem.check_p(p)
     loads = problem.loads(a)
     eta = closed_form(problem, loads, p)
@@ -298,10 +250,9 @@ def weights_at(problem: AlignmentProblem, a: FloatArray, p: float) -> FloatArray
 
 
 def removal_cost(problem: AlignmentProblem, eta: float, p: float) -> float:
-    """Return by how much the objective rises when a weight eta that solves the problem at p is set to zero.
-
-    ``lam1 (F(0) - F(eta) + eta F'(eta)) + lam2 (p - 1) eta^p``, whatever the centre; times n with eta = eps it bounds the excess of a path
-    that drops weights below eps (Jawanpuria 2014, lemma 7.4.1).
+    """Return by how much the objective rises when a weight eta that solves the problem at p is set to zero. ``lam1 (F(0) - F(eta) + eta
+    F'(eta)) + lam2 (p - 1) eta^p``, whatever the centre; times n with eta = eps it bounds the excess of a path that drops weights below eps
+    (Jawanpuria 2014, lemma 7.4.1).
     """
     removal = problem.lam1 * problem.divergence.removal(eta) if problem.lam1 > 0.0 else 0.0
     return removal + problem.lam2 * (p - 1.0) * eta**p

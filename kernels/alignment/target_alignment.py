@@ -26,25 +26,14 @@ from ..jit import one_thread
 
 Alignment = Literal["unit", "off-diagonal"]
 
-RIDGE_SHARE = 1e-12
-"""Added to the diagonal of M, relative to it: kernels that are multiples of one another share a weight."""
-
-CONSTANT_SHARE = 1e-14
-"""A centred matrix whose squared norm is below this share of the raw one is constant but for rounding."""
+RIDGE_SHARE = 1e-12  # Added to the diagonal of M, relative to it: kernels that are multiples of one another share a weight.
+CONSTANT_SHARE = 1e-14  # A centred matrix whose squared norm is below this share of the raw one is constant but for rounding.
 
 
 @dataclass(frozen=True)
 class MatrixSums:
-    """Inner products, row sums and diagonals of k symmetric matrices over n rows.
-
-    Attributes
-    ----------
-    products
-        ``(k, k)`` inner products of all entries.
-    row_sums, diagonals
-        ``(k, n)``.
-    count
-        Rows that take part; the others are zero everywhere.
+    """Inner products of all entries ``(k, k)``, row sums and diagonals ``(k, n)`` of symmetric matrices; ``count`` rows take part, others
+    are zero.
     """
 
     products: FloatArray
@@ -73,17 +62,11 @@ class MatrixSums:
     def with_matrix(self, products: FloatArray, square: float, row_sums: FloatArray, diagonal: FloatArray) -> MatrixSums:
         """Return the sums with one more matrix at the end: its inner products ``(k,)`` with the others, its own, and its sums."""
         whole = np.block([[self.products, products[:, None]], [products[None, :], np.array([[square]])]])
-        return replace(
-            self,
-            products=whole,
-            row_sums=np.vstack([self.row_sums, row_sums]),
-            diagonals=np.vstack([self.diagonals, diagonal]),
-        )
+        return replace(self, products=whole, row_sums=np.vstack([self.row_sums, row_sums]), diagonals=np.vstack([self.diagonals, diagonal]))
 
     def centred(self, alignment: Alignment = "unit") -> FloatArray:
-        """Return the inner products of the centred matrices, ``(k, k)``.
-
-        ``"off-diagonal"`` leaves the diagonal out of everything: the other entries are centred by their mean.
+        """Return the inner products of the centred matrices, ``(k, k)``. ``"off-diagonal"`` leaves the diagonal out of everything: the
+        other entries are centred by their mean.
         """
         n = self.count
         if alignment == "off-diagonal":
@@ -101,17 +84,7 @@ class MatrixSums:
 
 @dataclass(frozen=True)
 class AlignedWeights:
-    """Kernel weights and the alignments they reach.
-
-    Attributes
-    ----------
-    weights
-        ``(k,)`` theta >= 0 of l2 norm 1.
-    value
-        rho of the weighted sum.
-    uniform, singles
-        rho of equal weights, and ``(k,)`` of every kernel alone.
-    """
+    """Kernel weights theta >= 0 of norm 1, ``(k,)``, and rho of the weighted sum, of equal weights, and ``(k,)`` of each kernel alone."""
 
     weights: FloatArray
     value: float
@@ -120,19 +93,8 @@ class AlignedWeights:
 
 
 def solve_aligned_weights(centred: FloatArray, *, uniform: bool = False) -> AlignedWeights:
-    """Return the weights of largest alignment with the last matrix, or equal ones.
-
-    Parameters
-    ----------
-    centred
-        ``(k + 1, k + 1)`` inner products of centred matrices, the target last (:meth:`MatrixSums.centred`).
-    uniform
-        Equal weights.
-
-    Raises
-    ------
-    ValueError
-        A target that is constant, or one that no kernel is aligned with.
+    """Return the weights of largest alignment with the target, the last of ``(k + 1, k + 1)`` centred inner products, or equal ones. Raises
+    ValueError for a target that is constant, or that no kernel is aligned with.
     """
     M, a, square = centred[:-1, :-1], centred[:-1, -1], float(centred[-1, -1])
     k = len(a)

@@ -1,10 +1,9 @@
 """Many Gram matrices in memory, as packed upper triangles or as whole matrices of the caller.
 
 Rows are cut into bands of 128. Of a band the loops read the columns from its own first row on: the square on the diagonal, and the rest
-right of it. Packed triangles hold nothing else, about half the bytes of n x n; whole matrices are read without a copy, and the loops skip
-what is left of the bands. The two differ only in the start of a band and the stride of its rows
-(:func:`gramplane.kernels.bank.loops.packed_bands`, :func:`gramplane.kernels.bank.loops.square_bands`): the same loops read both, in the
-same order, to the same bits. All kernels share the layout: entry (i, j) of every kernel is in the same column of one (k, entries) array.
+right of it. Packed triangles hold nothing else; whole matrices are read without a copy. The two differ only in the start of a band and the
+stride of its rows: the same loops read both, in the same order, to the same bits. Entry (i, j) of every kernel is in the same column of one
+(k, entries) array.
 """
 
 from __future__ import annotations
@@ -20,38 +19,17 @@ from .loops import BAND, combine_bands, count_packed, packed_bands, square_bands
 from .products import bank_products, product_units
 from .task_sums import bank_task_sums, check_codes, check_weights, combine_task_bands, task_units
 
-GEMM_BYTES = 8 << 20
-"""Size of the float64 strip of entries that one matrix product of :meth:`PackedBank.inner_products` takes."""
+GEMM_BYTES = 8 << 20  # Size of the float64 strip of entries that one matrix product of :meth:`PackedBank.inner_products` takes.
 
 
 class PackedBank:
     """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q in float32 or float64.
 
     Sums are accumulated in float64. A result of one kernel has the same bits whichever other kernels are computed with it; only
-    :meth:`inner_products` is an exception.
-
-    Parameters
-    ----------
-    values : ndarray of shape (k, n_packed), float32 or float64
-        Packed entries, used without a copy; :meth:`over` takes whole matrices.
-    n : int
-        Order of the matrices.
-
-    Attributes
-    ----------
-    values : ndarray of shape (k, n_packed), or (k, n * n) of whole matrices
-    bands : ndarray of shape (n_bands, 2)
-        First entry of each band in a matrix, and the stride of its rows.
-    frozen : ndarray
-        The values as compiled loops read them: a read-only view, so that one compiled version of the loops serves both layouts.
-    n, k : int
-    scale : ndarray of shape (k,), float64
-        Factors of the raw matrices, one by default; assign entries to normalise without touching the bank.
-
-    Raises
-    ------
-    ValueError
-        If shape, type or memory order do not fit.
+    :meth:`inner_products` is an exception. ``values`` are ``(k, n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices
+    (:meth:`over`); ``bands`` ``(n_bands, 2)`` the first entry of each band in a matrix and the stride of its rows; ``frozen`` a read-only
+    view of the values, so that one compiled version of the loops serves both layouts; ``scale`` ``(k,)``, one by default, may be assigned
+    to normalise without touching the bank.
     """
 
     def __init__(self, values: Array, n: int) -> None:
@@ -89,10 +67,8 @@ class PackedBank:
 
     @classmethod
     def over(cls, grams: Array) -> PackedBank:
-        """Return a bank that reads whole matrices without a copy and never writes to them.
-
-        ``grams``, ``(k, n, n)``, are float32 or float64 in C order and exactly symmetric: of the squares on the diagonal both triangles are
-        read. Raises ValueError if shape, type or memory order do not fit.
+        """Return a bank that reads whole matrices without a copy and never writes to them. ``grams``, ``(k, n, n)``, are float32 or float64
+        in C order and exactly symmetric: of the squares on the diagonal both triangles are read.
         """
         if not is_readable_in_place(grams):
             raise ValueError(f"grams: shape {grams.shape} of {grams.dtype}, must be C-ordered (k, n, n) of float32 or float64")
@@ -119,12 +95,9 @@ class PackedBank:
     # -- filling -----------------------------------------------------------------------------------------------------------
 
     def put(self, q: int, lo: int, hi: int, block: ArrayLike) -> None:
-        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel or of consecutive ones.
-
+        """Store raw entries K[lo : lo + r, hi : hi + c] of one kernel or of consecutive ones; refuse what is not finite in the bank's type.
         ``block``, ``(r, c)`` or ``(m, r, c)`` for m kernels from q on, is a square on the diagonal (lo = hi, r = c), of which only the
-        upper triangle is read, or a rectangle right of it (hi >= lo + r). Its edges need not be those of the bands. Raises ValueError if
-        the block leaves the matrix or crosses the diagonal, or holds numbers that are not finite in the bank's type, or if the bank is
-        read-only.
+        upper triangle is read, or a rectangle right of it (hi >= lo + r). Its edges need not be those of the bands.
         """
         self._check_writable()
         entries = np.asarray(block)
@@ -201,9 +174,8 @@ class PackedBank:
         return chosen
 
     def transform(self, functions: Sequence[Callable[[Array, slice, slice], Array]]) -> None:
-        """Replace the entries K[rows, columns] of every kernel by ``function(K[rows, columns], rows, columns)``, one function a kernel.
-
-        The functions work entry by entry and preserve symmetry; they get one band of rows at a time.
+        """Replace the entries K[rows, columns] of every kernel by ``function(K[rows, columns], rows, columns)``, one function a kernel. The
+        functions work entry by entry and preserve symmetry; they get one band of rows at a time.
         """
         self._check_writable()
         for first in range(0, self.n, BAND):
@@ -220,10 +192,9 @@ class PackedBank:
         return self.values.nbytes
 
     def combine(self, theta: ArrayLike, out: Array | None = None) -> Array:
-        """Return sum_q theta_q K_q; kernels with weight zero are not read.
-
-        ``out``, ``(n, n)`` float32 or float64 in C order, is overwritten and returned; by default it is new, of the bank's type. The sum is
-        exactly symmetric: added in float64, four used kernels at a time in ascending order, and rounded once.
+        """Return sum_q theta_q K_q; kernels with weight zero are not read. ``out``, ``(n, n)`` float32 or float64 in C order, is
+        overwritten and returned; by default it is new, of the bank's type. The sum is exactly symmetric: added in float64, four used
+        kernels at a time in ascending order, and rounded once.
         """
         weights = _check_numbers("theta", theta, (self.k,)) * self.scale
         used = self._check_kernels(np.flatnonzero(weights))
@@ -238,10 +209,9 @@ class PackedBank:
         return out
 
     def combine_tasks(self, weights: ArrayLike, codes: ArrayLike, out: Array | None = None) -> Array:
-        """Return K with K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l], c_i the task of row i; kernels without weight are not read.
-
-        ``weights``, ``(k, T, T)``, are symmetric in the tasks; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Rows of a
-        task are combined faster where they lie together. ``out`` is as in :meth:`combine`.
+        """Return K with K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l], c_i the task of row i; kernels without weight are not read. ``weights``,
+        ``(k, T, T)``, are symmetric in the tasks; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Rows of a task are
+        combined faster where they lie together. ``out`` is as in :meth:`combine`.
         """
         task_weights = check_weights(weights, self.k)
         tasks = check_codes(codes, self.n, task_weights.shape[1])
@@ -251,10 +221,9 @@ class PackedBank:
         return out
 
     def task_forms(self, beta: ArrayLike, codes: ArrayLike, n_tasks: int, units: FloatArray | None = None) -> FloatArray:
-        """Return A_q[s, t] = beta_s' K_q[s, t] beta_t of all pairs of tasks, (k, T, T), exactly symmetric.
-
-        Rows where ``beta``, ``(n,)``, is zero are not read; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Sums are
-        rounded to ``units``, ``(k, T, T)``: by default :func:`gramplane.kernels.bank.task_sums.task_units` of the diagonals.
+        """Return A_q[s, t] = beta_s' K_q[s, t] beta_t of all pairs of tasks, (k, T, T), exactly symmetric. Rows where ``beta``, ``(n,)``,
+        is zero are not read; ``codes``, ``(n,)``, are the tasks of the rows, from 0 to T - 1. Sums are rounded to ``units``, ``(k, T, T)``:
+        by default :func:`gramplane.kernels.bank.task_sums.task_units` of the diagonals.
         """
         vector, tasks = _check_numbers("beta", beta, (self.n,)), check_codes(codes, self.n, n_tasks)
         chosen = self._check_kernels(None)
@@ -263,10 +232,9 @@ class PackedBank:
         return bank_task_sums(self.frozen, self.bands, vector, tasks, units).total() * self.scale[:, None, None]
 
     def forms(self, beta: ArrayLike, kernels: ArrayLike | None = None) -> FloatArray:
-        """Return the quadratic forms s_q = beta' K_q beta, ``(len(kernels),)`` or ``(len(kernels), m)``, in one pass.
-
-        Rows where ``beta``, ``(n,)`` or ``(n, m)``, is zero are not read; ``kernels`` are all by default. The bits of a column do not
-        depend on the other columns.
+        """Return the quadratic forms s_q = beta' K_q beta, ``(len(kernels),)`` or ``(len(kernels), m)``, in one pass. Rows where ``beta``,
+        ``(n,)`` or ``(n, m)``, is zero are not read; ``kernels`` are all by default. The bits of a column do not depend on the other
+        columns.
         """
         chosen = self._check_kernels(kernels)
         vectors = _check_numbers("beta", beta, (self.n,), (self.n, None))
@@ -277,31 +245,14 @@ class PackedBank:
         return sums[:, 0] if vectors.ndim == 1 else sums
 
     def products(
-        self,
-        beta: ArrayLike,
-        kernels: ArrayLike | None = None,
-        *,
-        wanted: NDArray[np.bool_] | None = None,
-        units: FloatArray | None = None,
+        self, beta: ArrayLike, kernels: ArrayLike | None = None, *, wanted: NDArray[np.bool_] | None = None, units: FloatArray | None = None
     ) -> FloatArray:
-        """Return U_q = K_q beta, in one pass over the matrices for all vectors.
+        """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors.
 
-        With them beta' U_q are the forms and U' theta = K_theta beta for every theta.
-
-        Parameters
-        ----------
-        beta : array_like of shape (n,) or (n, m)
-        kernels : array_like of int, optional
-            All by default.
-        wanted : ndarray of bool, of the shape of beta, optional
-            Rows to compute, all by default; the others are zero in the result, and not read where beta is zero too.
-        units : ndarray of shape (len(kernels), m), optional
-            Units that sums are rounded to, by default :func:`gramplane.kernels.bank.products.product_units` of the diagonals.
-
-        Returns
-        -------
-        ndarray of shape (len(kernels), n) or (len(kernels), m, n)
-            The bits of a vector's products do not depend on the other ones.
+        With them beta' U_q are the forms and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
+        ``wanted`` are zero in the result, and not read where beta is zero too. Sums are rounded to ``units``, ``(len(kernels), m)``, by
+        default :func:`gramplane.kernels.bank.products.product_units` of the diagonals. The bits of a vector's products do not depend on the
+        other ones.
         """
         chosen = self._check_kernels(kernels)
         vectors = _check_numbers("beta", beta, (self.n,), (self.n, None))
@@ -328,10 +279,7 @@ class PackedBank:
         return np.concatenate(parts, axis=1).astype(np.float64)
 
     def entries(self, rows: ArrayLike, columns: ArrayLike) -> FloatArray:
-        """Return K_q[rows[i], columns[i]] of every kernel, shape (k, m).
-
-        Raises ValueError if the lists differ in length or leave the matrices.
-        """
+        """Return K_q[rows[i], columns[i]] of every kernel, shape (k, m)."""
         self._check_kernels(None)
         i, j = (np.asarray(ids, dtype=np.int64) for ids in (rows, columns))
         if i.ndim != 1 or i.shape != j.shape or (i.size and not (min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < self.n)):
@@ -343,20 +291,15 @@ class PackedBank:
         return self.values[:, at] * self.scale[:, None]
 
     def alignments(self, y: ArrayLike, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
-        """Return <K_q, y y'>_F = y' K_q y, for y of shape (n,) or (n, m).
-
-        With ``centred`` the matrices are H K_q H, H = I - 11'/n (source: Cortes, Mohri, Rostamizadeh, "Algorithms for Learning Kernels
-        Based on Centered Alignment", JMLR 13 (2012)).
+        """Return <K_q, y y'>_F = y' K_q y, for y of shape (n,) or (n, m). With ``centred`` the matrices are H K_q H, H = I - 11'/n (source:
+        Cortes, Mohri, Rostamizadeh, "Algorithms for Learning Kernels Based on Centered Alignment", JMLR 13 (2012)).
         """
         target = _check_numbers("y", y, (self.n,), (self.n, None))
         return self.forms(target - target.mean(axis=0) if centred else target, kernels)
 
     def inner_products(self, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
-        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the entries.
-
-        Entries right of the squares on the diagonal count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, by
-        <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2.
-
+        """Return <K_a, K_b>_F of all pairs, as one blocked matrix product over the entries. Entries right of the squares on the diagonal
+        count twice. With ``centred`` the matrices are H K_q H, H = I - 11'/n, by <HAH, HBH> = <A, B> - 2/n (A1)'(B1) + (1'A1)(1'B1)/n^2.
         The result, ``(len(kernels), len(kernels))``, is exactly symmetric. The same call gives the same bits, but BLAS may round an entry
         differently when other kernels are computed with it.
         """
@@ -369,13 +312,10 @@ class PackedBank:
                 _add_inner_products(products, band[:, :, :rows], chosen, 1.0)
                 _add_inner_products(products, band[:, :, rows:], chosen, 2.0)
             if centred:
-                products += self._centring_terms(chosen)
+                sums = self._raw_products(np.ones((1, self.n)), np.ones((1, self.n), bool), chosen, None)[:, 0]
+                totals = sums.sum(axis=1) / self.n
+                products += np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
         return products * np.outer(self.scale[chosen], self.scale[chosen])
-
-    def _centring_terms(self, chosen: IntArray) -> FloatArray:
-        sums = self._raw_products(np.ones((1, self.n)), np.ones((1, self.n), bool), chosen, None)[:, 0]
-        totals = sums.sum(axis=1) / self.n
-        return np.outer(totals, totals) - (2.0 / self.n) * (sums @ sums.T)
 
 
 def is_readable_in_place(grams: Array) -> bool:
@@ -397,10 +337,7 @@ def _add_inner_products(out: FloatArray, part: Array, chosen: IntArray, weight: 
 
 
 def _check_numbers(name: str, numbers: ArrayLike, *shapes: tuple[int | None, ...]) -> FloatArray:
-    """Return the numbers in float64.
-
-    Raises ValueError if they are not finite or have none of the shapes (None: any length).
-    """
+    """Return the numbers in float64; refuse those that are not finite or have none of the shapes (None: any length)."""
     values = np.ascontiguousarray(numbers, dtype=np.float64)
     if not any(values.ndim == len(shape) and all(b in (None, a) for a, b in zip(values.shape, shape)) for shape in shapes):
         allowed = " or ".join(str(shape).replace("None", "m") for shape in shapes)

@@ -12,17 +12,7 @@ Span = tuple[int, int]
 
 
 def add_product(block: Array, rows: Span, cols: Span, v: FloatArray, out: FloatArray) -> None:
-    """Add the share of one block in ``K v`` to ``out``, both ``(n,)``, in float64.
-
-    Parameters
-    ----------
-    block
-        ``(rows, columns)`` float32 or float64, C-ordered; off the diagonal it stands for its mirror image, too.
-    rows, cols
-        Its ranges; equal on the diagonal.
-    v, out
-        Vector and sum.
-    """
+    """Add the share of one block ``(rows, columns)`` of K, with its mirror image, in ``K v`` to ``out``, both ``(n,)``, in float64."""
     left, right = slice(*rows), slice(*cols)
     _add_dots(block, v[right], out[left])
     if rows != cols:

@@ -29,17 +29,7 @@ class TileSums(NamedTuple):
 
 
 def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
-    """Return the shares of a block pair in ``beta' K_q beta``.
-
-    Parameters
-    ----------
-    block
-        ``(k, rows, columns)`` float32 or float64, C-ordered.
-    rows, cols
-        Its ranges; equal on the diagonal.
-    vectors
-        ``(m, n)`` vectors beta, rows of zeros are not read.
-    """
+    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' K_q beta`` of vectors ``(m, n)``, whose zeros are not read."""
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
     tiles = [-(-part.shape[1] // BAND) for part in (left, right)]
     values = np.zeros((len(block), len(vectors), *tiles))
@@ -68,18 +58,8 @@ class ProductSums(NamedTuple):
 
 
 def product_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray) -> ProductSums:
-    """Return the shares of a block pair in ``K_q beta``.
-
-    Parameters
-    ----------
-    block
-        ``(k, rows, columns)`` float32 or float64.
-    rows, cols
-        Its ranges; equal on the diagonal.
-    vectors, wanted
-        ``(m, n)`` vectors beta, and the rows of their products to compute.
-    units
-        ``(k, m)`` as :func:`gramplane.kernels.bank.products.product_units` gives them.
+    """Return the shares of a block pair in ``K_q beta`` of ``vectors`` ``(m, n)`` at the ``wanted`` rows; ``units`` as of
+    ``product_units``.
     """
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
     to_rows, to_cols = (np.zeros((len(block), *part.shape)) for part in (left, right))

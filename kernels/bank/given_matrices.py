@@ -1,10 +1,9 @@
 """Matrices of the caller: checked in one pass, in their own type, and packed in the same pass where necessary.
 
-A matrix in single precision that needs no packing is read row by row; reading every tile together with its mirror image takes three times
-as long. Each row right of the square on the diagonal, and each column below it, is summed as 32-bit patterns with one odd random weight per
-entry, modulo 2^64. Sums that differ show an asymmetry, whose size the tiles then measure. Sums of different entries agree with a
-probability of at most 2^-31, and never where the row and its column differ in one entry only. The squares, of which passes read both
-triangles, are compared entry by entry.
+A matrix in single precision that needs no packing is read row by row, three times as fast as tiles with their mirror images. Each row right
+of the square on the diagonal, and each column below it, is summed as 32-bit patterns with one odd random weight per entry, modulo 2^64;
+where sums differ the tiles measure the asymmetry. Sums of different entries agree with a probability of at most 2^-31, and never where the
+row and its column differ in one entry only. The squares, of which passes read both triangles, are compared entry by entry.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ from ..arrays import Array
 from ..jit import compiled
 from .loops import BAND, count_packed
 
-TILE_SIDE = 64
-"""Rows and columns of a tile, which is read together with its mirror image."""
+TILE_SIDE = 64  # Rows and columns of a tile, which is read together with its mirror image.
 
 
 class MatrixFigures(NamedTuple):
@@ -31,14 +29,8 @@ class MatrixFigures(NamedTuple):
 
 
 def inspect_matrix(matrix: Array, packed: NDArray[np.float32] | None = None) -> MatrixFigures:
-    """Return greatest magnitude and asymmetry of a square matrix in one pass, which may also write its packed upper triangle.
-
-    Parameters
-    ----------
-    matrix
-        ``(n, n)``; not copied if it is C- or Fortran-ordered float32 or float64.
-    packed
-        ``(count_packed(n),)`` as in :class:`gramplane.kernels.bank.bank.PackedBank`, overwritten; nothing is written by default.
+    """Return greatest magnitude and asymmetry of a square matrix in one pass, which may also write its packed upper triangle. A C- or
+    Fortran-ordered float32 or float64 matrix is not copied. ``packed``, ``(count_packed(n),)``, is overwritten if there is one.
     """
     entries = matrix if matrix.dtype in (np.float32, np.float64) else matrix.astype(np.float64)
     mirrored = not entries.flags.c_contiguous and entries.flags.f_contiguous
@@ -68,10 +60,8 @@ def _checksum_weights(n: int) -> NDArray[np.uint32]:
 
 @compiled
 def _checksums(bits: Array, weights: Array, right: Array, below: Array) -> tuple[Any, Any]:
-    """Add up rows right of the squares and columns below them.
-
-    Returns the greatest pattern without its sign, which is above infinity's for a NaN, and the bits in which entries of the squares differ
-    from their mirror images.
+    """Add up rows right of the squares and columns below them. Returns the greatest pattern without its sign, which is above infinity's for
+    a NaN, and the bits in which entries of the squares differ from their mirror images.
     """
     n, top, differ = len(bits), np.int32(0), np.int32(0)
     for first in range(0, n, BAND):
@@ -144,7 +134,6 @@ def _compare_tiles(matrix: Array, mirrored: bool, out: NDArray[np.float32]) -> t
 
 @compiled
 def _transpose_tile(matrix: Array, image: Array, top: int, bottom: int, left: int, right: int) -> None:
-    """Copy the mirror image of a tile."""
     for j in range(left, right):
         row = matrix[j, top:bottom]
         for i in range(row.size):

@@ -7,11 +7,8 @@ import numpy as np
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 
-BAND = 128
-"""Rows of a band."""
-
-STRIP_ENTRIES = 4096
-"""Entries combined at a time: their float64 sums stay in the first-level cache."""
+BAND = 128  # Rows of a band.
+STRIP_ENTRIES = 4096  # Entries combined at a time: their float64 sums stay in the first-level cache.
 
 
 def count_packed(n: int) -> int:
@@ -145,10 +142,9 @@ def _tile_product(part: FloatArray, beta: FloatArray, lo: int) -> float:
 
 @compiled
 def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, out: FloatArray) -> None:
-    """Write the share of every tile of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, to the same bits.
-
-    left (m, rows) and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are
-    multiples of BAND, but for the ends of the matrix.
+    """Write the share of every tile of a C-ordered block (k, rows, columns) in the forms of `sum_forms`, to the same bits. left (m, rows)
+    and right (m, columns) are the parts of the vectors, out is (k, m, row tiles, column tiles). Edges of the block are multiples of BAND,
+    but for the ends of the matrix.
     """
     height, width = block.shape[1:]
     total = np.empty(width)
@@ -175,3 +171,30 @@ def combine_block(block: Array, used: IntArray, weights: FloatArray, out: FloatA
     flat = block.reshape((block.shape[0], block.shape[1] * block.shape[2]))
     for at in range(0, out.size, step):
         _add_kernels(out[at : at + step], 1, flat, at, step, used, weights)
+
+
+@compiled
+def weight_entries(
+    flat: Array, at: int, stride: int, first: int, rows: IntArray, weights: FloatArray, on_diagonal: bool, out: FloatArray
+) -> None:
+    """Write the share of every tile of a band in sum_ij K_q[i, j] weights[i, j] of symmetric matrices. Entry (r, c) of the band of kernel q
+    is flat[q, at + r * stride + first + c], and weights[s, c] belongs to row rows[s]; the other rows have no weight. A tile is summed
+    column by column over its rows, then over its columns, so its bits depend on nothing else. All tiles but the first of a band on the
+    diagonal stand for their mirror images, too. out is (kernels, column tiles).
+    """
+    width = weights.shape[1]
+    part = np.empty(BAND)
+    for lo in range(0, width, BAND):
+        size = min(BAND, width - lo)
+        twice = 2.0 if lo > 0 or not on_diagonal else 1.0
+        for q in range(flat.shape[0]):
+            part[:size] = 0.0
+            for s in range(rows.size):
+                start = at + rows[s] * stride + first + lo
+                entries, shares = flat[q, start : start + size], weights[s, lo : lo + size]
+                for k in range(size):
+                    part[k] += np.float64(entries[k]) * shares[k]
+            total = 0.0
+            for k in range(size):
+                total += part[k]
+            out[q, (first + lo) // BAND] = twice * total

@@ -14,22 +14,14 @@ from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .loops import BAND
 
-UNIT_BITS = 50
-"""The unit is 2^-UNITS of the least power of two not below max_i K_ii ||beta||_1, which bounds every product."""
+Mask = NDArray[np.bool_]
 
-ROUNDING_SHIFT = 1.5 * 2.0**52
-"""Adding and subtracting SHIFT units rounds to a multiple of the unit."""
+UNIT_BITS = 50  # The unit is 2^-UNITS of the least power of two not below max_i K_ii ||beta||_1, which bounds every product.
+ROUNDING_SHIFT = 1.5 * 2.0**52  # Adding and subtracting SHIFT units rounds to a multiple of the unit.
 
 
 def product_units(tops: FloatArray, vectors: FloatArray) -> FloatArray:
-    """Return the units of the products, shape (k, m).
-
-    Parameters
-    ----------
-    tops : ndarray of shape (k,)
-        Greatest diagonal entry of each matrix.
-    vectors : ndarray of shape (m, n)
-    """
+    """Return the units of the products, ``(k, m)``, for greatest diagonal entries ``tops`` ``(k,)`` and ``vectors`` ``(m, n)``."""
     bound = np.outer(tops, np.abs(vectors).sum(axis=1))
     return np.where(bound > 0, 2.0 ** (np.ceil(np.log2(np.where(bound > 0, bound, 1.0))) - UNIT_BITS), 1.0)
 
@@ -48,17 +40,7 @@ def _four_products(a: Array, b: Array, c: Array, d: Array, beta: FloatArray) -> 
 
 
 @compiled
-def _add_four_rows(
-    out: FloatArray,
-    a: Array,
-    b: Array,
-    c: Array,
-    d: Array,
-    p: float,
-    q: float,
-    r: float,
-    s: float,
-) -> None:
+def _add_four_rows(out: FloatArray, a: Array, b: Array, c: Array, d: Array, p: float, q: float, r: float, s: float) -> None:
     for k in range(out.size):
         out[k] += (p * np.float64(a[k]) + q * np.float64(b[k])) + (r * np.float64(c[k]) + s * np.float64(d[k]))
 
@@ -76,11 +58,10 @@ def add_band(
     to_rows: FloatArray,
     to_cols: FloatArray,
 ) -> None:
-    """Add the share of a band of rows in K beta to its rows and to its columns.
-
-    Row r of the band begins at entries[r * stride]; the first tile of a band on the diagonal is the square there. The rows to ``read`` are
-    ascending; the last one, with weight zero, fills their number up to a multiple of four. ``left`` and ``right`` are beta of the rows and
-    of the columns, ``part`` is work space for one number a column.
+    """Add the share of a band of rows in K beta to its rows and to its columns. Row r of the band begins at entries[r * stride]; the first
+    tile of a band on the diagonal is the square there. The rows to ``read`` are ascending; the last one, with weight zero, fills their
+    number up to a multiple of four. ``left`` and ``right`` are beta of the rows and of the columns, ``part`` is work space for one number a
+    column.
     """
     width, big = right.size, ROUNDING_SHIFT * unit
     part[:width] = 0.0
@@ -110,14 +91,7 @@ def add_band(
 
 @compiled
 def bank_products(
-    values: Array,
-    n: int,
-    bands: IntArray,
-    chosen: IntArray,
-    betas: FloatArray,
-    wanted: NDArray[np.bool_],
-    units: FloatArray,
-    out: FloatArray,
+    values: Array, n: int, bands: IntArray, chosen: IntArray, betas: FloatArray, wanted: Mask, units: FloatArray, out: FloatArray
 ) -> None:
     """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); the other rows of out mean nothing."""
     part = np.empty(n)
@@ -138,7 +112,7 @@ def block_products(
     on_diagonal: bool,
     left: FloatArray,
     right: FloatArray,
-    wanted: NDArray[np.bool_],
+    wanted: Mask,
     units: FloatArray,
     to_rows: FloatArray,
     to_cols: FloatArray,

@@ -2,10 +2,9 @@
 
     K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]        c_i the task of row i
 
-The same functions work on a :class:`~gramplane.kernels.bank.bank.PackedBank` and on block pairs, to the same bits whatever the blocks are.
-A band of 128 rows and a tile of 128 columns give one share of every pair of tasks they hold; shares are rounded to multiples of a unit
-before they are added, so their order does not matter (see :mod:`gramplane.kernels.bank.products`). Rows of a task may be anywhere; the
-loops are faster where they lie together, because rows of one task in a band are added up first.
+They are of banks and block pairs, to the same bits: a band of 128 rows and a tile of 128 columns give one share of every pair of tasks,
+rounded to multiples of a unit before it is added (:mod:`gramplane.kernels.bank.products`). Loops are faster where a task's rows lie
+together.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ from .loops import BAND, add_rows_at, mirror_band
 from .products import ROUNDING_SHIFT, UNIT_BITS
 
 Span = tuple[int, int]
+Tasks = tuple[IntArray, FloatArray]  # Tasks of some rows, and beta.
+Pair = tuple[FloatArray, FloatArray]
 
-STRIP_COLUMNS = 512
-"""Columns combined at a time: their weights of four kernels stay in the first-level cache."""
+STRIP_COLUMNS = 512  # Columns combined at a time: their weights of four kernels stay in the first-level cache.
 
 
 class TaskSums(NamedTuple):
@@ -42,21 +42,14 @@ class TaskSums(NamedTuple):
         return 0.5 * square + right
 
 
-# -- of matrices in memory ---------------------------------------------------------------------------------------------------------
-
-
 def bank_task_sums(values: Array, bands: IntArray, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the sums of a bank's entries ``(k, entries)``, its bands as in :mod:`gramplane.kernels.bank.loops`.
-
-    The rest is as in :func:`block_task_sums`.
-    """
-    sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
+    """Return the sums of a bank's entries ``(k, entries)``; the rest is as in :func:`block_task_sums`."""
+    sums = np.zeros(units.shape), np.zeros(units.shape)
     for band, (at, stride) in enumerate(bands):
         first = band * BAND
-        band_rows = (codes[first : first + BAND], beta[first : first + BAND])
-        beyond = (codes[first:], beta[first:])
-        add_task_sums(values, at, stride, True, _order_by_task(*band_rows), *band_rows, *beyond, units, *sums)
-    return sums
+        rows = codes[first : first + BAND], beta[first : first + BAND]
+        add_task_sums(values, at, stride, True, _order_by_task(*rows), rows, (codes[first:], beta[first:]), units, sums)
+    return TaskSums(*sums)
 
 
 def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, codes: IntArray, out: Array) -> None:
@@ -70,35 +63,20 @@ def combine_task_bands(values: Array, bands: IntArray, weights: FloatArray, code
         mirror_band(out, first, len(band_codes))
 
 
-# -- of block pairs ----------------------------------------------------------------------------------------------------------------
-
-
 def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, codes: IntArray, units: FloatArray) -> TaskSums:
-    """Return the shares of a block pair ``(k, rows, columns)`` in the forms.
-
-    Parameters
-    ----------
-    block
-        Raw entries, float32 or float64.
-    rows, cols
-        Its ranges, which begin at multiples of 128; equal on the diagonal.
-    beta, codes
-        ``(n,)`` vector and tasks of all rows.
-    units
-        ``(k, T, T)`` from :func:`task_units`.
+    """Return the shares of a block pair ``(k, rows, columns)`` of raw entries in the forms. Its ranges begin at multiples of 128; ``beta``
+    and the tasks ``codes`` are of all n rows, the ``units``, ``(k, T, T)``, from :func:`task_units`.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     width, diagonal = cols[1] - cols[0], rows == cols
-    sums = TaskSums(np.zeros(units.shape), np.zeros(units.shape))
+    sums = np.zeros(units.shape), np.zeros(units.shape)
     for first in range(rows[0], rows[1], BAND):
         top = slice(first, min(first + BAND, rows[1]))
         left = first if diagonal else cols[0]
         at = (first - rows[0]) * width + left - cols[0]
-        band_rows = (codes[top], beta[top])
-        add_task_sums(
-            flat, at, width, diagonal, _order_by_task(*band_rows), *band_rows, codes[left : cols[1]], beta[left : cols[1]], units, *sums
-        )
-    return sums
+        band_rows, beyond = (codes[top], beta[top]), (codes[left : cols[1]], beta[left : cols[1]])
+        add_task_sums(flat, at, width, diagonal, _order_by_task(*band_rows), band_rows, beyond, units, sums)
+    return TaskSums(*sums)
 
 
 def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArray, codes: IntArray) -> Array:
@@ -112,17 +90,8 @@ def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArra
     return out
 
 
-# -- checks ------------------------------------------------------------------------------------------------------------------------
-
-
 def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
-    """Return the task of every row.
-
-    Raises
-    ------
-    ValueError
-        If there are not n of them from 0 to T - 1.
-    """
+    """Return the task of every row; refuse other than n of them from 0 to T - 1."""
     tasks = np.ascontiguousarray(codes, dtype=np.int64)
     if tasks.shape != (n,) or (n and not (tasks.min() >= 0 and tasks.max() < n_tasks)):
         raise ValueError(f"codes: shape {tasks.shape}, must be ({n},) of numbers from 0 to {n_tasks - 1}")
@@ -130,13 +99,7 @@ def check_codes(codes: ArrayLike, n: int, n_tasks: int) -> IntArray:
 
 
 def check_weights(weights: ArrayLike, k: int) -> FloatArray:
-    """Return the weights of pairs of tasks.
-
-    Raises
-    ------
-    ValueError
-        If they are not finite, not ``(k, T, T)``, or not symmetric in the tasks.
-    """
+    """Return the weights of pairs of tasks; refuse those not finite, not ``(k, T, T)``, or not symmetric in the tasks."""
     values = np.ascontiguousarray(weights, dtype=np.float64)
     if values.ndim != 3 or values.shape[0] != k or values.shape[1] != values.shape[2]:
         raise ValueError(f"weights: shape {values.shape}, must be ({k}, T, T)")
@@ -171,30 +134,17 @@ def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
     return order[beta[order] != 0.0]
 
 
-# -- compiled ----------------------------------------------------------------------------------------------------------------------
-
-
 @compiled
 def add_task_sums(
-    values: Array,
-    at: int,
-    stride: int,
-    on_diagonal: bool,
-    order: IntArray,
-    left_codes: IntArray,
-    left: FloatArray,
-    right_codes: IntArray,
-    right: FloatArray,
-    units: FloatArray,
-    square: FloatArray,
-    off_square: FloatArray,
+    values: Array, at: int, stride: int, on_diagonal: bool, order: IntArray, rows: Tasks, cols: Tasks, units: FloatArray, sums: Pair
 ) -> None:
-    """Add the shares of one band of rows of all kernels to the sums.
-
-    Row r of the band of kernel q begins at values[q, at + r * stride]; the first tile of a band on the diagonal is the square there.
-    ``order`` has the rows to read, task by task; codes and beta of the rows are ``left_codes`` and ``left``, those of the columns
-    ``right_codes`` and ``right``.
+    """Add the shares of one band of rows of all kernels to the sums. Row r of the band of kernel q begins at values[q, at + r * stride];
+    the first tile of a band on the diagonal is the square there. ``order`` has the rows to read, task by task; codes and beta of the rows
+    are ``left_codes`` and ``left``, those of the columns ``right_codes`` and ``right``.
     """
+    left_codes, left = rows
+    right_codes, right = cols
+    square, off_square = sums
     width = right.size
     part, shares = np.empty(width), np.zeros(units.shape[1])
     for q in range(len(values)):
@@ -234,10 +184,9 @@ def combine_task_rows(
     out_at: int,
     out_stride: int,
 ) -> None:
-    """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time.
-
-    Row r of kernel q begins at values[q, at + r * stride]; ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels that have a
-    weight; ``order`` has the rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
+    """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time. Row r of kernel q begins at
+    values[q, at + r * stride]; ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels that have a weight; ``order`` has the
+    rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.
     """
     expanded, total = np.empty((used.size, STRIP_COLUMNS)), np.empty(STRIP_COLUMNS)
     whole = used.size - used.size % 4

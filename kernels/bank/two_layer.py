@@ -23,29 +23,18 @@ from ..svm.dual import DenseGram, DualProblem, Gram, Scratch, Warm
 from ..svm.smo import solve_smo
 from .bank import PackedBank
 from .block_sums import Span, TileSums, total_forms
-from .loops import BAND, combine_block
-from .two_layer_loops import weight_entries
+from .loops import BAND, combine_block, weight_entries
 
-LARGEST_EXPONENT = 50.0
-"""Greatest entry of the inner sum that weights may give: beyond it the machine would memorise, and later overflow."""
-
+LARGEST_EXPONENT = 50.0  # Greatest entry of the inner sum that weights may give: beyond it the machine would memorise, and later overflow.
 ARMIJO_SHARE = 1e-4
 MACHINE_TOL = 1e-6
-
 MACHINE_STEPS = (5_000, 50)
 """Greatest number of steps of a machine, and per row where that is more. With entries from 1 to e^50 it may never end: such weights are
 refused like exponents that are too large."""
 
-MIN_DECREASE_SHARE = 1e-13
-"""Least share of F that a step must promise to lower it by: less is round-off."""
-
+MIN_DECREASE_SHARE = 1e-13  # Least share of F that a step must promise to lower it by: less is round-off.
 START_HALVINGS = 100
-
-MAX_STRETCH = 10.0
-"""Greatest ratio of the lengths of consecutive steps."""
-
-
-# -- the second layer --------------------------------------------------------------------------------------------------------------
+MAX_STRETCH = 10.0  # Greatest ratio of the lengths of consecutive steps.
 
 
 def exponentiate(inner: FloatArray) -> FloatArray:
@@ -67,18 +56,8 @@ def block_layer(block: Array, weights: FloatArray) -> FloatArray:
 
 
 def block_sums(block: Array, rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:
-    """Return the shares of a block pair in ``beta' (K2 o K_q) beta``.
-
-    Parameters
-    ----------
-    block
-        ``(k, rows, columns)`` first-layer kernels.
-    rows, cols
-        Its ranges; equal on the diagonal.
-    kernel
-        ``(rows, columns)`` entries of K2.
-    beta
-        ``(n,)`` of the whole.
+    """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' (K2 o K_q) beta``, with K2's entries ``kernel`` and beta
+    ``(n,)``.
     """
     flat = np.ascontiguousarray(block).reshape(len(block), -1)
     height, width = kernel.shape
@@ -105,20 +84,12 @@ def bank_sums(bank: PackedBank, kernel: FloatArray, beta: FloatArray) -> FloatAr
 
 
 def _weight_band(
-    flat: Array,
-    at: int,
-    stride: int,
-    first: int,
-    kernel: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    on_diagonal: bool,
-    out: FloatArray,
+    flat: Array, at: int, stride: int, first: int, kernel: FloatArray, left: FloatArray, right: FloatArray, square: bool, out: FloatArray
 ) -> None:
     """Write the shares of the tiles of one band; rows where beta is zero are not read."""
     support = np.flatnonzero(left[: len(kernel)])
     weights = (kernel[support] * left[support][:, None]) * right[: kernel.shape[1]][None, :]
-    weight_entries(flat, at, stride, first, support, weights, on_diagonal, out)
+    weight_entries(flat, at, stride, first, support, weights, square, out)
 
 
 class Layer(Protocol):
@@ -126,21 +97,13 @@ class Layer(Protocol):
 
     def kernel(self, mu: FloatArray) -> FloatArray | Gram | None:
         """Return K2(mu), (n, n) float64 or a Gram, None where its largest exponent is refused; the next call overwrites it."""
-        ...
 
     def weigh(self, mu: FloatArray, kernel: Any, beta: FloatArray) -> FloatArray:
         """Return ``beta' (K2 o K_t) beta`` of every kernel, shape (k,), where ``kernel`` is K2(mu)."""
-        ...
 
 
 class BankLayer:
-    """The kernels of a bank as a first layer.
-
-    Parameters
-    ----------
-    bank : PackedBank
-        First-layer kernels.
-    """
+    """The kernels of a bank as a first layer."""
 
     def __init__(self, bank: PackedBank) -> None:
         self.bank = bank
@@ -156,27 +119,12 @@ class BankLayer:
         return bank_sums(self.bank, kernel, beta) * self.bank.scale
 
 
-# -- descent ---------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TwoLayerPoint:
-    """The machine at given weights.
-
-    Attributes
-    ----------
-    mu : ndarray of shape (k,)
-    value : float
-        F(mu) from the dual value of the machine: a lower bound, wrong by the square of the machine's tolerance only.
-    gap : float
-        Duality gap of the machine; ``value + gap`` is the primal value, an upper bound of F(mu).
-    slopes : ndarray of shape (k,)
-        Gradient of F.
-    beta, bias : ndarray of shape (n,) and float
-    decision : ndarray of shape (n,)
-        K2 beta + bias.
-    indefinite : bool
-        The machine met negative curvature: round-off of single-precision entries between rows that are nearly the same, or no kernel.
+    """The machine at given weights. ``value`` is F(mu) from the dual value of the machine: a lower bound, wrong by the square of the
+    machine's tolerance only; ``value + gap`` is the primal value, an upper bound. ``slopes`` ``(k,)`` is the gradient of F, ``decision``
+    ``(n,)`` K2 beta + bias. ``indefinite``: the machine met negative curvature: round-off of single-precision entries between rows that are
+    nearly the same, or no kernel.
     """
 
     mu: FloatArray
@@ -195,28 +143,15 @@ class TwoLayerPoint:
 
 
 class TwoLayerObjective:
-    """F and its gradient.
-
-    Parameters
-    ----------
-    layer : Layer
-        First-layer kernels.
-    problem : DualProblem
-        Labels and costs.
-    penalty : float
-        lambda, weight of the sum of the weights.
-    scratch : Scratch, optional
-        Buffer of the solver, shared by machines of one size.
-    """
+    """F and its gradient; the penalty is lambda, and machines of one size share the ``scratch``."""
 
     def __init__(self, layer: Layer, problem: DualProblem, penalty: float = 1.0, scratch: Scratch | None = None) -> None:
         self.layer, self.problem, self.penalty = layer, problem, penalty
         self._scratch = scratch or Scratch()
 
     def at(self, mu: FloatArray, warm: Warm = None, below: float = np.inf) -> TwoLayerPoint | None:
-        """Return the machine at weights ``mu``, from the beta ``warm``.
-
-        Returns None where the exponents are refused, the machine cannot be solved, or its value is above ``below``.
+        """Return the machine at weights ``mu``, from the beta ``warm``. Returns None where the exponents are refused, the machine cannot be
+        solved, or its value is above ``below``.
         """
         kernel = self.layer.kernel(mu)
         if kernel is None:
@@ -232,11 +167,9 @@ class TwoLayerObjective:
         return TwoLayerPoint(mu, value, float(machine.gap), slopes, machine.beta, float(machine.bias), decision, machine.indefinite)
 
     def start(self, rng: np.random.Generator, diagonals: FloatArray) -> TwoLayerPoint:
-        """Return the machine at random weights for which the diagonal of the inner sum is one on average.
-
-        At zero the second layer has rank one and its machine cannot distinguish rows. Where the weights are refused because of a few long
-        rows, they are halved until they are accepted. ``diagonals``, ``(k, n)``, are those of the first-layer kernels. Raises ValueError if
-        no weights are small enough.
+        """Return the machine at random weights for which the diagonal of the inner sum is one on average; ``diagonals`` are ``(k, n)``. At
+        zero the second layer has rank one and its machine cannot distinguish rows. Where the weights are refused because of a few long
+        rows, they are halved until they are accepted.
         """
         mu = rng.uniform(0.05, 1.0, len(diagonals))
         height = float(mu @ diagonals.mean(axis=1))
@@ -249,10 +182,9 @@ class TwoLayerObjective:
         raise ValueError("the machine on exp(sum of the kernels) cannot be solved even at tiny weights; normalise the kernels (trace)")
 
     def step(self, point: TwoLayerPoint, eta: float, min_decrease: float = 0.0) -> tuple[TwoLayerPoint, float]:
-        """Go along the projected gradient, halving the length from ``eta`` on until F falls in proportion (Armijo).
-
-        Steps that promise to lower F by less than the share ``min_decrease`` are not tried. Returns the new point, the same one when
-        nothing along the arc is lower, and the first length of the next step.
+        """Go along the projected gradient, halving the length from ``eta`` on until F falls in proportion (Armijo). Steps that promise to
+        lower F by less than the share ``min_decrease`` are not tried. Returns the new point, or the same one, and the first length of the
+        next step.
         """
         while True:
             mu = np.maximum(point.mu - eta * point.slopes, 0.0)
@@ -271,9 +203,8 @@ def first_length(point: TwoLayerPoint, penalty: float = 1.0) -> float:
 
 
 def next_length(old: TwoLayerPoint, new: TwoLayerPoint, eta: float) -> float:
-    """Return the spectral length s's / s'r of the weights' change s and the gradient's r (Barzilai and Borwein, 1988).
-
-    It is twice the last length where the gradient shows no curvature, and never more than ten times as long or as short.
+    """Return the spectral length s's / s'r of the weights' change s and the gradient's r (Barzilai and Borwein, 1988). It is twice the last
+    length where the gradient shows no curvature, and never more than ten times as long or as short.
     """
     change = new.mu - old.mu
     curvature = float(change @ (new.slopes - old.slopes))

@@ -18,8 +18,7 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
 from .dense import dense_bytes, dense_positive
-from .operator import SymmetricOperator
-from .panels import PANEL_WIDTH, Panels
+from .operator import PANEL_WIDTH, Panels, SymmetricOperator
 from .spectrum import Spectrum
 from .tall_blocks import gram_matrix, inner_product, rotate_columns, rotate_in_place, share_tiles, solve_columns, solve_lower
 
@@ -28,23 +27,16 @@ Block = NDArray[Any]
 MAX_STAGE_GROWTH = 1e6
 """Largest growth at the top of the spectrum in one stage, relative to the damped part: more makes float32 columns dependent."""
 
-MAX_STAGES = 12
-"""Stages after which the best subspace so far is returned, with the error it has."""
-
-RESIDUAL_SAMPLES = 64
-"""Ritz pairs from whose residuals the error is estimated, evenly spaced by rank."""
-
+MAX_STAGES = 12  # Stages after which the best subspace so far is returned, with the error it has.
+RESIDUAL_SAMPLES = 64  # Ritz pairs from whose residuals the error is estimated, evenly spaced by rank.
 RANK_MARGINS = (1.1, 1.15, 1.2, 1.25, 1.3, 1.4, 1.6, 2.0)
-SPARE_COLUMNS = 20
-"""Columns of a block: one of these times the estimated rank, and some more."""
+SPARE_COLUMNS = 20  # Columns of a block: one of the margins times the estimated rank, and these.
 
 
 @dataclass(frozen=True)
 class LeadingPairs:
-    """Positive eigenpairs that a filtered subspace holds.
-
-    ``values``: descending, ``(r,)``; ``vectors``: ``(n, r)`` float64; ``block``: the whole subspace, Ritz vectors by descending value,
-    ``(n, b)`` float32; nothing if the matrix turned out to be better dense; ``error``: estimated relative error of ``sum_i values_i^2``.
+    """Positive eigenpairs ``(r,)``, ``(n, r)`` that a filtered subspace holds, descending, and the relative error of ``sum_i values_i^2``.
+    ``block`` is the whole subspace, Ritz vectors by descending value, ``(n, b)``; nothing if the matrix turned out to be better dense.
     """
 
     values: FloatArray
@@ -55,10 +47,8 @@ class LeadingPairs:
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """Size of a block, the interval that is damped, and the total degree that is expected to do.
-
-    ``columns``: b; ``damped``: the interval whose eigenvectors shrink; its upper end has about b eigenvalues above it; ``top``: upper end
-    of the spectrum; ``degree``: total degree for a random block.
+    """Size b of a block, the interval that is ``damped``, the upper end of the spectrum, and the total degree a random block needs.
+    Eigenvectors in the interval shrink; about b eigenvalues lie above it.
     """
 
     columns: int
@@ -74,10 +64,9 @@ class BlockPlan:
 
 
 def plan_block(spectrum: Spectrum, rank: float, n: int, entries: int, tol: float, columns: int | None = None) -> BlockPlan:
-    """Return the cheapest plan by a count of operations, over block sizes.
-
-    After degree m, a random block leaves about ``1e6 sum_i s_i^2 / cosh(m a_i)^2`` of ``sum_i s_i^2`` outside (the factor: seen between 1e5
-    and 1e7 on graphs), where ``cosh a_i`` is the eigenvalue s_i in units of the damped interval.
+    """Return the cheapest plan by a count of operations, over block sizes. After degree m, a random block leaves about ``1e6 sum_i s_i^2 /
+    cosh(m a_i)^2`` of ``sum_i s_i^2`` outside (the factor: seen between 1e5 and 1e7 on graphs), where ``cosh a_i`` is the eigenvalue s_i in
+    units of the damped interval.
     """
     sizes = sorted({min(n, int(margin * rank) + SPARE_COLUMNS) for margin in RANK_MARGINS}) if columns is None else [columns]
     plans = [_plan_size(spectrum, size, tol) for size in sizes]
@@ -118,12 +107,10 @@ def chebyshev_positive(
     threads: int = 1,
     memory: int | None = None,
 ) -> LeadingPairs:
-    """Return the positive eigenpairs of a large symmetric matrix.
-
-    The ``spectrum`` only decides how large the block is and what is damped. ``tol`` is the relative error of ``||A_+||_F^2``; with the
-    block of a similar matrix as ``start`` a smaller degree does, ``seed`` draws the columns it lacks. At most ``max_rank`` pairs are
-    returned, the largest. ``threads`` share the tiles; the result does not depend on them. Raises MemoryError before a block, or the dense
-    matrix in its place, would take more than ``memory`` bytes.
+    """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``; they do not depend on the number of threads. The
+    ``spectrum`` only decides how large the block is and what is damped. ``tol`` is the relative error of ``||A_+||_F^2``; with the block of
+    a similar matrix as ``start`` a smaller degree does. Raises MemoryError before a block, or the dense matrix in its place, would take
+    more than ``memory`` bytes.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     rank = max(0.0, min(spectrum.count(0.0), limit))
@@ -193,10 +180,9 @@ def _filter_in_stages(panels: Panels, block: Block, plan: BlockPlan, degree: int
 
 
 def filter_block(panels: Panels, block: Block, degree: int, damped: tuple[float, float], top: float, threads: int) -> None:
-    """Overwrite V by ``T_degree(A~) V``, scaled, where A~ maps the damped interval to [-1, 1]: eigenvectors above it grow.
-
-    With ``e, c`` half width and centre of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the
-    running ``sigma' = 1 / (2 / sigma_1 - sigma)``: ``Y' = (2 sigma' / e)(A - c) Y - sigma sigma' Y_old``. The value at ``top`` stays one.
+    """Overwrite V by ``T_degree(A~) V``, scaled, where A~ maps the damped interval to [-1, 1]: eigenvectors above it grow. With ``e, c``
+    half width and centre of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the running ``sigma' = 1
+    / (2 / sigma_1 - sigma)``: ``Y' = (2 sigma' / e)(A - c) Y - sigma sigma' Y_old``. The value at ``top`` stays one.
     """
     n, b = block.shape
     half, centre = 0.5 * (damped[1] - damped[0]), 0.5 * (damped[1] + damped[0])
@@ -271,10 +257,8 @@ def _rayleigh_ritz(operator: SymmetricOperator, block: Block, threads: int) -> _
 
 
 def _estimate_error(operator: SymmetricOperator, block: Block, ritz: _Ritz, n_pairs: int, edge: float, threads: int) -> float:
-    """Return the estimated relative error of ``sum_i s_i^2``.
-
-    A Ritz value s_i with residual ``rho_i = ||A u_i - s_i u_i||`` is too small by about ``rho_i^2 / (s_i - edge)``: what the block misses
-    lies below the edge. The residuals are taken at 64 pairs, evenly spaced.
+    """Return the estimated relative error of ``sum_i s_i^2``. A Ritz value s_i with residual ``rho_i = ||A u_i - s_i u_i||`` is too small
+    by about ``rho_i^2 / (s_i - edge)``: what the block misses lies below the edge. The residuals are taken at 64 pairs, evenly spaced.
     """
     if n_pairs == 0:
         return 0.0

@@ -8,8 +8,7 @@ import scipy.linalg
 from ..arrays import FloatArray
 from ..jit import one_thread
 
-MIN_ROWS_BY_VALUE = 200
-"""Rows from which only the positive eigenpairs of a dense matrix are computed; below, all of them come sooner."""
+MIN_ROWS_BY_VALUE = 200  # Rows from which only the positive eigenpairs of a dense matrix are computed; below, all of them come sooner.
 
 
 def dense_bytes(n: int) -> int:
@@ -18,9 +17,8 @@ def dense_bytes(n: int) -> int:
 
 
 def dense_positive(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the positive eigenvalues, descending, and their eigenvectors, of a dense symmetric matrix.
-
-    Eigenvalues within rounding of zero, ``n eps max_i sum_j |A_ij|``, are not positive.
+    """Return the positive eigenvalues, descending, and their eigenvectors, of a dense symmetric matrix. Eigenvalues within rounding of
+    zero, ``n eps max_i sum_j |A_ij|``, are not positive.
     """
     n = len(matrix)
     cut = n * np.finfo(float).eps * float(np.abs(matrix).sum(axis=1).max(initial=0.0))

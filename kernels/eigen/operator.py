@@ -1,36 +1,32 @@
-"""A large symmetric matrix as the sum of a sparse part and a low rank part that may be centred."""
+"""A large symmetric matrix as the sum of a sparse part and a low rank part that may be centred.
+
+Its parts that no entry links are taken apart, and it is multiplied by panels of 64 columns with scale, shift and a three-term recurrence.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from ..arrays import FloatArray
+from ..arrays import Array, FloatArray
+from ..jit import compiled
+
+Block = NDArray[Any]
+
+MAX_UNSPLIT_ROWS = 200  # Rows up to which a matrix is not worth taking apart.
+PANEL_WIDTH = 64  # Columns of a panel: one gathered row of a float32 panel is four lines of the cache.
 
 
 @dataclass(frozen=True)
 class SymmetricOperator:
-    """``A = S + (H F) diag(w) (H F)'`` with ``H = I - 11'/n`` when ``centre``, else ``H = I``.
-
-    Attributes
-    ----------
-    sparse
-        S, ``(n, n)``, symmetric; may have no entry.
-    factor
-        F, ``(n, k)`` dense or sparse, or nothing.
-    weights
-        w, ``(k,)``, of any sign; all one when left out.
-    centre
-        Whether the columns of the factor are centred; the sparse part never is.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not agree, an entry is not finite, or the sparse part is not symmetric.
+    """``A = S + (H F) diag(w) (H F)'`` with ``H = I - 11'/n`` when ``centre``, else ``H = I``. S, ``(n, n)``, is symmetric, F ``(n, k)``
+    dense or sparse, or nothing, and w, ``(k,)``, of any sign, by default one.
     """
 
     sparse: sp.csr_array
@@ -134,3 +130,96 @@ def _check_factor(factor: object, weights: ArrayLike | None, n: int) -> tuple[An
     if scale.shape != (matrix.shape[1],) or not np.isfinite(scale).all():
         raise ValueError(f"weights: shape {scale.shape}; must be ({matrix.shape[1]},), finite, one for each column of factor")
     return matrix, scale
+
+
+@dataclass(frozen=True)
+class MatrixPart:
+    """A diagonal block of a matrix, after its rows were put in another order. ``rows``: rows of the whole, in the order of the part;
+    ``operator``: the matrix ``A[rows, rows]``.
+    """
+
+    rows: NDArray[np.intp]
+    operator: SymmetricOperator
+
+
+def connected_parts(operator: SymmetricOperator) -> list[MatrixPart]:
+    """Return the connected parts of a matrix, by their first row, without those that hold no entry; all in one if it is small. Each is in
+    reverse Cuthill-McKee order: rows that a product gathers together then mostly lie in the cache together. A low rank part links
+    everything.
+    """
+    sparse = operator.sparse
+    if not sparse.data.all():
+        sparse = sparse.copy()
+        sparse.eliminate_zeros()
+    if operator.n <= MAX_UNSPLIT_ROWS and operator.factor is None:
+        rows = np.flatnonzero(np.diff(sparse.indptr))
+        return [MatrixPart(rows, SymmetricOperator(sparse[rows][:, rows] if len(rows) < operator.n else sparse))] if len(rows) else []
+    pattern = sp.csr_matrix((np.ones(sparse.nnz), sparse.indices, sparse.indptr), shape=sparse.shape)
+    if operator.factor is not None:
+        return [_make_part(operator, sparse, pattern, np.arange(operator.n))]
+    count, labels = connected_components(pattern, directed=False)
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(count + 1))
+    filled = np.diff(sparse.indptr) > 0
+    groups = (order[lo:hi] for lo, hi in pairwise(ends))
+    return [_make_part(operator, sparse, pattern, rows) for rows in groups if filled[rows[0]]]
+
+
+def _make_part(operator: SymmetricOperator, sparse: sp.csr_array, pattern: sp.csr_matrix, rows: NDArray[np.intp]) -> MatrixPart:
+    if len(rows) > 2:
+        rows = rows[reverse_cuthill_mckee(pattern[rows][:, rows], symmetric_mode=True)]
+    matrix = sp.csr_array(sparse[rows][:, rows])
+    matrix.sort_indices()
+    factor = None if operator.factor is None else operator.factor[rows]
+    return MatrixPart(rows, SymmetricOperator(matrix, factor, operator.weights, operator.centre))
+
+
+@compiled
+def filter_step(indptr: Array, indices: Array, data: Array, x: Array, out: Array, scale: float, centre: float, back: float) -> None:
+    """``out <- scale (A - centre I) x + back out`` for panels ``(n, 64)``; all scalars and ``data`` of the panels' dtype."""
+    total = np.empty(64, x.dtype)
+    for i in range(len(indptr) - 1):
+        for k in range(64):
+            total[k] = -centre * x[i, k]
+        for e in range(indptr[i], indptr[i + 1]):
+            a = data[e]
+            row = x[indices[e]]
+            for k in range(64):
+                total[k] += a * row[k]
+        for k in range(64):
+            out[i, k] = scale * total[k] + back * out[i, k]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """The matrix, ready to be multiplied by panels of 64 columns in one precision."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[Any]
+    operator: SymmetricOperator
+
+    @classmethod
+    def of(cls, operator: SymmetricOperator, dtype: type[np.floating]) -> Panels:
+        """Return the panels of an operator in float32 or float64."""
+        sparse = operator.sparse
+        return cls(sparse.indptr, sparse.indices, sparse.data.astype(dtype), operator)
+
+    def step(self, x: Block, out: Block, scale: float, centre: float, back: float) -> None:
+        """``out <- scale (A - centre I) x + back out``."""
+        kind = self.data.dtype.type
+        filter_step(self.indptr, self.indices, self.data, x, out, kind(scale), kind(centre), kind(back))
+        if self.operator.factor is not None:
+            out += (scale * self.operator.low_rank(x)).astype(x.dtype)
+
+    def product(self, columns: Block) -> Block:
+        """Return ``A X``, ``(n, m)``, panel by panel."""
+        n, m = columns.shape
+        out = np.empty((n, m), self.data.dtype)
+        x, y = np.zeros((n, PANEL_WIDTH), self.data.dtype), np.zeros((n, PANEL_WIDTH), self.data.dtype)
+        for lo in range(0, m, PANEL_WIDTH):
+            wide = min(PANEL_WIDTH, m - lo)
+            x[:, :wide] = columns[:, lo : lo + wide]
+            self.step(x, y, 1.0, 0.0, 0.0)
+            out[:, lo : lo + wide] = y[:, :wide]
+        return out

@@ -6,51 +6,39 @@ Source: Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
+import scipy.sparse.linalg as sla
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
+from ..jit import one_thread
 from ..memory_bound import refuse_array
 from .chebyshev import SPARE_COLUMNS, chebyshev_positive
-from .components import MatrixPart, connected_parts
 from .dense import dense_bytes, dense_positive
-from .lanczos import lanczos_positive
-from .operator import SymmetricOperator
+from .operator import MatrixPart, SymmetricOperator, connected_parts
 from .signs import column_signs
 from .spectrum import estimate_spectrum
 from .tall_blocks import usable_cores
 
-MAX_DENSE_ROWS = 800
-"""Rows up to which a connected part of the matrix is solved as a dense one."""
-
-MAX_WHOLE_ROWS = 128
-"""Rows up to which looking for parts takes longer than a dense decomposition of the whole."""
-
-MAX_BLOCK_SHARE = 0.4
-"""Columns a block may have, relative to the rows, before a dense solution comes sooner."""
-
-MIN_BLOCK_ROWS = 64
-"""Rows below which a part is solved as a dense one by every method."""
-
+MAX_DENSE_ROWS = 800  # Rows up to which a connected part of the matrix is solved as a dense one.
+MAX_WHOLE_ROWS = 128  # Rows up to which looking for parts takes longer than a dense decomposition of the whole.
+MAX_BLOCK_SHARE = 0.4  # Columns a block may have, relative to the rows, before a dense solution comes sooner.
+MIN_BLOCK_ROWS = 64  # Rows below which a part is solved as a dense one by every method.
 METHODS = ("auto", "dense", "lanczos", "chebyshev")
-
 ROWS_PER_CHUNK = 1024
-
 TIE_TOLERANCE = 1e-10
 """Eigenvalues that differ by less, relative to the largest, are one eigenvalue where a closed form needs its multiplicity."""
 
 
 @dataclass(frozen=True)
 class PositivePart:
-    """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue.
-
-    ``values``: s, ``(r,)``, descending, all positive; r may be 0; ``vectors``: U, ``(n, r)``, orthonormal columns; the entry largest in
-    magnitude of each column (the first of equals) is positive; ``block``: what a later call for a similar matrix may start from, ``(n, b)``
-    float32; nothing from the dense path; ``method``: how they were computed: ``"dense"``, ``"lanczos"`` or ``"chebyshev"``; that of
-    the largest part; ``error``: estimated relative error of ``||A_+||_F^2`` from the residuals; 0 where none is known.
+    """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s descending, ``(r,)``, U ``(n, r)`` orthonormal; r may be 0.
+    The entry largest in magnitude of each column (the first of equals) is positive. A later call for a similar matrix may start from
+    ``block``, ``(n, b)``, nothing from the dense path; ``method`` is that of the largest part, ``error`` the estimated relative error of
+    ``||A_+||_F^2``.
     """
 
     values: FloatArray
@@ -75,16 +63,12 @@ def positive_part(
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
     The parts of the matrix that no entry links are solved one by one; rows without an entry cost nothing. The result repeats bit for bit,
-    for any number of threads.
-
-    ``tol``: relative error of ``||A_+||_F^2``; of A_+ itself it is about the square root. The dense path is exact. ``start``: ``block`` of
-    the result for a similar matrix; saves half the work and more; ``seed``: of the random vectors. ``method``: ``"auto"`` picks by size and
-    estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else ``"chebyshev"``.
-    A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. ``max_rank``: no more pairs than this,
-    the largest; ``basis``: V, ``(n, k)`` with orthonormal columns: the matrix is then ``V V'A V V'``, solved as a dense one of k rows;
-    ``threads``: threads that share the work; by default all cores the process may use; ``memory``: bytes that one part of the matrix may
-    take; any by default. Raises ValueError if an argument is out of range, and MemoryError before a dense matrix or a block of columns
-    would take more than ``memory``.
+    for any number of threads, by default those of all cores. ``tol`` is the relative error of ``||A_+||_F^2``; of A_+ itself it is about
+    the square root. The ``block`` of the result for a similar matrix as ``start`` saves half the work and more. The method ``"auto"`` picks
+    by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else
+    ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. At most ``max_rank``
+    pairs are returned, the largest. With an orthonormal ``basis`` V ``(n, k)`` the matrix is ``V V'A V V'``, solved as a dense one of k
+    rows. MemoryError is raised before a dense matrix or a block of columns would take more than ``memory`` bytes.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
@@ -97,6 +81,34 @@ def positive_part(
         return _finish_part(*dense_positive(_make_dense(operator, memory)), None, "dense", max_rank)
     settings = _Settings(tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
     return _assemble_parts(operator.n, [_solve_part(part, settings, start) for part in connected_parts(operator)], max_rank)
+
+
+def lanczos_positive(
+    operator: SymmetricOperator, rank: int, *, tol: float, seed: int = 0, max_rank: int | None = None
+) -> tuple[FloatArray, FloatArray] | None:
+    """Return the positive eigenvalues, descending, and their eigenvectors, or nothing if they are too many or do not settle. ``rank`` is
+    their estimated number: five more pairs are computed, then twice as many, until one is not positive. ``tol`` is the relative error of
+    ``||A_+||_F^2``, ``seed`` draws the first vector, and at most ``max_rank`` pairs are returned, the largest.
+    """
+    n, limit = operator.n, operator.n if max_rank is None else max_rank
+    size = min(rank, limit) + 5
+    rng = np.random.default_rng((seed, 4))
+    first = rng.standard_normal(n)
+    wrap, solve = cast("Any", sla.LinearOperator), cast("Any", sla.eigsh)
+    matrix = wrap((n, n), matvec=lambda v: operator.product(np.ravel(v)), dtype=np.float64)
+    while 4 * size < n:
+        try:
+            with one_thread():
+                values, vectors = solve(matrix, k=size, which="LA", v0=first, tol=min(1e-6, tol), rng=rng)
+        except sla.ArpackNoConvergence:
+            return None
+        order = np.argsort(-values, kind="stable")
+        values, vectors = values[order], vectors[:, order]
+        if values[-1] <= 0 or size >= limit:
+            n_pairs = min(int(np.count_nonzero(values > 0)), limit)
+            return values[:n_pairs], vectors[:, :n_pairs]
+        size *= 2
+    return None
 
 
 def _make_dense(operator: SymmetricOperator, memory: int | None) -> FloatArray:
@@ -118,8 +130,6 @@ def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 @dataclass(frozen=True)
 class _Settings:
-    """Options that all parts of the matrix share."""
-
     tol: float
     seed: int
     method: str
@@ -168,8 +178,10 @@ def _solve_part(part: MatrixPart, settings: _Settings, start: NDArray[Any] | Non
     if (settings.method == "auto" and 1.1 * size + SPARE_COLUMNS > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE_COLUMNS > 0.8 * n:
         return _SolvedPart(rows, *dense_positive(_make_dense(operator, settings.memory)), None, "dense")
     first = None if start is None else start[rows]
-    limits: Any = {"max_rank": settings.max_rank, "threads": settings.threads, "memory": settings.memory}
-    leading = chebyshev_positive(operator, spectrum, tol=settings.tol, start=first, seed=settings.seed, **limits)
+    leading = chebyshev_positive(
+        operator, spectrum, tol=settings.tol, start=first, seed=settings.seed,
+        max_rank=settings.max_rank, threads=settings.threads, memory=settings.memory,
+    )  # fmt: skip
     method = "dense" if leading.block is None else "chebyshev"
     return _SolvedPart(rows, leading.values, leading.vectors, leading.block, method, leading.error)
 
@@ -258,20 +270,9 @@ def _check_form(p: float, B: float | None, G: float | None) -> None:
         raise ValueError("p=1: needs the cap B; with a penalty the problem is unbounded or its optimum is zero")
 
 
-def normalized_laplacian(S: Any) -> sp.csr_array:
-    """Return ``L = I - D^{-1/2} S D^{-1/2}``, with zero rows and columns for points without a neighbour.
-
-    With them ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``.
-
-    Parameters
-    ----------
-    S
-        Affinity, ``(n, n)`` sparse or dense, symmetric, no negative entry; ``D_i = sum_j S_ij``.
-
-    Raises
-    ------
-    ValueError
-        If S is not such a matrix.
+def normalized_laplacian(S: object) -> sp.csr_array:
+    """Return ``L = I - D^{-1/2} S D^{-1/2}`` of affinities S >= 0, with zero rows and columns for points without a neighbour. With them
+    ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``, ``D_i = sum_j S_ij``.
     """
     affinity = SymmetricOperator(S).sparse
     if affinity.data.size and affinity.data.min() < 0:

@@ -11,13 +11,7 @@ TIE_TOLERANCE = 1e-6
 
 
 def column_signs(vectors: FloatArray) -> FloatArray:
-    """Return -1 or +1 for every column, the sign of its largest entry; of equal ones that of the first.
-
-    Parameters
-    ----------
-    vectors
-        ``(n, r)``, n > 0.
-    """
+    """Return -1 or +1 for every column of ``(n, r)``, n > 0: the sign of its largest entry; of equal ones that of the first."""
     size = np.abs(vectors)
     first = np.argmax(size >= (1.0 - TIE_TOLERANCE) * size.max(axis=0), axis=0)
     return np.where(np.take_along_axis(vectors, first[None], axis=0)[0] < 0, -1.0, 1.0)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..jit import compiled, one_thread
-from .operator import SymmetricOperator
-from .panels import PANEL_WIDTH, Panels
+from .operator import PANEL_WIDTH, Panels, SymmetricOperator
 
 Block = NDArray[Any]
 
@@ -26,10 +25,8 @@ LANCZOS_STEPS = 40
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Ends of a spectrum, and an estimate of how many eigenvalues lie above a value.
-
-    ``lo``, ``top``: no eigenvalue lies outside; ``moments``: ``trace T_k(A~)``, ``(MOMENTS + 1,)``, estimated, with A~ the matrix mapped to
-    [-1, 1].
+    """Ends of a spectrum, and an estimate of how many eigenvalues lie above a value. ``lo``, ``top``: no eigenvalue lies outside;
+    ``moments``: ``trace T_k(A~)``, ``(MOMENTS + 1,)``, estimated, with A~ the matrix mapped to [-1, 1].
     """
 
     lo: float
@@ -37,15 +34,15 @@ class Spectrum:
     moments: FloatArray
 
     def count(self, level: float) -> float:
-        """Return an estimate of the number of eigenvalues above a value.
-
-        ``sum_k g_k c_k m_k`` with ``c_0 = arccos(t)/pi``, ``c_k = 2 sin(k arccos t) / (k pi)`` and Jackson factors g.
+        """Return an estimate of the number of eigenvalues above a value. ``sum_k g_k c_k m_k`` with ``c_0 = arccos(t)/pi``, ``c_k = 2 sin(k
+        arccos t) / (k pi)`` and Jackson factors g.
         """
         centre, half = 0.5 * (self.top + self.lo), 0.5 * (self.top - self.lo)
         angle = math.acos(min(1.0, max(-1.0, (level - centre) / half)))
-        k = np.arange(1, len(self.moments))
-        steps = 2 * np.sin(k * angle) / (k * np.pi)
-        return float(angle / np.pi * self.moments[0] + (_jackson_factors(len(self.moments))[1:] * steps) @ self.moments[1:])
+        length = len(self.moments)
+        k, w = np.arange(1, length), np.pi / (length + 1)
+        jackson = ((length - k + 1) * np.cos(k * w) + np.sin(k * w) / np.tan(w)) / (length + 1)
+        return float(angle / np.pi * self.moments[0] + (jackson * (2 * np.sin(k * angle) / (k * np.pi))) @ self.moments[1:])
 
     def level(self, count: float) -> float:
         """Return a value above which an estimated ``count`` of eigenvalues lies, by bisection."""
@@ -60,11 +57,6 @@ class Spectrum:
         edges = np.linspace(0.0, max(self.top, 0.0), 201)
         counts = np.array([self.count(float(edge)) for edge in edges])
         return 0.5 * (edges[1:] + edges[:-1]), np.maximum(0.0, counts[:-1] - counts[1:])
-
-
-def _jackson_factors(length: int) -> FloatArray:
-    k, w = np.arange(length), np.pi / (length + 1)
-    return ((length - k + 1) * np.cos(k * w) + np.sin(k * w) / np.tan(w)) / (length + 1)
 
 
 def estimate_spectrum(operator: SymmetricOperator, seed: int) -> Spectrum:

@@ -19,10 +19,8 @@ from ..jit import one_thread
 
 Block = NDArray[Any]
 T = TypeVar("T")
-
-TILE_COLUMNS = 512
-TILE_ROWS = 1024
-"""Columns of a tile of a small matrix, and rows of V read at a time; both decide the order of sums."""
+TILE_COLUMNS = 512  # Columns of a tile of a small matrix; it decides the order of sums.
+TILE_ROWS = 1024  # Rows of V read at a time; they decide the order of sums, too.
 
 
 def usable_cores() -> int:
@@ -50,9 +48,8 @@ def gram_matrix(block: Block, threads: int) -> FloatArray:
 
 
 def inner_product(block: Block, right: Callable[[slice], Block], threads: int, dtype: DTypeLike) -> FloatArray:
-    """Return the symmetric ``V'W``, ``(b, b)``; only its upper tiles are computed.
-
-    ``right`` returns some columns of W; ``dtype`` is the precision of the products.
+    """Return the symmetric ``V'W``, ``(b, b)``; only its upper tiles are computed. ``right`` returns some columns of W; ``dtype`` is the
+    precision of the products.
     """
     n, b = block.shape
     out = np.zeros((b, b))

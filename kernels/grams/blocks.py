@@ -1,25 +1,17 @@
 """Blocks of Gram matrices: all kernels of a pair of row blocks at once, sharing inner products, distances and exponentials.
 
-Kernels over the same features share one tile of inner products or distances at a time; in float64 all values of gamma that are powers of
-two apart share one exponential (:mod:`exponentials`), all degrees of one polynomial their powers.
-
-Which bits are equal
---------------------
-* ``gram_block(specs, X)`` is exactly symmetric.
-* An entry does not depend on the other kernels of a call, nor on their order.
+* ``gram_block(specs, X)`` is exactly symmetric, and an entry does not depend on the other kernels of a call, nor on their order.
 * For strings, sparse rows, at most ``MAX_DIRECT_COLUMNS`` features (:mod:`pair_tiles`), and every kernel that is not a function of inner
-  products or Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping X
-  and Z.
+  products or Euclidean distances, an entry depends on its two rows alone: any cut into blocks gives the same bits, and so does swapping.
 * The rest goes through BLAS in tiles of one fixed shape, padded with zeros, so an entry depends on its two rows alone if the BLAS library
-  computes all entries of a tile alike (OpenBLAS does); else different cuts agree up to rounding.
-* Dense and sparse input, and different machines, agree up to rounding.
+  computes all entries of a tile alike (OpenBLAS does); else different cuts agree up to rounding, as dense and sparse input do.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -41,30 +33,16 @@ from .strings import kmer_counts
 from .tiles import BLAS_SIDE, Powers, Target, Workspace, tile_size, write_decays, write_powers
 
 
-def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: DTypeLike = np.float64, out: Array | None = None) -> Array:
-    """Return the raw kernels of all pairs of rows of two blocks.
+def gram_block(
+    specs: Sequence[AnyKernel], X: object, Z: object = None, *, dtype: DTypeLike = np.float64, out: Array | None = None
+) -> Array:
+    """Return the raw kernels of all pairs of rows of two blocks, ``(n_specs, n, m)``; their normalisation is ignored
+    (:mod:`normalization`).
 
-    Parameters
-    ----------
-    specs : sequence of KernelSpec or ProductSpec
-        Their normalisation is ignored: see :mod:`normalization`.
-    X : ndarray or csr_array of shape (n, d), or n strings
-    Z : like X, (m, d), optional
-        Without it, or if it is X itself, the result is the symmetric block of X.
-    dtype : {float32, float64}
-        Of the result. Sums and powers are computed in float64 either way; exponentials of float32 results are within 1e-7.
-    out : ndarray of shape (n_specs, n, m), optional
-        C-ordered array of that type to fill. Using one again saves the page faults of a new one, which cost more than the arithmetic.
-
-    Returns
-    -------
-    ndarray of shape (n_specs, n, m)
-
-    Raises
-    ------
-    ValueError
-        If the data do not suit a kernel (numbers against strings, negative or not finite values, a column outside the data), X and Z
-        differ in width, or a value overflows ``dtype``; the message names the kernel and the row.
+    ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings; without ``Z``, or if it is X itself, the result is the
+    symmetric block of X. Sums and powers are computed in float64 whatever the ``dtype``; exponentials of float32 results are within 1e-7. A
+    C-ordered array ``out`` of that type saves the page faults of a new one, which cost more than the arithmetic. Raises ValueError, which
+    names the kernel and the row, if the data do not suit a kernel or a value overflows.
     """
     left = as_rows(X)
     right = left if Z is None or Z is X else as_rows(Z, "Z")
@@ -73,18 +51,25 @@ def gram_block(specs: Sequence[AnyKernel], X: Any, Z: Any = None, *, dtype: DTyp
     out = _check_output((len(specs), row_shape(left)[0], row_shape(right)[0]), np.dtype(dtype), out)
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
     if len(plain) < len(specs):
-        return _fill_products(specs, X, Z, out)
+        kernels = distinct_kernels(specs)
+        base = gram_block(kernels, X, Z, dtype=out.dtype) if kernels else np.empty((0, *out.shape[1:]), out.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            _fill_products(specs, base, kernels, out)
+            for spec, block in zip(specs, out, strict=True):
+                if isinstance(spec, ProductSpec):
+                    check_result(spec, block)
+        return out
     for spec in plain:
         check_columns(spec, n_columns(left))
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
-        workspace: _Buffers | None = None
+        size = tile_size(max(out.shape[1:]))
+        work, tiles = Workspace(size, right is left), Tiles(size)
         for (other, _), members in group_by_columns(plain).items():
             if other:
                 for q in members:
                     (_fill_spectrum if plain[q].name == "spectrum" else _fill_callable)(plain[q], left, right, out[q])
             else:
-                workspace = workspace or _Buffers.of(out, right is left)
-                _fill_numbers(plain, members, left, right, out, workspace)
+                _fill_numbers(NumberKernels.take(plain, members, left, right), out, work, tiles)
     return out
 
 
@@ -93,19 +78,14 @@ def group_by_columns(specs: Sequence[KernelSpec]) -> dict[tuple[bool, tuple[int,
     return _group_by(range(len(specs)), lambda q: (kernel_family(specs[q].name).pairing is None, specs[q].columns))
 
 
-def _fill_products(specs: Sequence[AnyKernel], X: Any, Z: Any, out: Array) -> Array:
-    """Fill a block of products of kernels: every kernel among their factors is computed once."""
-    kernels = distinct_kernels(specs)
-    base = gram_block(kernels, X, Z, dtype=out.dtype) if kernels else np.empty((0, *out.shape[1:]), out.dtype)
+def _fill_products(specs: Sequence[AnyKernel], base: Array, kernels: Sequence[KernelSpec], out: Array) -> None:
+    """Fill ``out`` ``(n_specs, ...)`` with kernels and their products from the distinct kernels ``base``, each computed once."""
     places = {spec: index for index, spec in enumerate(kernels)}
-    with np.errstate(over="ignore", invalid="ignore"):
-        for spec, block in zip(specs, out, strict=True):
-            if isinstance(spec, ProductSpec):
-                spec.block(places, base, block)
-                check_result(spec, block)
-            else:
-                block[...] = base[places[spec]]
-    return out
+    for spec, block in zip(specs, out, strict=True):
+        if isinstance(spec, ProductSpec):
+            spec.block(places, base, block)
+        else:
+            block[...] = base[places[spec]]
 
 
 def _describe_width(rows: Rows) -> str:
@@ -122,20 +102,15 @@ def _check_output(shape: tuple[int, int, int], dtype: np.dtype, out: Array | Non
     return out
 
 
-def _group_by(items: Any, key: Callable[[int], Any]) -> dict[Any, list[int]]:
+def _group_by(items: Iterable[int], key: Callable[[int], Any]) -> dict[Any, list[int]]:
     groups: dict[Any, list[int]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
 
 
-# -- kernels of numbers ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _SumKernels:
-    """Kernels that are functions of one kind of sum."""
-
     kind: int
     gamma: float
     chain: Chain | None
@@ -154,15 +129,9 @@ class _SumKernels:
         return _SumKernels(self.kind, self.gamma, chain, powers)
 
 
-def _sum_of(spec: KernelSpec) -> tuple[int | None, float]:
-    """Return the kind of sum that a kernel is a function of, with gamma where that is inside the sum."""
-    kind = kernel_family(spec.name).pairing
-    return kind, float(spec.arguments["gamma"]) if kind == GAUSSIANS else 0.0
-
-
 def _sum_kernels(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: list[int]) -> _SumKernels:
     decaying = [q for q in slots if kernel_family(specs[q].name).decays]
-    others = _group_by([q for q in slots if q not in decaying], lambda q: _power_parameters(specs[q])[:2])
+    others = _group_by((q for q in slots if q not in decaying), lambda q: _power_parameters(specs[q])[:2])
     plan = plan_chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
     powers = []
     for base, group in others.items():
@@ -174,17 +143,14 @@ def _sum_kernels(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: li
 
 def _power_parameters(spec: KernelSpec) -> tuple[float, float, int]:
     """Return gamma, coef0 and degree of a kernel ``(gamma sum + coef0)^degree``."""
-    if spec.name != "poly":
-        return 1.0, 0.0, 1
-    arguments = spec.arguments
-    return float(arguments["gamma"]), float(arguments["coef0"]), int(arguments["degree"])
+    of = spec.arguments
+    return (float(of["gamma"]), float(of["coef0"]), int(of["degree"])) if spec.name == "poly" else (1.0, 0.0, 1)
 
 
 class NumberPlan(NamedTuple):
-    """The sums and functions of some kernels of numbers over the same features; slots are indices of these kernels.
-
-    ``sum_kinds`` are the kinds of sums, with gamma; ``signed`` the kernels of values >= 0; ``growing`` those that may overflow, with gamma,
-    coef0, degree and whether they are functions of inner products.
+    """The sums and functions of some kernels of numbers over the same features; slots are indices of these kernels. ``sum_kinds`` are the
+    kinds of sums, with gamma; ``signed`` the kernels of values >= 0; ``growing`` those that may overflow, with gamma, coef0, degree and
+    whether they are functions of inner products.
     """
 
     works: list[_SumKernels]
@@ -197,7 +163,9 @@ class NumberPlan(NamedTuple):
 def _make_plan(kinds: tuple[tuple[str, Any], ...]) -> NumberPlan:
     # Cached: a grid has the same kernels on every feature, and in every block again.
     specs = [KernelSpec(*kind) for kind in kinds]
-    sums = _group_by(range(len(specs)), lambda q: _sum_of(specs[q]))
+    pairings = [kernel_family(spec.name).pairing for spec in specs]
+    # The additive Gaussian has its gamma inside the sum.
+    sums = _group_by(range(len(specs)), lambda q: (pairings[q], float(specs[q].arguments["gamma"]) if pairings[q] == GAUSSIANS else 0.0))
     works = [_sum_kernels(specs, kind, gamma, slots) for (kind, gamma), slots in sorted(sums.items())]
     signed = [q for q, spec in enumerate(specs) if kernel_family(spec.name).rows == "non-negative"]
     grows = [(q, spec, kernel_family(spec.name)) for q, spec in enumerate(specs) if not kernel_family(spec.name).decays]
@@ -216,10 +184,7 @@ class NumberKernels(NamedTuple):
 
     @classmethod
     def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows) -> NumberKernels:
-        """Return some kernels over the same features with their plan and their rows.
-
-        Raises ValueError if the rows do not suit a kernel.
-        """
+        """Return some kernels over the same features with their plan and their rows, which must suit every kernel."""
         chosen = [specs[q] for q in members]
         if left.ndim == 1:
             raise ValueError(f"kernel {chosen[0]} reads numbers; X holds strings")
@@ -242,27 +207,13 @@ class NumberKernels(NamedTuple):
         return places
 
 
-class _Buffers(NamedTuple):
-    """Work space for the kernels of one set of features after another."""
-
-    work: Workspace
-    tiles: Tiles
-
-    @classmethod
-    def of(cls, out: Array, symmetric: bool) -> _Buffers:
-        size = tile_size(max(out.shape[1:]))
-        return cls(Workspace(size, symmetric), Tiles(size))
-
-
-def _fill_numbers(specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows, out: Array, buffers: _Buffers) -> None:
-    group = NumberKernels.take(specs, members, left, right)
-    x, z, places = group.x, group.z, np.array(members)
-    works = [item.at(places) for item in group.plan.works]
-    for to, tile in _iterate_tiles(x, z, group.plan.sum_kinds, out, buffers.tiles):
+def _fill_numbers(group: NumberKernels, out: Array, work: Workspace, tiles: Tiles) -> None:
+    x, z, works = group.x, group.z, [item.at(np.array(group.members)) for item in group.plan.works]
+    for to, tile in _iterate_tiles(x, z, group.plan.sum_kinds, out, tiles):
         for item in works:
-            item.write(tile[item.kind, item.gamma], to, z is x and to.i != to.j, buffers.work)
+            item.write(tile[item.kind, item.gamma], to, z is x and to.i != to.j, work)
     for q in group.overflowing(out.dtype):
-        check_result(group.specs[q], out[members[q]])
+        check_result(group.specs[q], out[group.members[q]])
 
 
 def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
@@ -273,10 +224,7 @@ def _check_signs(spec: KernelSpec, sides: tuple[Side, ...]) -> None:
 
 
 def check_result(spec: AnyKernel, block: Array, top: int = 0, side: int = 0) -> None:
-    """Refuse entries that are not finite; the block begins at row ``top``, column ``side``.
-
-    Raises ValueError: the message names the kernel and both rows.
-    """
+    """Refuse entries that are not finite, naming the kernel and both rows; the block begins at row ``top``, column ``side``."""
     bad = ~np.isfinite(block)
     if bad.any():
         i, j = (int(indices[0]) for indices in np.nonzero(bad))
@@ -310,9 +258,6 @@ def complete_square(sums: Sums, n: int) -> None:
             np.fill_diagonal(tile, 0.0)
 
 
-# -- strings and callables -------------------------------------------------------------------------------------------------
-
-
 def _fill_spectrum(spec: KernelSpec, left: Rows, right: Rows, out: Array) -> None:
     blocks = [text_rows(left, spec, "X")] + ([] if right is left else [text_rows(right, spec, "Z")])
     counts = kmer_counts(blocks, int(spec.arguments["k"]))
@@ -330,15 +275,11 @@ def _fill_callable(spec: KernelSpec, left: Rows, right: Rows, out: Array) -> Non
     check_result(spec, block)
     out[:] = block
     if right is left:
-        _check_symmetry(spec, block)
+        off = np.abs(block - block.T)
+        if off.size and off.max() > 1e-6 * np.abs(block).max():
+            i, j = divmod(int(off.argmax()), len(block))
+            raise ValueError(f"kernel {spec} is not symmetric: {block[i, j]:g} for rows {i}, {j} and {block[j, i]:g} for rows {j}, {i}")
         mirror_upper(out, len(out))
-
-
-def _check_symmetry(spec: KernelSpec, block: Array) -> None:
-    off = np.abs(block - block.T)
-    if off.size and off.max() > 1e-6 * np.abs(block).max():
-        i, j = divmod(int(off.argmax()), len(block))
-        raise ValueError(f"kernel {spec} is not symmetric: {block[i, j]:g} for rows {i}, {j} and {block[j, i]:g} for rows {j}, {i}")
 
 
 def _import_function(spec: KernelSpec) -> Callable[..., Any]:
@@ -352,31 +293,15 @@ def _import_function(spec: KernelSpec) -> Callable[..., Any]:
     return function
 
 
-# -- diagonals -------------------------------------------------------------------------------------------------------------
-
-
-def gram_diagonal(specs: Sequence[AnyKernel], X: Any) -> Array:
-    """Return k(x, x) of every row for every raw kernel, without the block.
-
-    Parameters
-    ----------
-    specs : sequence of KernelSpec
-    X : ndarray or csr_array of shape (n, d), or n strings
-
-    Returns
-    -------
-    ndarray of shape (n_specs, n)
-        float64, equal to the diagonal of :func:`gram_block` up to rounding.
-
-    Raises
-    ------
-    ValueError
-        As :func:`gram_block`.
-    """
+def gram_diagonal(specs: Sequence[AnyKernel], X: object) -> Array:
+    """Return k(x, x) of every row for every raw kernel, ``(n_specs, n)`` float64: the diagonal of :func:`gram_block` up to rounding."""
     rows = as_rows(X)
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
     if len(plain) < len(specs):
-        return _product_diagonals(specs, X, row_shape(rows)[0])
+        kernels, n = distinct_kernels(specs), row_shape(rows)[0]
+        out = np.empty((len(specs), n))
+        _fill_products(specs, gram_diagonal(kernels, X) if kernels else np.empty((0, n)), kernels, out)
+        return out
     for spec in plain:
         check_columns(spec, n_columns(rows))
     out = np.empty((len(specs), row_shape(rows)[0]))
@@ -387,18 +312,6 @@ def gram_diagonal(specs: Sequence[AnyKernel], X: Any) -> Array:
                     out[q, i : i + BLAS_SIDE] = gram_block([plain[q]], rows[i : i + BLAS_SIDE])[0].diagonal()
         else:
             _number_diagonals(plain, members, rows, out)
-    return out
-
-
-def _product_diagonals(specs: Sequence[AnyKernel], X: Any, n: int) -> Array:
-    kernels = distinct_kernels(specs)
-    base, out = (gram_diagonal(kernels, X) if kernels else np.empty((0, n))), np.empty((len(specs), n))
-    places = {spec: index for index, spec in enumerate(kernels)}
-    for spec, diagonal in zip(specs, out, strict=True):
-        if isinstance(spec, ProductSpec):
-            spec.block(places, base, diagonal)
-        else:
-            diagonal[...] = base[places[spec]]
     return out
 
 

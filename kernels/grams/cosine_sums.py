@@ -19,11 +19,8 @@ import math
 from ..arrays import Array
 from ..jit import compiled
 
-MAX_UNSORTED_RANGE = 32.0
-"""Ranges of z above which sorting and cutting into blocks costs less than the terms it saves."""
-
-WORK_ROWS = 5
-"""Rows of work space."""
+MAX_UNSORTED_RANGE = 32.0  # Ranges of z above which sorting and cutting into blocks costs less than the terms it saves.
+WORK_ROWS = 5  # Rows of work space.
 
 
 @compiled(reassociate=True)
@@ -133,10 +130,9 @@ def _sum_blocks(z: Array, s: Array, c: Array, length: float, work: Array) -> tup
 
 @compiled
 def gaussian_forms(z: Array, s: Array, c: Array, eps: float, work: Array) -> tuple[float, float]:
-    """Return ``sum_ij s_i s_j K_ij`` and ``sum_ij c_i c_j K_ij`` of K_ij = exp(-(z_i - z_j)^2), each K_ij to within eps.
-
-    The points z, ``(n,)``, may have any order if their range is at most LONG, else they ascend. The bound ``eps`` comes on top of rounding
-    (about 1e-14). ``work`` is ``(WORK, >= n)``.
+    """Return ``sum_ij s_i s_j K_ij`` and ``sum_ij c_i c_j K_ij`` of K_ij = exp(-(z_i - z_j)^2), each K_ij to within eps. The points z,
+    ``(n,)``, may have any order if their range is at most LONG, else they ascend. The bound ``eps`` comes on top of rounding (about 1e-14).
+    ``work`` is ``(WORK, >= n)``.
     """
     low, high = z[0], z[0]
     for i in range(z.size):

@@ -7,8 +7,6 @@ except for the additive Gaussian, whose ones are counted.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..arrays import Array
 from ..jit import compiled
 from .exponentials import decay
@@ -17,12 +15,14 @@ PRODUCTS, SQUARES, MANHATTAN, CHI2, MINIMA, CHI2_PRODUCTS, GAUSSIANS = range(7)
 """Terms x z; (x - z)^2; |x - z|; (x - z)^2 / (x + z); min(x, z); 2 x z / (x + z); exp(-gamma (x - z)^2)."""
 
 
+Csr = tuple[Array, Array, Array]  # Values, columns and starts of sparse rows.
+
+
 @compiled
 def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Array, top: int, side: int) -> None:
-    """Fill the part of the tile ``out`` from row ``top``, column ``side`` on with the sums of all pairs.
-
-    ``kind`` is one of the terms above, ``gamma`` belongs to the last one; ``x`` has at least ``height`` float64 rows, and ``z``, ``(d,
-    w)``, those of the other side, transposed.
+    """Fill the part of the tile ``out`` from row ``top``, column ``side`` on with the sums of all pairs. ``kind`` is one of the terms
+    above, ``gamma`` belongs to the last one; ``x`` has at least ``height`` float64 rows, and ``z``, ``(d, w)``, those of the other side,
+    transposed.
     """
     for i in range(height):
         total = out[top + i, side : side + z.shape[1]]
@@ -58,7 +58,7 @@ def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Ar
 
 
 @compiled
-def _pair_term(kind: int, gamma: float, a: Any, b: Any) -> Any:
+def _pair_term(kind: int, gamma: float, a: float, b: float) -> float:
     """Return one term minus that of two zeros."""
     t, s = a - b, a + b
     if kind == PRODUCTS:
@@ -77,18 +77,9 @@ def _pair_term(kind: int, gamma: float, a: Any, b: Any) -> Any:
 
 
 @compiled
-def sparse_sums(
-    kind: int,
-    gamma: float,
-    x: tuple[Array, Array, Array],
-    z: tuple[Array, Array, Array],
-    part: tuple[int, int, int, int],
-    constant: float,
-    out: Array,
-) -> None:
-    """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``.
-
-    ``part`` has the first rows of x and of z and the numbers of both; ``constant`` is the sum of two rows of zeros.
+def sparse_sums(kind: int, gamma: float, x: Csr, z: Csr, part: tuple[int, int, int, int], constant: float, out: Array) -> None:
+    """Fill a tile like :func:`dense_sums` from CSR rows ``(values, columns, starts)``. ``part`` has the first rows of x and of z and the
+    numbers of both; ``constant`` is the sum of two rows of zeros.
     """
     x_first, z_first, height, width = part
     xv, xc, xs = x

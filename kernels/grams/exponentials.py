@@ -2,13 +2,10 @@
 
 In float64 values of gamma whose ratio is a power of two share one: the square of ``exp(-gamma D)`` is ``exp(-2 gamma D)``. So that an entry
 depends on gamma and D alone and not on the other kernels, gamma is written as ``base * 2^k``, ``base = m 2^(OCTAVE q)``, ``1/2 <= m < 1``,
-``0 <= k < OCTAVE``: one exponential at the base, then k squarings. Each squaring doubles the relative error, so it stays below ``2^OCTAVE``
-rounding units, 3e-14.
-
-Float32 results have an exponential each, computed in float32 from D rounded to float32: that takes less time than a squaring in float64
-that is rounded. A relative error e of an argument x becomes ``x exp(-x) e <= 0.37 e`` in ``exp(-x)``. With two roundings of the argument
-(D and gamma) and those of the polynomial an entry is within 1e-7 of the exact one. Small entries are not right in all their digits: their
-relative error grows as x does, to 1e-5 at 1e-36.
+``0 <= k < OCTAVE``: one exponential at the base, then k squarings. Each doubles the relative error, which stays below ``2^OCTAVE`` rounding
+units, 3e-14. Float32 results have an exponential each, computed in float32: that takes less time than a squaring in float64 that is
+rounded. A relative error e of an argument x becomes ``x exp(-x) e <= 0.37 e``, so with two roundings of the argument (D and gamma) and
+those of the polynomial an entry is within 1e-7 of the exact one; the relative error of small entries grows as x does, to 1e-5 at 1e-36.
 """
 
 from __future__ import annotations
@@ -21,20 +18,13 @@ import numpy as np
 from ..arrays import Array
 from ..jit import compiled, fused
 
-OCTAVE = 8
-"""Doublings of gamma that share one exponential in float64."""
-
-MIN_ENTRY = 1e-36
-"""Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow."""
-
+OCTAVE = 8  # Doublings of gamma that share one exponential in float64.
+MIN_ENTRY = 1e-36  # Smaller entries become 0: they change no result, and arithmetic near the end of the range is slow.
 MAX_SINGLE_GAMMA = 2.0**100
 """Gammas between its inverse and it work in float32: a D whose rounding overflows then gives 0, one that underflows 1."""
 
-_ROUND = 6755399441055744.0
-"""1.5 * 2^52: adding it rounds to a whole number, which is then in the lowest bits."""
-
+_ROUND = 6755399441055744.0  # 1.5 * 2^52: adding it rounds to a whole number, which is then in the lowest bits.
 _LOG2E = 1.4426950408889634
-
 _ROUND_SINGLE = np.float32(1.5 * 2**23)
 _LEAST_SINGLE = np.float32(_ROUND_SINGLE + math.floor(math.log2(MIN_ENTRY)))
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -48,9 +38,8 @@ _P1, _P2, _P3, _P4, _P5, _P6 = (
 
 @compiled(inline=True)
 def decay(t: float) -> float:
-    """Return exp(t) for t <= 0, relative error below 1e-15; below 1e-300 for t below -700.
-
-    Cody and Waite's reduction, then the Taylor series to the order 12 on [-0.347, 0.347]. No branch, so loops over it vectorise.
+    """Return exp(t) for t <= 0, relative error below 1e-15; below 1e-300 for t below -700. Cody and Waite's reduction, then the Taylor
+    series to the order 12 on [-0.347, 0.347]. No branch, so loops over it vectorise.
     """
     u = max(t, -700.0)
     shifted = u * 1.4426950408889634 + _ROUND
@@ -74,11 +63,10 @@ def decay(t: float) -> float:
 
 @compiled(inline=True)
 def single_decay(distance: np.float32, rate: np.float32) -> np.float32:
-    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN.
-
-    As in decay, rounding by a large summand leaves the whole part in the lowest bits and the remainder r in [-0.5, 0.5], here of the exact
-    product. Far from 0 both mean nothing, and the last line replaces the result. All operations are fused, so the bits are the same in a
-    vectorised loop and in its scalar tail.
+    """Return 2^(rate distance) in float32 for a distance >= 0 and a rate < 0, both in float32; 0 below MIN_ENTRY, and for NaN. As in decay,
+    rounding by a large summand leaves the whole part in the lowest bits and the remainder r in [-0.5, 0.5], here of the exact product. Far
+    from 0 both mean nothing, and the last line replaces the result. All operations are fused, so the bits are the same in a vectorised loop
+    and in its scalar tail.
     """
     shifted = fused(distance, rate, _ROUND_SINGLE)
     r = fused(distance, rate, _ROUND_SINGLE - shifted)
@@ -130,10 +118,9 @@ def square_strip_twice(strip: Array, rows: int) -> None:
 
 
 class Chain(NamedTuple):
-    """A plan of exponentials: for each base its outputs, by ascending number of squarings.
-
-    ``bases`` (b,) float64; ``starts`` (b + 1,) of the outputs of each base; ``squarings`` (q,) from the base; the resulting ``gammas``
-    (q,), and ``rates`` (q,) float32 by :func:`single_rate`; ``slots`` (q,), the places of the outputs.
+    """A plan of exponentials: for each base its outputs, by ascending number of squarings. ``bases`` (b,) float64; ``starts`` (b + 1,) of
+    the outputs of each base; ``squarings`` (q,) from the base; the resulting ``gammas`` (q,), and ``rates`` (q,) float32 by
+    :func:`single_rate`; ``slots`` (q,), the places of the outputs.
     """
 
     bases: Array

@@ -19,27 +19,16 @@ from ..arrays import Array
 from ..jit import compiled, one_thread
 from .cosine_sums import start_waves
 
-MATRIX_ERROR = 1e-6
-"""Largest error of one entry of one kernel in a matrix, besides the rounding of float32."""
-
-PRODUCT_ERROR = 1e-9
-"""The same in products with vectors, which are float64."""
-
-PRODUCT_COLUMNS = 2048
-"""Columns of one symmetric product."""
-
-MAX_TERMS = 96
-"""Greatest number of terms of a series: longer ones are slower than one exponential per pair."""
-
+MATRIX_ERROR = 1e-6  # Largest error of one entry of one kernel in a matrix, besides the rounding of float32.
+PRODUCT_ERROR = 1e-9  # The same in products with vectors, which are float64.
+PRODUCT_COLUMNS = 2048  # Columns of one symmetric product.
+MAX_TERMS = 96  # Greatest number of terms of a series: longer ones are slower than one exponential per pair.
 ROOT_TWO = math.sqrt(2.0)
 
 
 def series_lengths(epsilon: float) -> tuple[float, float]:
     """Return the distance of the copies of the kernel, and the end of the series, with half of the error ``epsilon`` each."""
     return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
-
-
-# -- matrices ----------------------------------------------------------------------------------------------------------------------
 
 
 @compiled
@@ -120,18 +109,9 @@ def _mirror_upper(out: Array) -> None:
 
 
 def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array) -> None:
-    """Add ``sum_i weights[r, i] K_i`` over the columns of X to the upper triangle of every ``out[r]``.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, k)
-        One feature a column.
-    weights : ndarray of shape (r, k)
-        >= 0.
-    widths : ndarray of shape (k,), optional
-        sigma of ``exp(-(x - x')^2 / (2 sigma^2))``, > 0; without them the kernel is ``x x'``.
-    out : ndarray of shape (r, n, n), C order
-        float32 for Gaussians, float64 for linear kernels: without centring large means must not swallow the rest.
+    """Add ``sum_i weights[r, i] K_i`` over the columns of X ``(n, k)`` to the upper triangle of every ``out[r]``, ``(n, n)`` in C order.
+    Weights are >= 0; with ``widths`` ``(k,)`` kernels are ``exp(-(x - x')^2 / (2 sigma^2))`` and ``out`` is float32, without them ``x x'``
+    and float64: without centring large means must not swallow the rest.
     """
     columns = np.ascontiguousarray(X.T, dtype=np.float64)
     with one_thread():
@@ -185,28 +165,12 @@ def mirror_triangles(out: Array) -> Array:
 
 
 def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) -> Array:
-    """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, k)
-        One feature a column.
-    weights : ndarray of shape (k,)
-        >= 0.
-    widths : ndarray of shape (k,), optional
-        sigma of ``exp(-(x - x')^2 / (2 sigma^2))``, > 0; without them the kernel is ``x x'``.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        float32 for Gaussians, each entry within ``EPSILON sum_i w_i`` of the sum, plus rounding; float64 for linear kernels.
+    """Return ``sum_i w_i K_i`` over the columns of X, ``(n, n)``, exactly symmetric, with weights and widths of :func:`add_feature_sums`.
+    Gaussians are float32, each entry within ``MATRIX_ERROR sum_i w_i`` of the sum, plus rounding; linear kernels are float64.
     """
     out = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
     add_feature_sums(X, weights[None, :], widths, out)
     return mirror_triangles(out)[0]
-
-
-# -- products ----------------------------------------------------------------------------------------------------------------------
 
 
 @compiled(reassociate=True)
@@ -277,23 +241,9 @@ def _gaussian_values(left: Array, right: Array, weights: Array, widths: Array, b
 
 
 def feature_values(X: Array, Z: Array, weights: Array, widths: Array | None, beta: Array) -> Array:
-    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at every row of X, without a matrix.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, k)
-        Rows of the values.
-    Z : ndarray of shape (m, k)
-        Rows of the coefficients, m >= 1.
-    weights : ndarray of shape (k,)
-    widths : ndarray of shape (k,), optional
-        sigma of ``exp(-(x - x')^2 / (2 sigma^2))``, > 0; without them the kernel is ``x x'``.
-    beta : ndarray of shape (r, m)
-
-    Returns
-    -------
-    ndarray of shape (r, n)
-        float64, within ``FINE sum_i |w_i| sum_s |beta_s|``.
+    """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` at every row of X ``(n, k)``, without a matrix, ``(r, n)`` for beta ``(r, m)``. The
+    coefficients belong to the rows of Z, ``(m, k)``; kernels are as in :func:`add_feature_sums`. Values are float64, within ``PRODUCT_ERROR
+    sum_i |w_i| sum_s |beta_s|``.
     """
     # Slices and read-only arrays are copied: the functions would be compiled again for each kind.
     beta, weights = (np.require(part, np.float64, ("C", "W")) for part in (beta, weights))

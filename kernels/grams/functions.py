@@ -43,11 +43,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Family:
-    """Parameters of a kernel in their order, and how its blocks are computed.
-
-    A kernel is a function of the sum over features ``pairing`` of :mod:`distances`, None for strings and callables. It ``decays`` if it is
-    ``exp(-gamma * sum)``, which shares its exponentials between values of gamma. Its ``rows`` are ``"numbers"``, ``"non-negative"``,
-    ``"strings"`` or ``"any"``.
+    """Parameters of a kernel in their order, and how its blocks are computed. A kernel is a function of the sum over features ``pairing``
+    of :mod:`distances`, None for strings and callables. It ``decays`` if it is ``exp(-gamma * sum)``, which shares its exponentials between
+    values of gamma. Its ``rows`` are ``"numbers"``, ``"non-negative"``, ``"strings"`` or ``"any"``.
     """
 
     parameters: Mapping[str, Parameter]
@@ -128,13 +126,7 @@ KERNELS: dict[str, Family] = {
 
 
 def kernel_family(name: str) -> Family:
-    """Return the family of a name.
-
-    Raises
-    ------
-    ValueError
-        If there is none; the message suggests the most similar name.
-    """
+    """Return the family of a name; where there is none, the message suggests the most similar name."""
     if name in KERNELS:
         return KERNELS[name]
     matches = difflib.get_close_matches(str(name), [*KERNELS, *ALIASES], n=1, cutoff=0.4)
@@ -148,9 +140,8 @@ ALIASES = {"polynomial": "poly", "gaussian": "rbf", "histogram_intersection": "h
 
 
 def read_parameters(name: str, values: Mapping[str, object]) -> tuple[tuple[str, Value], ...]:
-    """Return the parameters of a kernel in their order with defaults, so that equal kernels have equal parameters.
-
-    Raises ValueError if the kernel or a parameter is unknown, one is missing, or a value breaks its rule.
+    """Return the parameters of a kernel in their order with defaults, so that equal kernels have equal parameters. Raises ValueError if the
+    kernel or a parameter is unknown, one is missing, or a value breaks its rule.
     """
     known = kernel_family(name).parameters
     extra = sorted(set(values) - set(known))

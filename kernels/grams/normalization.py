@@ -25,23 +25,13 @@ import numpy as np
 from ..arrays import Array
 from .spec import KernelSpec
 
-ROUND_OFF_SHARE = 1e-12
-"""Share of a trace or a diagonal entry below which the remainder after centring is round-off."""
+ROUND_OFF_SHARE = 1e-12  # Share of a trace or a diagonal entry below which the remainder after centring is round-off.
 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums of one block of several kernels, with the rows ``rows`` and the columns ``columns`` of the Gram matrices.
-
-    Attributes
-    ----------
-    rows, columns : tuple of int
-        Half-open ranges.
-    row_sums : ndarray of shape (k, n_rows)
-    column_sums : ndarray of shape (k, n_columns) or None
-        Row sums of the mirrored block; None for a block on the diagonal.
-    diagonal : ndarray of shape (k, n_rows) or None
-        Of a block on the diagonal.
+    """Row sums ``(k, n_rows)`` of one block of several kernels over two half-open ranges; its diagonal or, off the diagonal, its column
+    sums.
     """
 
     rows: tuple[int, int]
@@ -62,16 +52,7 @@ def block_sums(blocks: Array, rows: tuple[int, int], columns: tuple[int, int]) -
 
 @dataclass(frozen=True)
 class KernelSums:
-    """Sums of one raw kernel over the training rows, which its normalisation needs.
-
-    Attributes
-    ----------
-    trace : float
-    diagonal : ndarray of shape (n,)
-    row_sums : ndarray of shape (n,)
-    total : float
-        Sum of all entries.
-    """
+    """Sums of one raw kernel over the training rows, which its normalisation needs; ``total`` is that of all entries."""
 
     trace: float
     diagonal: Array
@@ -92,13 +73,7 @@ class KernelSums:
 
 
 def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
-    """Return the sums of every kernel from those of all blocks of the upper triangle, added in the order given.
-
-    Raises
-    ------
-    ValueError
-        If blocks leave a part of the diagonal out.
-    """
+    """Return the sums of every kernel from those of all blocks of the upper triangle, added in the order given."""
     parts = list(parts)
     k = len(parts[0].row_sums) if parts else 0
     rows, diagonal = np.zeros((k, n)), np.full((k, n), np.nan)
@@ -115,18 +90,8 @@ def kernel_sums(n: int, parts: Iterable[BlockSums]) -> list[KernelSums]:
 
 @dataclass(frozen=True)
 class Normalization:
-    """How one kernel is centred and scaled.
-
-    Attributes
-    ----------
-    scale : float
-        s, the multiplier of the raw (or centred) kernel; a solver with a free bias needs nothing else unless the kind is ``cosine``.
-    row_mean : ndarray of shape (n,) or None
-        r, None if not centred.
-    mean : float
-        m, 0 if not centred.
-    diag_root : ndarray of shape (n,) or None
-        q, None but for ``cosine``.
+    """How one kernel is centred and scaled: s, and for a centred one r ``(n,)`` and m, for a ``cosine`` q ``(n,)``. A solver with a free
+    bias needs nothing but ``scale`` unless the kind is ``cosine``.
     """
 
     record_name: ClassVar[str] = "Normalization"
@@ -137,10 +102,7 @@ class Normalization:
 
     @classmethod
     def of(cls, spec: KernelSpec, sums: KernelSums) -> Normalization:
-        """Return the normalisation of a kernel.
-
-        Raises ValueError if the trace or the variance is negative (the kernel is not positive semi-definite) or not finite.
-        """
+        """Return the normalisation of a kernel; refuse a trace or variance that is negative (not positive semi-definite) or not finite."""
         n = len(sums.diagonal)
         mean = sums.total / (n * n) if n else 0.0
         row_mean = sums.row_sums / n if spec.centre else None
@@ -166,11 +128,9 @@ class Normalization:
     def apply_test(
         self, block: Array, *, diagonal: Array | None = None, row_mean: Array | None = None, columns: slice | Array | None = None
     ) -> Array:
-        """Return the normalised block of test rows against training rows.
-
-        A ``cosine`` needs ``diagonal``, k(x, x) of the test rows (:func:`blocks.gram_diagonal`). The ``columns`` are all training rows by
-        default; of other columns centring needs ``row_mean``, the means of the raw entries over all training rows. Raises ValueError if one
-        of them is missing.
+        """Return the normalised block of test rows against training rows. A ``cosine`` needs ``diagonal``, k(x, x) of the test rows
+        (:func:`blocks.gram_diagonal`). The ``columns`` are all training rows by default; of other columns centring needs ``row_mean``, the
+        means of the raw entries over all training rows.
         """
         root = None
         if self.row_mean is not None and row_mean is None:

@@ -85,7 +85,6 @@ def _split_tiles(rows: Array) -> Array:
 
 
 def _transpose_tiles(rows: Array) -> Array:
-    """Return the transposed tiles of padded rows, each by itself."""
     return np.ascontiguousarray(_split_tiles(rows).transpose(0, 2, 1))
 
 

@@ -16,15 +16,11 @@ import numpy as np
 from ..arrays import Array
 from .spec import KernelSpec
 
-Term = tuple[float, KernelSpec | None]
-"""Weight and kernel; None is the constant kernel."""
+Term = tuple[float, KernelSpec | None]  # Weight and kernel; None is the constant kernel.
 
-Factor = tuple[Term, ...]
-"""A sum of terms."""
+Factor = tuple[Term, ...]  # A sum of terms.
 
-CONSTANT_TEXT = "constant"
-"""Text of the product of no kernels."""
-
+CONSTANT_TEXT = "constant"  # Text of the product of no kernels.
 _STAR = re.compile(r"\s*\*\s*(?=[A-Za-z_])")
 
 
@@ -46,10 +42,7 @@ class ProductSpec:
 
     @classmethod
     def parse(cls, text: str) -> ProductSpec:
-        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``.
-
-        Raises ValueError if a factor is no kernel.
-        """
+        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``."""
         return cls() if text.strip() == CONSTANT_TEXT else cls.of([KernelSpec.parse(part) for part in _STAR.split(text)])
 
     @property
@@ -93,12 +86,12 @@ def _format_factor(factor: Factor) -> str:
 AnyKernel = KernelSpec | ProductSpec
 
 
-def kernel_from_json(record: Mapping[str, Any]) -> Any:
+def kernel_from_json(record: Mapping[str, Any]) -> AnyKernel:
     """Return the kernel, or product, of its JSON record."""
     return ProductSpec.from_json(record) if record.get("name") == "product" else KernelSpec.from_json(record)
 
 
-def distinct_kernels(specs: Sequence[Any]) -> list[KernelSpec]:
+def distinct_kernels(specs: Sequence[AnyKernel]) -> list[KernelSpec]:
     """Return the distinct kernels of some kernels and products, in the order of their first appearance."""
     parts = [spec.kernels if isinstance(spec, ProductSpec) else (spec,) for spec in specs]
     return list(dict.fromkeys(one for part in parts for one in part))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,21 +11,16 @@ import scipy.sparse as sp
 from ..arrays import Array
 from .distances import squared_norms
 
-Rows = np.ndarray | sp.csr_array
-"""(n, d) numbers, or an object array of n strings."""
+Rows = np.ndarray | sp.csr_array  # (n, d) numbers, or an object array of n strings.
 
 DENSE_COLUMNS = 1024
 """Sparse rows over at most this number of features are made dense: BLAS is faster, and the bits are those of dense rows."""
 
-MAX_NUMBER = 1e140
-"""Greatest number: its square and sums of squares stay finite."""
+MAX_NUMBER = 1e140  # Greatest number: its square and sums of squares stay finite.
 
 
-def as_rows(X: Any, name: str = "X") -> Rows:
-    """Return data as an array of numbers, a CSR array in canonical form, or an object array of strings.
-
-    Raises ValueError if it is none of them.
-    """
+def as_rows(X: object, name: str = "X") -> Rows:
+    """Return data as an array of numbers, a CSR array in canonical form, or an object array of strings."""
     if sp.issparse(X):
         rows = sp.csr_array(X)
         if not rows.has_canonical_format:
@@ -69,9 +63,8 @@ class Side:
 
     @classmethod
     def take(cls, rows: Rows, label: str, columns: tuple[int, ...] | None, who: object) -> Side:
-        """Return the rows with some of their columns.
-
-        Raises ValueError that names the kernel ``who``, row and column if an entry or its square is not finite.
+        """Return the rows with some of their columns; refuse an entry that is not finite, or whose square is not, naming ``who``, row and
+        column.
         """
         part = select_columns(rows, columns)
         if isinstance(part, np.ndarray):

@@ -17,10 +17,7 @@ import numpy as np
 from .functions import Value, kernel_family, read_parameters
 
 NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
-
-FORMAT = "gramplane.kernel/1"
-"""Part of every digest; it changes with any formula."""
-
+FORMAT = "gramplane.kernel/1"  # Part of every digest; it changes with any formula.
 _FORM = "name(parameter=value,...)[columns] normalisation centre"
 _TEXT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*(?:\[([^\]]*)\])?([a-z_\s]*)", re.DOTALL)
 
@@ -96,11 +93,9 @@ class KernelSpec:
 
     @classmethod
     def parse(cls, text: str) -> KernelSpec:
-        """Return the kernel of a short text.
-
-        ``text``: ``name(parameter=value, ...)[columns] normalisation centre``, all but the name optional. Values may also stand in their
-        order without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8. Raises ValueError if it is not of this form,
-        or a part breaks its rule.
+        """Return the kernel of a short text. ``text``: ``name(parameter=value, ...)[columns] normalisation centre``, all but the name
+        optional. Values may also stand in their order without names. Columns are numbers and half-open ranges: ``[3,7:9]`` is 3, 7, 8.
+        Raises ValueError if it is not of this form, or a part breaks its rule.
         """
         if not isinstance(text, str):
             raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
@@ -119,10 +114,7 @@ class KernelSpec:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> KernelSpec:
-        """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional.
-
-        Raises ValueError if a key is unknown or missing, or a value breaks its rule.
-        """
+        """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional."""
         known = ("name", "params", "columns", "normalize", "centre")
         extra = sorted(set(record) - set(known))
         if extra or "name" not in record:
@@ -140,8 +132,13 @@ class KernelSpec:
 def _format_spec(spec: KernelSpec) -> str:
     known = kernel_family(spec.name).parameters
     params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
-    shown = ",".join(f"{key}={_format_value(value)}" for key, value in params)
-    text = spec.name + (f"({shown})" if shown else "") + ("" if spec.columns is None else f"[{_format_ranges(spec.columns)}]")
+    # Always in single quotes, which the text form requires.
+    quoted = ((key, "'" + value.replace("\\", "\\\\") + "'" if isinstance(value, str) else repr(value)) for key, value in params)
+    text, shown = spec.name, ",".join(f"{key}={value}" for key, value in quoted)
+    text += f"({shown})" if shown else ""
+    if spec.columns is not None:
+        runs = np.split(np.asarray(spec.columns), np.flatnonzero(np.diff(spec.columns) != 1) + 1)
+        text += "[" + ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}:{run[-1] + 1}" for run in runs) + "]"
     return text + (f" {spec.normalize}" if spec.normalize != "none" else "") + (" centre" if spec.centre else "")
 
 
@@ -158,17 +155,6 @@ def _parse_text(text: str) -> KernelSpec:
         raise ValueError(f"kernel {text!r}: {error}") from None
 
 
-def _format_value(value: Value) -> str:
-    # Always in single quotes, which the text form requires.
-    return "'" + value.replace("\\", "\\\\") + "'" if isinstance(value, str) else repr(value)
-
-
-def _format_ranges(columns: Sequence[int]) -> str:
-    edges = np.flatnonzero(np.diff(columns) != 1) + 1
-    runs = np.split(np.asarray(columns), edges)
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}:{run[-1] + 1}" for run in runs)
-
-
 def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
     try:
         call = ast.parse(f"f({inside})", mode="eval").body
@@ -180,14 +166,13 @@ def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
     if len(call.args) > len(known):
         raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
     pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
-    return tuple((key, _parse_literal(key, node)) for key, node in pairs)
-
-
-def _parse_literal(key: str, node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
+    values = []
+    for key, node in pairs:
+        try:
+            values.append((key, ast.literal_eval(node)))
+        except ValueError:
+            raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
+    return tuple(values)
 
 
 def _parse_columns(text: str | None) -> tuple[int, ...] | None:
@@ -212,9 +197,6 @@ def _parse_words(words: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"{key} is given twice")
         fields[key] = value
     return fields
-
-
-# -- lists of kernels ------------------------------------------------------------------------------------------------------
 
 
 def kernel_grid(
@@ -268,25 +250,12 @@ def kernel_grid(
     return as_specs([KernelSpec(name, params, subset, normalize, centre) for subset in columns for name, params in kinds], d)
 
 
-KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]
-"""The forms in which users may pass a kernel."""
+KernelLike = KernelSpec | str | Mapping[str, Any] | Callable[..., Any]  # The forms in which users may pass a kernel.
 
 
 def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -> list[KernelSpec]:
-    """Return kernels as a list of :class:`KernelSpec`.
-
-    Parameters
-    ----------
-    kernels : list of KernelSpec, str, mapping or callable; one of these; or None
-        Short texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
-        None stands for ``kernel_grid(d)``.
-    d : int or None
-        Number of features, None where rows are strings.
-
-    Raises
-    ------
-    ValueError
-        If the list is empty, a kernel cannot be read, or one looks at a column outside the data.
+    """Return kernels as a list of :class:`KernelSpec`; None stands for ``kernel_grid(d)``, and d is None where rows are strings. Short
+    texts are parsed, mappings read as JSON records; a callable must be importable by its name, because workers import it.
     """
     if kernels is None:
         if d is None:
@@ -311,7 +280,7 @@ def check_columns(spec: KernelSpec, d: int | None) -> None:
         raise ValueError(f"kernel {spec}: column {spec.columns[-1]} is outside the data, which have columns 0 to {d - 1}")
 
 
-def _as_spec(kernel: Any) -> KernelSpec:
+def _as_spec(kernel: KernelLike) -> KernelSpec:
     if isinstance(kernel, KernelSpec):
         return kernel
     if isinstance(kernel, str):
@@ -327,7 +296,7 @@ def _as_spec(kernel: Any) -> KernelSpec:
 
 def _importable_name(function: Callable[..., Any]) -> str:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    target: Any = inspect.getmodule(function)
+    target: object = inspect.getmodule(function)
     for part in name.split("."):
         target = getattr(target, part, None)
     if target is not function or module in (None, "__main__"):

@@ -12,25 +12,19 @@ from ..arrays import Array
 
 
 def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
-    """Return the float64 counts of all k-mers, k characters long, in the strings of each block: one column per k-mer of any block.
-
-    Strings shorter than k have no k-mer. Columns ascend inside a row. The column of a k-mer depends on all blocks, so only inner products
-    between their rows have a meaning.
+    """Return the float64 counts of all k-mers, k characters long, in the strings of each block: one column per k-mer of any block. Strings
+    shorter than k have no k-mer. Columns ascend inside a row. The column of a k-mer depends on all blocks, so only inner products between
+    their rows have a meaning.
     """
-    symbols, lengths = _rank_symbols(blocks)
+    texts = [text for block in blocks for text in block]
+    points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4")
+    symbols, lengths = np.unique(points, return_inverse=True)[1], np.array([len(text) for text in texts], dtype=np.int64)
     codes, rows = _find_windows(symbols, lengths, k)
     n_kmers = int(codes.max(initial=-1)) + 1
     counts = sp.coo_array((np.ones(len(codes)), (rows, codes)), shape=(len(lengths), n_kmers)).tocsr()
     counts.sum_duplicates()
     edges = np.cumsum([0, *(len(block) for block in blocks)])
     return [counts[first:last] for first, last in itertools.pairwise(edges)]
-
-
-def _rank_symbols(blocks: Sequence[Array]) -> tuple[Array, Array]:
-    """Return all characters as ranks in the alphabet in use, and the length of each string."""
-    texts = [text for block in blocks for text in block]
-    points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    return np.unique(points, return_inverse=True)[1], np.array([len(text) for text in texts], dtype=np.int64)
 
 
 def _find_windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]:

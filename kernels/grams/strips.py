@@ -7,7 +7,7 @@ the cache; from there every entry is written or added once, with the bits of :fu
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -22,11 +22,8 @@ from .rows import Rows, as_rows, n_columns, row_shape
 from .spec import KernelSpec, check_columns
 from .tiles import MAX_TILE, SPARE_COLUMNS, Target, Workspace, tile_size
 
-STRIP_BYTES = 1 << 20
-"""Greatest number of bytes of a strip of all kernels over the same features, where that allows MIN_STRIP_ROWS."""
-
-MIN_STRIP_ROWS = 16
-"""Least number of rows of a strip."""
+STRIP_BYTES = 1 << 20  # Greatest number of bytes of a strip of all kernels over the same features, where that allows MIN_STRIP_ROWS.
+MIN_STRIP_ROWS = 16  # Least number of rows of a strip.
 
 
 def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[KernelSpec]]:
@@ -35,21 +32,9 @@ def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[Ke
     return all(name is not None and kernel_family(name).pairing is not None for name in names)
 
 
-def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
-    """Write the raw kernels of all pairs of rows as :class:`~gramplane.kernels.bank.bank.PackedBank` holds them.
-
-    Parameters
-    ----------
-    specs : sequence of KernelSpec
-        Kernels :func:`has_number_kernels_only`; their normalisation is ignored.
-    X : ndarray or csr_array of shape (n, d)
-    out : ndarray of shape (n_specs, n_packed)
-        float32 or float64, C order; gets the entries of ``gram_block(specs, X)``.
-
-    Raises
-    ------
-    ValueError
-        As :func:`blocks.gram_block`.
+def packed_grams(specs: Sequence[KernelSpec], X: object, out: Array) -> None:
+    """Write the raw kernels of all pairs of rows of X ``(n, d)`` as :class:`~gramplane.kernels.bank.bank.PackedBank` holds them. The
+    kernels are :func:`has_number_kernels_only`, ``out`` ``(n_specs, n_packed)`` in C order gets the entries of ``gram_block(specs, X)``.
     """
     rows = as_rows(X)
     n = row_shape(rows)[0]
@@ -65,26 +50,10 @@ def packed_grams(specs: Sequence[KernelSpec], X: Any, out: Array) -> None:
             _pack_strip(strip.entries, slots, out, at, n - first)
 
 
-def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: Any, Z: Any, beta: Array) -> Array:
-    """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for machines m, without a matrix of any kernel.
-
-    Parameters
-    ----------
-    specs : sequence of KernelSpec
-        Kernels :func:`has_number_kernels_only`; their normalisation is ignored.
-    weights : ndarray of shape (n_machines, n_specs)
-    X, Z : ndarray or csr_array of shape (n, d) and (s, d)
-    beta : ndarray of shape (n_machines, s)
-
-    Returns
-    -------
-    ndarray of shape (n, n_machines)
-        float64; the value of a row does not depend on the other rows but for BLAS' rounding (:mod:`blocks`).
-
-    Raises
-    ------
-    ValueError
-        As :func:`blocks.gram_block`.
+def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: object, beta: Array) -> Array:
+    """Return ``sum_q w_mq sum_s K_q(x_i, z_s) beta_ms`` for machines m, ``(n, n_machines)``, without a matrix of any kernel. The kernels
+    are :func:`has_number_kernels_only`, ``weights`` ``(n_machines, n_specs)`` and ``beta`` ``(n_machines, s)``. The value of a row does not
+    depend on the other rows but for BLAS' rounding (:mod:`blocks`).
     """
     left, right = as_rows(X), as_rows(Z, "Z")
     out = np.zeros((row_shape(left)[0], len(weights)))

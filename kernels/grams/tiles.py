@@ -1,8 +1,7 @@
 """Compiled writers: from one tile of sums of pairs to the entries of many kernels.
 
-A tile is cut into strips of a few rows; a strip passes through all exponentials, squarings or powers while it is in the first cache. The
-mirror image of a tile is written as another tile, from one transpose of the sums: writing ten kernels transposed costs more than their
-arithmetic.
+A strip of a few rows passes through all exponentials, squarings or powers while it is in the first cache. The mirror image of a tile is
+written as another tile, from one transpose of the sums: writing ten kernels transposed costs more than their arithmetic.
 """
 
 from __future__ import annotations
@@ -16,20 +15,11 @@ from ..jit import compiled
 from .distances import transpose_tile
 from .exponentials import MIN_ENTRY, Chain, base_kernel, decay, single_decay, square_strip, square_strip_twice
 
-BLAS_SIDE = 128
-"""Rows and columns that BLAS sees at a time."""
-
-MAX_TILE = 1024
-"""Greatest number of rows and columns of a tile, a multiple of BLAS_SIDE: long runs of entries are written faster."""
-
-SPARE_COLUMNS = 8
-"""Columns of a tile beyond its size: without them all entries of a column would share a few lines of the cache."""
-
-STRIP_ROWS = 2
-"""Rows of a strip."""
-
-MIRROR_ROWS = 64
-"""Rows of the mirror image of a float32 tile at a time."""
+BLAS_SIDE = 128  # Rows and columns that BLAS sees at a time.
+MAX_TILE = 1024  # Greatest number of rows and columns of a tile, a multiple of BLAS_SIDE: long runs of entries are written faster.
+SPARE_COLUMNS = 8  # Columns of a tile beyond its size: without them all entries of a column would share a few lines of the cache.
+STRIP_ROWS = 2  # Rows of a strip.
+MIRROR_ROWS = 64  # Rows of the mirror image of a float32 tile at a time.
 
 
 # Compiled functions take whole C-ordered arrays and indices of the part in use: loops over slices with unknown strides do not vectorise.
@@ -37,7 +27,6 @@ MIRROR_ROWS = 64
 
 @compiled
 def _put_strip(strip: Array, rows: int, width: int, out: Array, i: int, j: int) -> None:
-    """Write a strip at (i, j) of a matrix."""
     for r in range(rows):
         e, to = strip[r], out[i + r, j : j + width]
         for c in range(to.size):
@@ -46,7 +35,6 @@ def _put_strip(strip: Array, rows: int, width: int, out: Array, i: int, j: int) 
 
 @compiled
 def _square_and_put(strip: Array, rows: int, width: int, out: Array, i: int, j: int) -> None:
-    """Square a strip and write it, in one pass."""
     for r in range(rows):
         e, to = strip[r, :width], out[i + r, j : j + width]
         for c in range(to.size):
@@ -58,7 +46,6 @@ def _square_and_put(strip: Array, rows: int, width: int, out: Array, i: int, j: 
 
 @compiled
 def _square_and_put_twice(strip: Array, rows: int, width: int, first: Array, second: Array, i: int, j: int) -> None:
-    """Square and write a strip twice, in one pass."""
     for r in range(rows):
         e, one, two = strip[r, :width], first[i + r, j : j + width], second[i + r, j : j + width]
         for c in range(e.size):
@@ -73,7 +60,6 @@ def _square_and_put_twice(strip: Array, rows: int, width: int, first: Array, sec
 
 @compiled
 def _square_times(strip: Array, rows: int, times: int) -> None:
-    """Square a strip several times."""
     for _ in range(times // 2):
         square_strip_twice(strip, rows)
     if times % 2 == 1:
@@ -210,10 +196,9 @@ class Workspace:
 
 
 def write_decays(sums: Array, chain: Chain, to: Target, mirror: bool, work: Workspace) -> None:
-    """Write ``exp(-gamma sums)`` for every gamma of a chain to the part ``to``, and with ``mirror`` to the transposed part, too.
-
-    ``sums`` are a tile of :func:`new_tile`. In float64 each exponential is computed once for both parts. With ``mirror`` the work space
-    must be a symmetric one.
+    """Write ``exp(-gamma sums)`` for every gamma of a chain to the part ``to``, and with ``mirror`` to the transposed part, too. ``sums``
+    are a tile of :func:`new_tile`. In float64 each exponential is computed once for both parts. With ``mirror`` the work space must be a
+    symmetric one.
     """
     if to.out.itemsize == 4:
         _write_single_decays(sums, chain, to, mirror, work)

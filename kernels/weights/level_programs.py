@@ -6,9 +6,8 @@ A cut (c_i, s^i) says J(theta) >= c_i - 1/2 <s^i, theta> for all kernel weights 
 * the projection onto {theta in Theta: h(theta) <= level} is P(theta0 + 1/2 S'rho), P the projection onto Theta, for the rho >= 0 that
   maximises the dual of the projection.
 
-Both duals have one variable a cut. Every p gives a valid lower bound, so an inexact answer is a weaker one, never a wrong one
-(source: Yang, Xu, Ye, King, Lyu, "Efficient Sparse Generalized Multiple Kernel Learning", IEEE Trans. Neural Networks 22 (2011);
-Lemaréchal, Nemirovskii, Nesterov, "New variants of bundle methods", Math. Programming 69 (1995)).
+Every p gives a valid lower bound, so an inexact answer is a weaker one, never a wrong one (Yang, Xu, Ye, King, Lyu, IEEE Trans. Neural
+Networks 22 (2011); Lemaréchal, Nemirovskii, Nesterov, "New variants of bundle methods", Math. Programming 69 (1995)).
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ from ..jit import one_thread
 from .domains import Domain, ElasticNetSet, LpBall, Simplex
 from .projected_ascent import ascend_cut_weights
 
-MASTER_TOL = 1e-9
-"""Gap of the lower bound, relative to the size of the cuts, at which the search ends."""
-
+MASTER_TOL = 1e-9  # Gap of the lower bound, relative to the size of the cuts, at which the search ends.
 MAX_MASTER_STEPS = 3_000
 MAX_LEVEL_STEPS = 500
 
@@ -39,19 +36,8 @@ LINEAR_PROGRAM_METHODS = (
 
 @dataclass(frozen=True)
 class Cuts:
-    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights.
-
-    Attributes
-    ----------
-    c : ndarray of shape (t,)
-        1'alpha^i, or c'beta^i - kink ||beta^i||_1 in general.
-    S : ndarray of shape (t, Q)
-        Row i holds the quadratic forms s_q(alpha^i).
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit, there is no cut, or a number is not finite.
+    """Lower bounds c_i - 1/2 <s^i, theta> of a convex function of the weights. ``c``, ``(t,)``, is 1'alpha^i, or c'beta^i - kink
+    ||beta^i||_1 in general; row i of ``S``, ``(t, Q)``, the quadratic forms s_q(alpha^i).
     """
 
     c: FloatArray
@@ -77,19 +63,8 @@ class Cuts:
 
 @dataclass(frozen=True)
 class LowerBound:
-    """A lower bound of min over Theta of h, with its certificate.
-
-    Attributes
-    ----------
-    value : float
-        c'p - 1/2 sigma(S'p), a valid bound for any p.
-    p : ndarray of shape (t,)
-        Cut weights on the simplex.
-    theta : ndarray of shape (Q,)
-        A point of Theta where h is at most value + gap: the next point of the cutting-plane method.
-    gap : float
-        h(theta) - value >= 0: how far the bound may lie below the minimum of h.
-    iterations : int
+    """A lower bound c'p - 1/2 sigma(S'p) of min over Theta of h, valid for any cut weights p ``(t,)`` on the simplex, with its certificate.
+    At ``theta``, ``(Q,)``, a point of Theta, h is at most value + gap: the next point of the cutting-plane method.
     """
 
     value: float
@@ -99,38 +74,10 @@ class LowerBound:
     iterations: int
 
 
-def response_gap(theta: FloatArray, s: FloatArray, domain: Domain) -> float:
-    """Return 1/2 (sigma(s) - <s, theta>) >= J(theta) - min J: a gap from one machine, without cuts.
-
-    ``s``, ``(Q,)``, are the quadratic forms at the maximiser of D(theta, .). At an inexact one the gap is of D(theta, alpha) only; use the
-    machine's primal value minus (1'alpha - 1/2 sigma(s)) then.
-    """
-    return 0.5 * (domain.support(s)[0] - float(s @ theta))
-
-
 def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, tol: float = MASTER_TOL) -> LowerBound:
-    """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights.
-
-    Over a simplex of kernel weights it is a linear program; over the other sets it is solved by compiled accelerated projected gradients
-    with the closed form of sigma.
-
-    Parameters
-    ----------
-    cuts : Cuts
-    domain : Simplex, ElasticNetSet or LpBall
-    warm : ndarray of shape (t,) or shorter, optional
-        First cut weights; later cuts start at zero. The linear program does not use them.
-    tol : float
-        Stop when the gap is at most tol max_i |c_i|.
-
-    Returns
-    -------
-    LowerBound
-
-    Raises
-    ------
-    ValueError
-        If the set is another one, or the warm start does not fit.
+    """Maximise c'p - 1/2 sigma(S'p) over the simplex of cut weights, until the gap is at most tol max_i |c_i|. Over a simplex of kernel
+    weights it is a linear program; over an elastic-net set or a p-norm ball compiled accelerated projected gradients solve it with the
+    closed form of sigma, from the cut weights ``warm``, to which later cuts are added as zeros.
     """
     start = _warm_weights(warm, len(cuts.c))
     with one_thread():
@@ -171,9 +118,8 @@ def _certify(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps
 
 
 def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatArray) -> LowerBound:
-    """Minimise the height z of the cuts over (theta, z); the cut weights are its multipliers.
-
-    Where HiGHS gives up, the bound is that of the best single cut or of ``start``: lower, but valid.
+    """Minimise the height z of the cuts over (theta, z); the cut weights are its multipliers. Where HiGHS gives up, the bound is that of
+    the best single cut or of ``start``: lower, but valid.
     """
     # Loaded on demand: it takes a third of a second, which every worker would pay.
     from scipy.optimize import linprog
@@ -202,10 +148,9 @@ def _solve_linear_program(cuts: Cuts, domain: Domain, whole: bool, start: FloatA
 
 @dataclass(frozen=True)
 class LevelPoint:
-    """The projection onto a level set.
-
-    ``theta``, ``(Q,)``, always is in Theta and below the level. ``rho``, ``(t,)``, are the multipliers of the cuts, the next warm start.
-    ``distance`` is 1/2 ||theta - theta0||^2, and ``gap``, from the dual value at rho, bounds its excess over the least possible value.
+    """The projection onto a level set. ``theta``, ``(Q,)``, always is in Theta and below the level. ``rho``, ``(t,)``, are the multipliers
+    of the cuts, the next warm start. ``distance`` is 1/2 ||theta - theta0||^2, and ``gap``, from the dual value at rho, bounds its excess
+    over the least possible value.
     """
 
     theta: FloatArray
@@ -216,38 +161,12 @@ class LevelPoint:
 
 
 def project_on_level(
-    theta0: FloatArray,
-    cuts: Cuts,
-    level: float,
-    domain: Domain,
-    warm: FloatArray | None = None,
-    *,
-    inside: FloatArray | None = None,
+    theta0: FloatArray, cuts: Cuts, level: float, domain: Domain, warm: FloatArray | None = None, *, inside: FloatArray | None = None
 ) -> LevelPoint:
-    """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level.
-
-    The dual is maximised over the cut multipliers by L-BFGS-B, with rows scaled to unit length. Where its tolerance leaves cuts above the
-    level, a step towards a point below the level brings the result into both sets.
-
-    Parameters
-    ----------
-    theta0 : ndarray of shape (Q,)
-    cuts : Cuts
-    level : float
-    domain : Domain
-    warm : ndarray of shape (t,) or shorter, optional
-        First multipliers; new cuts start at zero.
-    inside : ndarray of shape (Q,), optional
-        A point of Theta where the cuts are below the level, by default that of :func:`lower_bound`, computed if necessary.
-
-    Returns
-    -------
-    LevelPoint
-
-    Raises
-    ------
-    ValueError
-        If no point of Theta is below the level, or the warm start does not fit.
+    """Minimise 1/2 ||theta - theta0||^2 over the theta in Theta with every cut at most the level. The dual is maximised over the cut
+    multipliers by L-BFGS-B, from ``warm`` and zeros for new cuts, with rows scaled to unit length. Where its tolerance leaves cuts above
+    the level, a step towards a point below it, ``inside`` or that of :func:`lower_bound`, brings the result into both sets. Raises
+    ValueError if no point of Theta is below the level.
     """
     start = _warm_multipliers(warm, len(cuts.c))
     theta0 = np.ascontiguousarray(theta0, dtype=np.float64)

@@ -16,26 +16,14 @@ from scipy.special import wrightomega
 from ..arrays import FloatArray
 from ..jit import compiled
 
-ROOT_OPTIONS: dict[str, Any] = {"xtol": 1e-300, "rtol": 8.9e-16, "maxiter": 500}
-"""The tightest tolerances of brentq."""
+ROOT_OPTIONS: dict[str, Any] = {"xtol": 1e-300, "rtol": 8.9e-16, "maxiter": 500}  # The tightest tolerances of brentq.
 
 
 @dataclass(frozen=True)
 class ElasticNetSet:
-    """Weights w >= 0 with v ||w||_1 + (1 - v) ||w||_2^2 <= 1.
-
-    v = 1 is the simplex with sum at most one, v = 0 the non-negative part of the Euclidean ball (source: Yang, Xu, Ye, King, Lyu,
-    "Efficient Sparse Generalized Multiple Kernel Learning", IEEE Trans. Neural Networks 22 (2011)).
-
-    Attributes
-    ----------
-    v : float
-        Between 0 and 1.
-
-    Raises
-    ------
-    ValueError
-        If v is not between 0 and 1.
+    """Weights w >= 0 with v ||w||_1 + (1 - v) ||w||_2^2 <= 1, 0 <= v <= 1. v = 1 is the simplex with sum at most one, v = 0 the
+    non-negative part of the Euclidean ball (source: Yang, Xu, Ye, King, Lyu, "Efficient Sparse Generalized Multiple Kernel Learning", IEEE
+    Trans. Neural Networks 22 (2011)).
     """
 
     v: float = 0.5
@@ -58,18 +46,16 @@ class ElasticNetSet:
         return project_elastic(np.ascontiguousarray(w, dtype=np.float64), self.v)
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
-        """Return max over the set of <direction, w> and its maximiser; equal entries share the weight equally.
-
-        For v < 1 it is w_q = max(0, z s_q - v) / (2 (1 - v)), with z such that the constraint is tight. Without a positive entry the
-        maximum is 0; a zero direction gives the start.
+        """Return max over the set of <direction, w> and its maximiser; equal entries share the weight equally. For v < 1 it is w_q = max(0,
+        z s_q - v) / (2 (1 - v)), with z such that the constraint is tight. Without a positive entry the maximum is 0; a zero direction
+        gives the start.
         """
         best = elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v)
         return _with_support(direction, best, self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
-        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; zero norms alone give the start.
-
-        It solves 2 (1 - v) w^3 + v w^2 = kappa norms^2, with kappa such that the constraint is tight.
+        """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; zero norms alone give the start. It solves 2 (1 - v) w^3 +
+        v w^2 = kappa norms^2, with kappa such that the constraint is tight.
         """
         norms, top = _scaled_norms(norms)
         if top == 0:
@@ -87,7 +73,10 @@ class ElasticNetSet:
             return v * x.sum() + a * (x @ x) - 1.0
 
         # The root is between the kappa of equal norms and that of a single norm.
-        return self._tight(weights(_find_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v)))
+        w = weights(_find_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
+        # Moved along its ray onto the boundary.
+        linear = v * w.sum()
+        return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * (a * float(w @ w)))))
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return argmin over the set of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q; zeros stay zero."""
@@ -105,29 +94,11 @@ class ElasticNetSet:
 
         return _first_inside(at, excess, log_free)
 
-    def _tight(self, w: FloatArray) -> FloatArray:
-        """Return w moved along its ray onto the boundary."""
-        linear, square = self.v * w.sum(), (1.0 - self.v) * float(w @ w)
-        return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * square)))
-
 
 @dataclass(frozen=True)
 class LpBall:
-    """Weights w >= 0 with ||w||_p <= 1.
-
-    Attributes
-    ----------
-    p : float
-        At least 1, finite.
-
-    Raises
-    ------
-    ValueError
-        If p is below 1 or infinite.
-
-    References
-    ----------
-    Kloft, Brefeld, Sonnenburg, Zien, "lp-Norm Multiple Kernel Learning", JMLR 12 (2011).
+    """Weights w >= 0 with ||w||_p <= 1, p >= 1 finite (Kloft, Brefeld, Sonnenburg, Zien, "lp-Norm Multiple Kernel Learning", JMLR 12
+    (2011)).
     """
 
     p: float = 2.0
@@ -201,9 +172,8 @@ class NonNegative:
         return np.maximum(w, 0.0)
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
-        """Return w exp(-step grad), the minimiser of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q.
-
-        Raises ValueError if a weight overflows.
+        """Return w exp(-step grad), the minimiser of step <grad, x> + sum_q x_q log(x_q / w_q) - x_q + w_q. Raises ValueError if a weight
+        overflows.
         """
         with np.errstate(over="ignore"):
             moved = w * np.exp(np.where(w > 0, -step * grad, 0.0))
@@ -217,9 +187,6 @@ class NonNegative:
         if best <= 0:
             return 0.0, np.zeros(len(direction))
         return math.inf, _shared_top(direction, best)
-
-
-# -- closed forms ----------------------------------------------------------------------------------------------------------
 
 
 def _with_support(direction: FloatArray, best: FloatArray, domain: ElasticNetSet | LpBall) -> tuple[float, FloatArray]:
@@ -272,10 +239,8 @@ def _shared_top(s: FloatArray, top: float) -> FloatArray:
 
 @compiled
 def elastic_response(s: FloatArray, v: float) -> FloatArray:
-    """Return the maximiser of :meth:`ElasticNetSet.support`, zero without a positive entry.
-
-    With the entries in descending order the active ones are the greatest m with z_m s_(m) > v,
-    z_m = sqrt((4 (1 - v) + m v^2) / sum_{i <= m} s_(i)^2).
+    """Return the maximiser of :meth:`ElasticNetSet.support`, zero without a positive entry. With the entries in descending order the active
+    ones are the greatest m with z_m s_(m) > v, z_m = sqrt((4 (1 - v) + m v^2) / sum_{i <= m} s_(i)^2).
     """
     top = greatest_entry(s)
     if top <= 0.0:
@@ -326,10 +291,8 @@ def power_response(s: FloatArray, p: float) -> FloatArray:
 
 @compiled
 def project_elastic(w: FloatArray, v: float) -> FloatArray:
-    """Return the projection of :meth:`ElasticNetSet.project`.
-
-    With m active entries, a = 1 - v, their sum A and their sum of squares B, the constraint is the quadratic equation
-    a eta^2 + eta = (v A + a B - 1) / (m v^2 + 4 a).
+    """Return the projection of :meth:`ElasticNetSet.project`. With m active entries, a = 1 - v, their sum A and their sum of squares B, the
+    constraint is the quadratic equation a eta^2 + eta = (v A + a B - 1) / (m v^2 + 4 a).
     """
     a = 1.0 - v
     inside, linear, quadratic = np.zeros(w.size), 0.0, 0.0
@@ -355,19 +318,13 @@ def project_elastic(w: FloatArray, v: float) -> FloatArray:
     return inside
 
 
-# -- roots -----------------------------------------------------------------------------------------------------------------
-
-
 def _p_norm(w: FloatArray, p: float) -> float:
     top = float(w.max())
     return top * float(np.sum((w / top) ** p)) ** (1.0 / p) if top > 0 else 0.0
 
 
 def _scaled_norms(norms: FloatArray) -> tuple[FloatArray, float]:
-    """Return the norms divided by the greatest, and the greatest.
-
-    Raises ValueError if one is negative or not finite.
-    """
+    """Return the norms divided by the greatest, and the greatest."""
     values = np.asarray(norms, dtype=np.float64)
     if not (np.isfinite(values).all() and (values >= 0).all()):
         raise ValueError("norms: must be finite and not negative")

@@ -53,11 +53,9 @@ def _project_simplex(w: FloatArray) -> FloatArray:
 def ascend_cut_weights(
     c: FloatArray, S: FloatArray, S_t: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Maximise c'p - 1/2 sigma(S'p) over the simplex by accelerated projected gradients with restarts.
-
-    sigma is the support function of an elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1); ``S_t`` is S'. Steps are found by
-    backtracking, and the momentum restarts whenever it points downhill. Returns the best weights, the response whose greatest cut is
-    least, and the number of steps.
+    """Maximise c'p - 1/2 sigma(S'p) over the simplex by accelerated projected gradients with restarts. sigma is the support function of an
+    elastic-net set (shape v < 1) or of a p-norm ball (shape p > 1); ``S_t`` is S'. Steps are found by backtracking, and the momentum
+    restarts whenever it points downhill. Returns the best weights, the response whose greatest cut is least, and the number of steps.
     """
     ones, start = np.ones(p.size), add_scaled(p, 0.0, p)
     q, ahead, momentum, step = start, start, 1.0, -1.0

@@ -14,7 +14,6 @@ from .norm_sets import LpBall
 @dataclass(frozen=True)
 class TraceBall:
     """Matrices ``Q_1, ..., Q_k >= 0`` with ``sum_j trace(Q_j)^power <= 1``: for power 1 the spectrahedron of block diagonal matrices.
-
     Points are represented by their eigenvalues; a step of mirror descent with the entropy ``trace(Q log Q)`` has the eigenvectors of ``log
     Q - step * gradient`` and moves the eigenvalues. An infinite power bounds every trace by one. Raises ValueError if power is below 1.
     """
@@ -31,10 +30,9 @@ class TraceBall:
         return [np.full(size, trace - np.log(size)) for size in sizes]
 
     def traces(self, logs: Sequence[FloatArray]) -> FloatArray:
-        """Return the traces after a mirror step; ``logs`` are the logarithms of the eigenvalues before they are scaled.
-
-        The traces minimise ``sum_j rho_j log rho_j - rho_j L_j``, ``L_j = 1 + log sum_l exp(logs_jl)``, over
-        ``sum_j rho_j^power <= 1``: one scalar root, which the ball of the same norm computes.
+        """Return the traces after a mirror step; ``logs`` are the logarithms of the eigenvalues before they are scaled. The traces minimise
+        ``sum_j rho_j log rho_j - rho_j L_j``, ``L_j = 1 + log sum_l exp(logs_jl)``, over ``sum_j rho_j^power <= 1``: one scalar root, which
+        the ball of the same norm computes.
         """
         free = np.array([_log_sum(values) for values in logs])
         if np.isinf(self.power):
@@ -56,6 +54,5 @@ class TraceBall:
 
 
 def _log_sum(values: FloatArray) -> float:
-    """Return log sum exp(values)."""
     top = float(values.max())
     return top + float(np.log(np.sum(np.exp(values - top))))

@@ -13,11 +13,8 @@ import numpy as np
 
 from ..arrays import FloatArray
 
-ROUND_OFF = 1e-14
-"""Relative changes of J below this are round-off."""
-
-MAX_TRIALS = 60
-"""Greatest number of machines one line search solves."""
+ROUND_OFF = 1e-14  # Relative changes of J below this are round-off.
+MAX_TRIALS = 60  # Greatest number of machines one line search solves.
 
 
 class Evaluated(Protocol):
@@ -26,26 +23,23 @@ class Evaluated(Protocol):
     @property
     def weights(self) -> FloatArray:
         """The point, shape (t,)."""
-        ...
 
     @property
     def value(self) -> float:
         """J there."""
-        ...
 
     @property
     def slopes(self) -> FloatArray:
         """The gradient of J there, shape (t,): -1/2 of the quadratic forms."""
-        ...
 
 
 EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
+Evaluate = Callable[[FloatArray, EvaluatedT], EvaluatedT]
 
 
 def reduced_gradient(weights: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Return the descent direction of the reduced gradient ``slopes`` at a point of the simplex.
-
-    Its entries are differences to the slope of the greatest weight, zero where they would leave the simplex.
+    """Return the descent direction of the reduced gradient ``slopes`` at a point of the simplex. Its entries are differences to the slope
+    of the greatest weight, zero where they would leave the simplex.
     """
     pivot = int(np.argmax(weights))
     direction = slopes[pivot] - slopes
@@ -68,23 +62,11 @@ def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
     return allowed
 
 
-def reduced_step(at: EvaluatedT, evaluate: Callable[[FloatArray, EvaluatedT], EvaluatedT], *, flat: float = 0.1) -> EvaluatedT:
-    """Take one step of SimpleMKL: from border to border of the simplex as long as J falls, then to a flat point of the line.
-
-    Parameters
-    ----------
-    at : Evaluated
-        Where the step starts.
-    evaluate : callable
-        (weights, the last evaluated point) -> J at the weights; the second argument is for warm starts. Weights may differ from zero and
-        from sum one by round-off: the callable decides which are zero and returns the weights it used.
-    flat : float
-        A line search ends when J's derivative has fallen to this share of the first one.
-
-    Returns
-    -------
-    Evaluated
-        Never above the start by more than round-off; the start itself where no direction descends.
+def reduced_step(at: EvaluatedT, evaluate: Evaluate[EvaluatedT], *, flat: float = 0.1) -> EvaluatedT:
+    """Take one step of SimpleMKL: from border to border of the simplex as long as J falls, then to a flat point of the line. ``evaluate``
+    maps weights and the last evaluated point, for warm starts, to J there. Weights may differ from zero and from sum one by round-off: the
+    callable decides which are zero and returns the weights it used. A line search ends when J's derivative has fallen to the share ``flat``
+    of the first one. The result is never above the start by more than round-off; the start itself where no direction descends.
     """
     direction = reduced_gradient(at.weights, at.slopes)
     while direction.any():
@@ -100,12 +82,7 @@ def reduced_step(at: EvaluatedT, evaluate: Callable[[FloatArray, EvaluatedT], Ev
 
 
 def _find_flat_point(
-    start: EvaluatedT,
-    border: EvaluatedT,
-    direction: FloatArray,
-    length: float,
-    evaluate: Callable[[FloatArray, EvaluatedT], EvaluatedT],
-    flat: float,
+    start: EvaluatedT, border: EvaluatedT, direction: FloatArray, length: float, evaluate: Evaluate[EvaluatedT], flat: float
 ) -> EvaluatedT:
     """Find the root of J's derivative between the start and the border, by bisection and secants."""
     at, low, high = start, 0.0, length

@@ -20,34 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from ..arrays import Array, FloatArray, IntArray
+from ..arrays import Array, FloatArray
 from ..jit import compiled, one_thread
 from .domains import Simplex
 
 BasisArray = NDArray[np.int32]
 
-RIDGE_SHARE = 1e-12
-"""Share of its mean diagonal added to a singular system; ten times as much until it has a factor."""
-
-MAX_SWEEPS = 200
-"""Greatest number of sweeps over the coordinates of a sparse code."""
-
-LASSO_TOL = 1e-6
-"""Greatest step of the last sweep, in units of the point's length."""
-
-PENALTY_SHARE = 0.1
-"""Default penalty of a sparse code: this share of the least one that leaves no basis."""
-
-CHUNK_ENTRIES = 1 << 21
-"""Entries of one chunk of the quadratic term."""
+RIDGE_SHARE = 1e-12  # Share of its mean diagonal added to a singular system; ten times as much until it has a factor.
+MAX_SWEEPS = 200  # Greatest number of sweeps over the coordinates of a sparse code.
+LASSO_TOL = 1e-6  # Greatest step of the last sweep, in units of the point's length.
+PENALTY_SHARE = 0.1  # Default penalty of a sparse code: this share of the least one that leaves no basis.
+CHUNK_ENTRIES = 1 << 21  # Entries of one chunk of the quadratic term.
 
 
 @dataclass(frozen=True)
 class WeightTerms:
-    """J(mu) = 1/2 mu'W mu + u'mu + constant for fixed bases.
-
-    W, ``(k, k)``, has the inner products of the kernels' reconstructions and is positive semi-definite; the constant is 1/2 trace P +
-    gamma2 times the number of bases.
+    """J(mu) = 1/2 mu'W mu + u'mu + constant for fixed bases. W, ``(k, k)``, has the inner products of the kernels' reconstructions and is
+    positive semi-definite; the constant is 1/2 trace P + gamma2 times the number of bases.
     """
 
     W: FloatArray
@@ -60,18 +49,8 @@ class WeightTerms:
 
 
 def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamma1: float, gamma2: float) -> WeightTerms:
-    """Return J for fixed bases, a quadratic function of the weights.
-
-    Parameters
-    ----------
-    entries : ndarray of shape (k, n, B)
-        K_t[i, bases[i, b]]; entries of missing bases are not used.
-    bases : ndarray of shape (n, B)
-        Bases of every point, -1 where there is none.
-    inner : ndarray of shape (n, n)
-        Inner products P of the points.
-    gamma1, gamma2 : float
-        Weights of locality and of the number of bases.
+    """Return J for fixed bases, a quadratic function of the weights. ``entries`` ``(k, n, B)`` are K_t[i, bases[i, b]], ``bases`` ``(n,
+    B)`` -1 where there is none, ``inner`` the inner products P.
     """
     k, n, size = entries.shape
     present = bases >= 0
@@ -93,9 +72,6 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
     return WeightTerms(0.5 * (W + W.T), u, constant)
 
 
-# -- weights -----------------------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class SimplexSolution:
     """A minimiser of 1/2 mu'W mu + u'mu over the simplex; the gap, <gradient, mu> minus its least entry, bounds the excess of its value."""
@@ -107,26 +83,8 @@ class SimplexSolution:
 
 
 def solve_simplex_qp(W: FloatArray, u: FloatArray, warm: FloatArray | None = None, *, tol: float = 1e-10) -> SimplexSolution:
-    """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method.
-
-    Parameters
-    ----------
-    W : ndarray of shape (k, k)
-        Symmetric positive semi-definite, singular too.
-    u : ndarray of shape (k,)
-    warm : ndarray of shape (k,), optional
-        Weights to start from; by default the best vertex.
-    tol : float
-        Gap, in units of the largest number among 1/2 W_tt and u_t, at which the search ends.
-
-    Returns
-    -------
-    SimplexSolution
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit or a number is not finite.
+    """Minimise 1/2 mu'W mu + u'mu over mu >= 0, sum mu = 1 by a primal active-set method, from ``warm`` or the best vertex. W, ``(k, k)``,
+    is symmetric positive semi-definite, singular too. The search ends at a gap of tol in units of the largest among 1/2 W_tt, u_t.
     """
     W, u = np.asarray(W, np.float64), np.asarray(u, np.float64)
     if u.ndim != 1 or not u.size or W.shape != (len(u), len(u)):
@@ -190,25 +148,13 @@ def _solve_with_ridge(matrix: FloatArray, right: FloatArray) -> FloatArray:
             ridge *= 10.0
 
 
-# -- bases -------------------------------------------------------------------------------------------------------------------------
-
-
 @compiled
 def _choose_greedily(
-    gram: Array,
-    inner: FloatArray,
-    ids: IntArray,
-    size: int,
-    gamma1: float,
-    gamma2: float,
-    by_gain: bool,
-    bases: BasisArray,
-    values: FloatArray,
+    gram: Array, inner: FloatArray, gamma1: float, gamma2: float, by_gain: bool, bases: BasisArray, values: FloatArray
 ) -> None:
     n = len(inner)
     cost = np.empty(n)
-    for at in range(len(ids)):
-        i = ids[at]
+    for i in range(n):
         row, products = gram[i], inner[i]
         for j in range(n):
             k = np.float64(row[j])
@@ -216,17 +162,17 @@ def _choose_greedily(
             cost[j] = 0.5 * k * k * inner[j, j] + k * (gamma1 * far - products[j]) + gamma2
         cost[i] = np.inf
         value = 0.5 * products[i]
-        for b in range(size):
+        for b in range(bases.shape[1]):
             best = np.argmin(cost)
             if by_gain and cost[best] >= 0.0:
                 break
             value += cost[best]
-            bases[at, b] = best
+            bases[i, b] = best
             k, other = np.float64(row[best]), inner[best]
             for j in range(n):
                 cost[j] += k * np.float64(row[j]) * other[j]
             cost[best] = np.inf
-        values[at] = value
+        values[i] = value
 
 
 @compiled
@@ -250,31 +196,9 @@ def _fill_basis_costs(gram: Array, inner: FloatArray, bases: BasisArray, gamma1:
 def greedy_bases(
     gram: Array, inner: FloatArray, size: int, gamma1: float, gamma2: float, *, stop: str = "size"
 ) -> tuple[BasisArray, FloatArray]:
-    """Choose bases of every point, each time the one that lowers its share of J most; ties go to the smallest index.
-
-    Parameters
-    ----------
-    gram : ndarray of shape (n, n), float32 or float64
-        K, symmetric.
-    inner : ndarray of shape (n, n)
-        Inner products P of the points.
-    size : int
-        Bases per point, at most n - 1.
-    gamma1, gamma2 : float
-    stop : {"size", "gain"}
-        Take exactly ``size`` bases, or stop before that when no further one lowers the cost.
-
-    Returns
-    -------
-    bases : ndarray of shape (n, size), int32
-        In the order of choice, -1 after a stop.
-    values : ndarray of shape (n,)
-        The points' shares J_i.
-
-    Raises
-    ------
-    ValueError
-        If ``size`` is not between 1 and n - 1, or the matrices do not fit.
+    """Choose bases of every point, each time the one that lowers its share of J most; ties go to the smallest index. K and P are ``(n,
+    n)``. With ``stop="size"`` exactly ``size`` < n bases are taken, with ``"gain"`` fewer when no further one lowers the cost. Returns them
+    in the order of choice, ``(n, size)``, -1 after a stop, and the points' shares J_i, ``(n,)``.
     """
     n = len(inner)
     if gram.shape != (n, n) or inner.shape != (n, n):
@@ -282,7 +206,7 @@ def greedy_bases(
     if not 1 <= size <= n - 1:
         raise ValueError(f"size={size}: must be between 1 and n - 1 = {n - 1}")
     bases, values = np.full((n, size), -1, np.int32), np.empty(n)
-    _choose_greedily(gram, inner, np.arange(n), size, float(gamma1), float(gamma2), stop == "gain", bases, values)
+    _choose_greedily(gram, inner, float(gamma1), float(gamma2), stop == "gain", bases, values)
     return bases, values
 
 
@@ -338,26 +262,9 @@ def coded_bases(inner: FloatArray, size: int, penalty: float = 0.0, *, stop: str
 
     .. math:: \min_d \tfrac12 \big\| x_i - \sum_{j \ne i} d_j x_j \big\|^2 + \lambda \|d\|_1 .
 
-    Parameters
-    ----------
-    inner : ndarray of shape (n, n)
-        Inner products P of the points.
-    size : int
-        Bases per point, at most n - 1.
-    penalty : float
-        lambda; 0 takes PENALTY_SHARE of the largest inner product of the point with another one.
-    stop : {"size", "gain"}
-        Fill up to ``size`` with the points that the residual is most correlated with, or take only bases with ``d_j != 0``.
-
-    Returns
-    -------
-    ndarray of shape (n, size), int32
-        In the order of ``|d_j|``, -1 where there is none.
-
-    Raises
-    ------
-    ValueError
-        If ``size`` is not between 1 and n - 1.
+    A penalty 0 takes PENALTY_SHARE of the largest inner product of the point with another one. With ``stop="size"`` the ``size`` < n bases
+    are filled up by the points that the residual is most correlated with, with ``"gain"`` only bases with ``d_j != 0`` are taken. Returns
+    them in the order of ``|d_j|``, ``(n, size)``, -1 where there is none.
     """
     n = len(inner)
     if not 1 <= size <= n - 1:

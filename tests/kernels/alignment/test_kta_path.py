@@ -16,7 +16,6 @@ from gramplane.kernels.alignment.path import (
     AlignmentProblem,
     Divergence,
     KernelPath,
-    excess_bound,
     juncture_points,
     kernel_path,
     lam2_for,
@@ -272,7 +271,7 @@ def test_the_excess_objective_keeps_its_bound_and_falls_with_eps(divergence: Div
             values = [kta.objective(eta, A, p, 0.7, 4.0, divergence.name, centre) for eta in (dense(path)[k], weights_at(this, A, p))]
             excess.append(values[0] - values[1])
             dropped = int(40 - path.n_active[k])
-            assert -1e-9 <= excess[-1] <= excess_bound(this, dropped, p, eps) + 1e-9
+            assert -1e-9 <= excess[-1] <= dropped * removal_cost(this, eps, p) + 1e-9
         excesses.append(max(excess))
     assert excesses[0] > excesses[1] > excesses[2] > 0
 
@@ -287,7 +286,7 @@ def test_the_cost_of_one_removal_is_exact(divergence: Divergence, stranger: Dive
         assert removal_cost(this, eta[i], p) == pytest.approx(rise, rel=1e-7, abs=1e-9)
         assert removal_cost(problem(stranger, 0.1), eta[i], p) == pytest.approx(rise, rel=1e-6, abs=1e-9)
     simple = {EUCLIDEAN.name: 0.7 * 0.01, KL.name: 0.7 * 0.1}[divergence.name] + 2.0 * 0.3 * 0.1**1.3
-    assert excess_bound(this, 5, 1.3, 0.1) == pytest.approx(5 * simple)
+    assert removal_cost(this, 0.1, 1.3) == pytest.approx(simple)
 
 
 # --- a wanted number of kernels ---------------------------------------------------------------------------------------------------

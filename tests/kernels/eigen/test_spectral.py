@@ -9,9 +9,7 @@ from scipy.linalg import block_diag
 
 from gramplane.kernels.eigen import tall_blocks
 from gramplane.kernels.eigen.chebyshev import filter_block, orthonormalise, plan_block
-from gramplane.kernels.eigen.components import connected_parts
-from gramplane.kernels.eigen.operator import SymmetricOperator
-from gramplane.kernels.eigen.panels import Panels, filter_step
+from gramplane.kernels.eigen.operator import Panels, SymmetricOperator, connected_parts, filter_step
 from gramplane.kernels.eigen.positive_part import kernel_spectrum, normalized_laplacian, positive_part
 from gramplane.kernels.eigen.spectrum import estimate_spectrum
 from gramplane.kernels.eigen.tall_blocks import gram_matrix, solve_columns

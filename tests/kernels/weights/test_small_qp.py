@@ -8,13 +8,18 @@ import pytest
 from scipy.optimize import linprog
 
 from gramplane.kernels.weights.domains import ElasticNetSet, LpBall, NonNegative, Simplex
-from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level, response_gap
+from gramplane.kernels.weights.level_programs import Cuts, lower_bound, project_on_level
 from gramplane.kernels.weights.reduced_gradient import clip_direction, longest_step, reduced_step
 from tests.support.oracles.mkl import dual_optimum, level_projection, lowest_height, machine, primal_optimum, random_problem
 
 DOMAINS = [ElasticNetSet(v) for v in (0.0, 0.3, 0.5, 0.9, 0.99, 1.0)] + [LpBall(p) for p in (1.0, 1.3, 3.0)]
 every = pytest.mark.parametrize("domain", DOMAINS, ids=map(str, DOMAINS))
 BALANCES = (0.0, 0.3, 0.5, 0.8, 1.0)
+
+
+def response_gap(theta, s, domain):
+    """1/2 (sigma(s) - <s, theta>) >= J(theta) - min J for the quadratic forms s of the machine at theta."""
+    return 0.5 * (domain.support(s)[0] - float(s @ theta))
 
 
 def written_out(domain):
