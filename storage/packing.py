@@ -21,12 +21,8 @@ Index = dict[str, list[Any]]
 def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
     """Lay small arrays of one type end to end.
 
-    Returns
-    -------
-    dict of str to ndarray
-        The arrays to write: ``packed-TYPE`` for the small ones, the others under their names.
-    dict
-        ``{name: [type, shape, offset]}`` of the packed ones, JSON; empty when there are few.
+    Returns the arrays to write: ``packed-TYPE`` for the small ones, the others under their names; ``{name: [type, shape, offset]}`` of the
+    packed ones, JSON; empty when there are few.
     """
     small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES}
     if len(small) <= MAX_PLAIN_ARRAYS:
@@ -46,10 +42,7 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
 def unpack(arrays: Mapping[str, npt.NDArray[Any]], index: Mapping[str, Any]) -> Arrays:
     """Undo `pack`.
 
-    Raises
-    ------
-    SchemaError
-        If an entry of the index does not fit the arrays.
+    Raises SchemaError if an entry of the index does not fit the arrays.
     """
     out = {name: array for name, array in arrays.items() if not (index and name.startswith("packed-"))}
     for name, entry in index.items():

@@ -72,28 +72,10 @@ class RunStore:
 
         Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else.
 
-        Parameters
-        ----------
-        path : path
-            The folder.
-        config : mapping
-            JSON values: method, parameters, digests of inputs, ….
-
-        Yields
-        ------
-        RunStore
-            The run; its attribute ``born`` tells whether this call wrote the configuration.
-
-        Raises
-        ------
-        RunLocked
-            If another process holds it, naming pid, host and starting time.
-        OtherRun
-            If the folder holds a run of another configuration (the differing keys are listed).
-        SchemaError
-            If it holds other files.
-        OutOfSpace
-            If the disk is full.
+        ``path``: the folder; ``config``: JSON values: method, parameters, digests of inputs, …. Yields the run; its attribute ``born``
+        tells whether this call wrote the configuration. Raises RunLocked if another process holds it, naming pid, host and starting time;
+        OtherRun if the folder holds a run of another configuration (the differing keys are listed); SchemaError if it holds other files;
+        OutOfSpace if the disk is full.
         """
         run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
