@@ -100,10 +100,7 @@ def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> s
 def describe_change(seen: Sequence[Arithmetic]) -> str | None:
     """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed.
 
-    Parameters
-    ----------
-    seen
-        What it computed with, in order.
+    ``seen``: what it computed with, in order.
     """
     description = _describe_groups([("at first" if not k else "then", facts) for k, facts in enumerate(seen)])
     return description and (

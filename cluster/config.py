@@ -25,27 +25,13 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 class Limits:
     """How much trouble a run endures.
 
-    Attributes
-    ----------
-    retries
-        Further attempts of a task whose storage failed (``OSError`` that can pass); other exceptions are never retried.
-    retry_wait
-        Seconds before the first further attempt; doubled each time.
-    allowed_failures
-        Worker deaths a task survives (clusters started here; elsewhere the scheduler's own setting holds).
-    connect_timeout
-        Seconds a scheduler elsewhere may take to answer at first.
-    no_workers_timeout
-        Seconds without any worker before the cluster counts as lost.
-    silent_worker_timeout
-        Seconds without a sign of life after which a worker counts as hung and is left out; longer than any call that keeps Python from
-        running other threads.
-    stall_timeout
-        Seconds without a finished task before the run is given up.
-    full_disk_timeout
-        Seconds without a finished task after which paused workers with a full disk end the run.
-    free_disk
-        Bytes free below which a disk counts as full.
+    ``retries``: further attempts of a task whose storage failed (``OSError`` that can pass); other exceptions are never retried;
+    ``retry_wait``: seconds before the first further attempt; doubled each time; ``allowed_failures``: worker deaths a task survives
+    (clusters started here; elsewhere the scheduler's own setting holds); ``connect_timeout``: seconds a scheduler elsewhere may take to
+    answer at first; ``no_workers_timeout``: seconds without any worker before the cluster counts as lost; ``silent_worker_timeout``:
+    seconds without a sign of life after which a worker counts as hung and is left out; longer than any call that keeps Python from running
+    other threads; ``stall_timeout``: seconds without a finished task before the run is given up; ``full_disk_timeout``: seconds without a
+    finished task after which paused workers with a full disk end the run; ``free_disk``: bytes free below which a disk counts as full.
     """
 
     retries: int = 3
@@ -77,22 +63,10 @@ _LOCAL_SHARE = 0.9
 class ClusterConfig:
     """Where to run, as parsed from the grammar.
 
-    Attributes
-    ----------
-    kind
-        Which form it was.
-    target
-        Address, path or dotted name.
-    workers, threads
-        Of a local cluster: processes, and tasks at a time in each.
-    worker_memory
-        Bytes per worker: the limit of local workers, the most a plan may count on elsewhere; ``None``: what there is.
-    tls
-        Certificate files; ``None``: those of the environment or of Dask's configuration.
-    allow_plaintext
-        Whether an unencrypted connection may leave this machine.
-    limits
-        How much trouble a run endures.
+    ``kind``: which form it was; ``target``: address, path or dotted name; ``workers``, ``threads``: of a local cluster: processes, and
+    tasks at a time in each; ``worker_memory``: bytes per worker: the limit of local workers, the most a plan may count on elsewhere;
+    ``None``: what there is; ``tls``: certificate files; ``None``: those of the environment or of Dask's configuration; ``allow_plaintext``:
+    whether an unencrypted connection may leave this machine; ``limits``: how much trouble a run endures.
     """
 
     kind: Kind = "sync"
@@ -124,10 +98,7 @@ class ClusterConfig:
 def driver_bytes(value: str | int | None) -> int:
     """Return the bytes a driver may hold: those given, or half of the memory of machine or container.
 
-    Raises
-    ------
-    ClusterConfigError
-        If the text is no number of bytes.
+    Raises ClusterConfigError if the text is no number of bytes.
     """
     return default_driver_memory() if value is None else parse_bytes(value)
 
@@ -135,10 +106,7 @@ def driver_bytes(value: str | int | None) -> int:
 def parse_bytes(value: int | str) -> int:
     """Return a number of bytes from ``268435456``, ``"256MiB"``, ``"1.5 GB"``; units without ``i`` are powers of 1000.
 
-    Raises
-    ------
-    ClusterConfigError
-        When the text has no such form, or the number is not positive.
+    Raises ClusterConfigError when the text has no such form, or the number is not positive.
 
     Examples
     --------
@@ -232,29 +200,12 @@ def parse_cluster(
 ) -> ClusterConfig:
     """Parse the name of a cluster.
 
-    Parameters
-    ----------
-    text
-        ``None`` or ``sync`` (in this process), ``local:N`` (N worker processes here), ``local:NxT`` (of T threads),
-        ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function of no
-        arguments that returns a Dask cluster or client.
-    allow_plaintext
-        Let an unencrypted connection leave this machine.
-    allow_code
-        Let ``factory:`` import and call code; off where the text comes from a file that should only be data.
-    worker_memory
-        Bytes per worker, see :class:`ClusterConfig`.
-    tls
-        Certificate files.
-    limits
-        How much trouble a run endures; by default as the environment says.
-
-    Raises
-    ------
-    ClusterConfigError
-        Naming the value found and the allowed forms.
-    PlaintextRefused
-        For ``tcp://`` off loopback, unless allowed.
+    ``text``: ``None`` or ``sync`` (in this process), ``local:N`` (N worker processes here), ``local:NxT`` (of T threads),
+    ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function of no arguments
+    that returns a Dask cluster or client; ``allow_plaintext``: let an unencrypted connection leave this machine; ``allow_code``: let
+    ``factory:`` import and call code; off where the text comes from a file that should only be data; ``worker_memory``: bytes per worker,
+    see :class:`ClusterConfig`; ``tls``: certificate files; ``limits``: how much trouble a run endures; by default as the environment says.
+    Raises ClusterConfigError: naming the value found and the allowed forms; PlaintextRefused: for ``tcp://`` off loopback, unless allowed.
     """
     config = _parse_form(text or "sync")
     if config.kind == "factory" and not allow_code:

@@ -46,10 +46,7 @@ class WorkerDiskFull(ClusterError):
 class MemoryBoundExceeded(ClusterError):
     """A plan needs more memory than a worker has (exit code 5).
 
-    Attributes
-    ----------
-    needed, available
-        Bytes one task may take, and bytes a worker can give it.
+    ``needed``, ``available``: bytes one task may take, and bytes a worker can give it.
     """
 
     def __init__(self, message: str, needed: int, available: int) -> None:
@@ -64,14 +61,8 @@ class MemoryBoundExceeded(ClusterError):
 class TaskFailed(ClusterError):
     """One task raised; ``__cause__`` is the original exception with its attributes (exit code: that of the cause).
 
-    Attributes
-    ----------
-    block
-        ``repr`` of the reference the task was given: for programs, no part of the message.
-    attempts
-        How often it was tried.
-    worker
-        Where it failed last.
+    ``block``: ``repr`` of the reference the task was given: for programs, no part of the message; ``attempts``: how often it was tried;
+    ``worker``: where it failed last.
     """
 
     def __init__(self, message: str, block: str = "", attempts: int = 1, worker: str = "") -> None:

@@ -92,10 +92,7 @@ def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
 
 
 def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
-    """Combine partial results in the order given.
-
-    Raises BlockFailure, naming the blocks by the range of their places.
-    """
+    """Combine partial results in the order given. Raises BlockFailure, naming the blocks by the range of their places."""
     reports = tuple(itertools.chain.from_iterable(part.reports for part in parts))
     try:
         return Done(step.combine([part.value for part in parts]), reports)

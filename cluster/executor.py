@@ -19,12 +19,8 @@ from .program import Plan
 class Executor:
     """Runs plans; this base class is the in-process executor.
 
-    Attributes
-    ----------
-    kind
-        ``"sync"``, ``"local"``, ``"address"``, ``"scheduler-file"``, ``"factory"`` or ``"client"``.
-    reserved
-        Bytes of every worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
+    ``kind``: ``"sync"``, ``"local"``, ``"address"``, ``"scheduler-file"``, ``"factory"`` or ``"client"``; ``reserved``: bytes of every
+    worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
     """
 
     kind: str = "sync"
@@ -79,10 +75,7 @@ class Executor:
         return self.base_memory + self.reserved + self.threads * step
 
     def check(self, plan: Plan[Any]) -> None:
-        """Compare a plan's memory bound with what a worker has.
-
-        Raises MemoryBoundExceeded, with both numbers and what can be changed.
-        """
+        """Compare a plan's memory bound with what a worker has. Raises MemoryBoundExceeded, with both numbers and what can be changed."""
         needed, available = plan.memory_bound, self.task_memory
         if needed > available:
             raise MemoryBoundExceeded(
@@ -140,12 +133,7 @@ class Executor:
 
 
 def _outcome_fields(plan: Plan[Any], began: float) -> dict[str, Any]:
-    return {
-        "program": plan.program.name,
-        "n_tasks": plan.n_tasks,
-        "n_combines": plan.n_combines,
-        "seconds": time.perf_counter() - began,
-    }
+    return {"program": plan.program.name, "n_tasks": plan.n_tasks, "n_combines": plan.n_combines, "seconds": time.perf_counter() - began}
 
 
 def _summary_fields(done: Done) -> dict[str, Any]:

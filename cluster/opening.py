@@ -33,31 +33,13 @@ def open_executor(
 ) -> Iterator[Executor]:
     """Open the executor that ``config`` names and close it at the end, with everything it started.
 
-    Parameters
-    ----------
-    config
-        A parsed configuration or a text of the grammar, see :func:`~gramplane.cluster.config.parse_cluster`; ``None`` or ``"sync"``
-        runs in this process, without a graph and without Dask.
-    events
-        Sink of event records.
-    preflight
-        Called on every worker and here before anything runs; all must return the same, for instance the digest of the store's
-        manifest. Not called in-process.
-    worker_memory
-        Bytes per worker; overrides the one of ``config``.
-    connect_timeout
-        Seconds to wait for a scheduler elsewhere; overrides the one of ``config``'s limits.
-
-    Raises
-    ------
-    ClusterConfigError, PlaintextRefused
-        See :func:`~gramplane.cluster.config.parse_cluster`.
-    ClusterUnreachable
-        No scheduler within ``connect_timeout``.
-    ClusterLost
-        A scheduler without workers.
-    VersionMismatch, PreflightFailed
-        A worker that would compute something else.
+    ``config``: a parsed configuration or a text of the grammar, see :func:`~gramplane.cluster.config.parse_cluster`; ``None`` or ``"sync"``
+    runs in this process, without a graph and without Dask; ``events``: sink of event records. ``preflight``: called on every worker and
+    here before anything runs; all must return the same, for instance the digest of the store's manifest. Not called in-process.
+    ``worker_memory``: bytes per worker; overrides the one of ``config``; ``connect_timeout``: seconds to wait for a scheduler elsewhere;
+    overrides the one of ``config``'s limits. Raises ClusterConfigError, PlaintextRefused: see
+    :func:`~gramplane.cluster.config.parse_cluster`; ClusterUnreachable: no scheduler within ``connect_timeout``; ClusterLost: a scheduler
+    without workers; VersionMismatch, PreflightFailed: a worker that would compute something else.
     """
     settings = _resolve_config(config, worker_memory)
     if settings.kind == "sync":

@@ -21,23 +21,12 @@ def identity(value: Any) -> Any:
 class BlockProgram(Generic[R]):
     """A quantity ``finalize(combine over blocks of chunk(block))``.
 
-    Attributes
-    ----------
-    name
-        Shown in task keys, events and errors.
-    chunk
-        ``chunk(ref, *broadcast) -> R`` on a worker. ``ref`` is whatever stands in the plan's references: one block reference, or a
-        tuple of them.
-    combine
-        ``combine(parts) -> R`` on a worker; associative. It is called on two or more parts, in a fixed tree order.
-    task_bytes
-        Upper bound in bytes of the memory of one chunk step, from the reference alone.
-    result_bytes
-        Upper bound in bytes of one ``R``.
-    finalize
-        Applied to the last ``R`` on the driver.
-    combine_bytes
-        Upper bound in bytes of one combine step where it is less than that of fan-in + 1 results, as for programs that concatenate.
+    ``name``: shown in task keys, events and errors. ``chunk``: ``chunk(ref, *broadcast) -> R`` on a worker. ``ref`` is whatever stands in
+    the plan's references: one block reference, or a tuple of them. ``combine``: ``combine(parts) -> R`` on a worker; associative. It is
+    called on two or more parts, in a fixed tree order. ``task_bytes``: upper bound in bytes of the memory of one chunk step, from the
+    reference alone; ``result_bytes``: upper bound in bytes of one ``R``; ``finalize``: applied to the last ``R`` on the driver;
+    ``combine_bytes``: upper bound in bytes of one combine step where it is less than that of fan-in + 1 results, as for programs that
+    concatenate.
     """
 
     name: str
@@ -70,16 +59,8 @@ def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
 class Plan(Generic[R]):
     """A program, its references and its small shared arguments: everything known before anything runs.
 
-    Attributes
-    ----------
-    program
-        What is computed.
-    refs
-        One task each.
-    broadcast
-        Further arguments of every chunk step; they travel with the tasks, so they must be small (about a megabyte).
-    split_every
-        Fan-in of the combine tree.
+    ``program``: what is computed; ``refs``: one task each; ``broadcast``: further arguments of every chunk step; they travel with the
+    tasks, so they must be small (about a megabyte); ``split_every``: fan-in of the combine tree.
     """
 
     program: BlockProgram[R]
@@ -132,21 +113,9 @@ class Plan(Generic[R]):
 def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: Any, split_every: int = 8) -> Plan[R]:
     """Plan ``program`` over ``refs``; nothing runs.
 
-    Parameters
-    ----------
-    program
-        What to compute.
-    refs
-        One per task: a block reference, or a tuple of them when a task takes several blocks.
-    *broadcast
-        Further arguments of every chunk step.
-    split_every
-        Fan-in of the combine tree.
-
-    Raises
-    ------
-    ValueError
-        When there is nothing to do or the tree would not shrink.
+    ``program``: what to compute; ``refs``: one per task: a block reference, or a tuple of them when a task takes several blocks;
+    ``*broadcast``: further arguments of every chunk step; ``split_every``: fan-in of the combine tree. Raises ValueError when there is
+    nothing to do or the tree would not shrink.
     """
     if not refs:
         raise ValueError(f"plan of '{program.name}': refs is empty, at least one block is needed")

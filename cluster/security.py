@@ -36,10 +36,7 @@ class TLSFiles:
     key: str
 
     def check(self) -> TLSFiles:
-        """Return ``self`` when the files can be read.
-
-        Raises ClusterConfigError, naming the file and the setting it came from.
-        """
+        """Return ``self`` when the files can be read. Raises ClusterConfigError, naming the file and the setting it came from."""
         for name, variable in VARIABLES.items():
             path = Path(getattr(self, name))
             if not os.access(path, os.R_OK):
@@ -149,19 +146,9 @@ def make_certificates(
 ) -> TLSFiles:
     """Make one self-signed certificate that serves a whole cluster as authority, certificate and key.
 
-    Parameters
-    ----------
-    folder
-        Where ``cert.pem`` (0644) and ``key.pem`` (0600) are created; must not hold them yet. Made with mode 0700 if absent.
-    hosts
-        Names and addresses the certificate is made out to.
-    days
-        How long it is valid; negative: it ended that many days ago (for tests).
-
-    Returns
-    -------
-    TLSFiles
-        For scheduler, workers and driver alike: whoever holds the key belongs to the cluster.
+    ``folder``: where ``cert.pem`` (0644) and ``key.pem`` (0600) are created; must not hold them yet. Made with mode 0700 if absent.
+    ``hosts``: names and addresses the certificate is made out to; ``days``: how long it is valid; negative: it ended that many days ago
+    (for tests). Returns for scheduler, workers and driver alike: whoever holds the key belongs to the cluster.
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec

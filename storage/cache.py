@@ -30,17 +30,8 @@ class BlockCache:
     never hit. So a block takes the place of older ones only if it comes back sooner than they have been lying unused: of a cycle that
     does not fit, what fits stays; blocks nobody reads any more go.
 
-    Parameters
-    ----------
-    limit : int
-        Bytes; a block larger than this is never kept.
-
-    Attributes
-    ----------
-    hits, misses : int
-        Loads answered from memory, and others.
-    nbytes : int
-        Bytes held.
+    ``limit``: bytes; a block larger than this is never kept. ``hits``, ``misses``: loads answered from memory, and others; ``nbytes``:
+    bytes held.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:

@@ -51,15 +51,7 @@ class RunLocked(StorageError):
 
 
 class OutOfSpace(StorageError, OSError):
-    """The disk is full.
-
-    Attributes
-    ----------
-    path : str
-        File or folder being written.
-    needed : int
-        Bytes that were to be written.
-    """
+    """The disk is full. ``path``: file or folder being written; ``needed``: bytes that were to be written."""
 
     def __init__(self, path: str, needed: int) -> None:
         OSError.__init__(self, errno.ENOSPC, f"no space left to write {needed} bytes to {path}; free space there and start again", path)
@@ -76,14 +68,8 @@ class OutOfSpace(StorageError, OSError):
 class DataError(StorageError, ValueError):
     """Input data is invalid.
 
-    Parameters
-    ----------
-    reason : str
-        The value found and the rule it breaks.
-    file : str
-        Name of the source; empty for arrays.
-    line, column : int or None
-        Position in the source, counted from one.
+    ``reason``: the value found and the rule it breaks; ``file``: name of the source; empty for arrays; ``line``, ``column``: position in
+    the source, counted from one.
     """
 
     def __init__(self, reason: str, file: str = "", line: int | None = None, column: int | None = None) -> None:

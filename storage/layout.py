@@ -32,14 +32,8 @@ _MIN_DENSE_COLUMNS = 16
 class StripeLayout:
     """How a sparse matrix is cut into stripes along one axis (columns for CSC, rows for CSR).
 
-    Attributes
-    ----------
-    edges : int64 array (n_stripes + 1,)
-        Stripe s holds the columns (rows) ``edges[s]:edges[s + 1]``.
-    nnz : int64 array (n_stripes,)
-        Stored entries of each stripe.
-    chunk : int
-        Elements of one chunk, L.
+    ``edges``: int64 array (n_stripes + 1,), stripe s holds the columns (rows) ``edges[s]:edges[s + 1]``; ``nnz``: int64 array (n_stripes,),
+    stored entries of each stripe; ``chunk``: elements of one chunk, L.
     """
 
     edges: npt.NDArray[np.int64]
@@ -66,12 +60,8 @@ class StripeLayout:
 class DenseLayout:
     """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid.
 
-    Attributes
-    ----------
-    shape : (int, int)
-        Rows and columns of the array.
-    chunk : (int, int)
-        Rows and columns of one chunk; chunks at the far edges are padded on disk.
+    ``shape``: (int, int), rows and columns of the array; ``chunk``: (int, int), rows and columns of one chunk; chunks at the far edges are
+    padded on disk.
     """
 
     shape: tuple[int, int]
@@ -113,28 +103,11 @@ def plan_stripes(
 ) -> StripeLayout:
     """Cut columns into stripes of about equal non-zeros.
 
-    Parameters
-    ----------
-    counts : integer array (n_cols,)
-        Stored entries per column (per row for a row-wise layout).
-    itemsize : int
-        Bytes of one value, 4 or 8.
-    stripe_bytes : int
-        Bytes of the values of one stripe; the chunk length is L = min(entries, stripe_bytes / itemsize, what the data need).
-    groups : array (n_cols,), optional
-        Labels of contiguous runs that no cut may divide.
-    entries : int
-        Most entries of a chunk.
-
-    Returns
-    -------
-    StripeLayout
-        Every stripe holds at most L entries, except one consisting of a single heavier column (or run), which has several chunks.
-
-    Raises
-    ------
-    SchemaError
-        If the counts are negative, the budget is smaller than one value, or one stripe would hold 2^31 entries.
+    ``counts``: integer array (n_cols,), stored entries per column (per row for a row-wise layout); ``itemsize``: bytes of one value, 4 or
+    8; ``stripe_bytes``: bytes of the values of one stripe; the chunk length is L = min(entries, stripe_bytes / itemsize, what the data
+    need); ``groups``: array (n_cols,), optional, labels of contiguous runs that no cut may divide; ``entries``: most entries of a chunk.
+    Returns every stripe holds at most L entries, except one consisting of a single heavier column (or run), which has several chunks.
+    Raises SchemaError if the counts are negative, the budget is smaller than one value, or one stripe would hold 2^31 entries.
     """
     per_column = np.asarray(counts)
     if per_column.ndim != 1 or (per_column.size and int(per_column.min()) < 0):
@@ -184,14 +157,7 @@ def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.
 def plan_dense(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
     """Cut a dense array into column stripes: whole columns while a few of them fit one chunk, else row pieces of 16 columns.
 
-    Parameters
-    ----------
-    n_rows, n_cols : int
-        Shape of the array.
-    itemsize : int
-        Bytes of one value.
-    stripe_bytes : int
-        Bytes of one chunk, about.
+    ``n_rows``, ``n_cols``: shape of the array; ``itemsize``: bytes of one value; ``stripe_bytes``: bytes of one chunk, about.
     """
     per_chunk = max(1, stripe_bytes // itemsize)
     columns = max(1, min(n_cols, max(_MIN_DENSE_COLUMNS, per_chunk // max(1, n_rows))))

@@ -65,10 +65,7 @@ _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 def lock_unless_done(path: Path, done: Callable[[], bool]) -> Iterator[bool]:
     """Hold `file_lock`; where nothing may be written, on a read-only disk say, do without it if everything is done.
 
-    Yields
-    ------
-    bool
-        Whether the lock is held.
+    Yields whether the lock is held.
     """
     with ExitStack() as stack:
         try:
@@ -119,14 +116,7 @@ class Lease:
     A lease that was not renewed for three heartbeats, by the watcher's own monotonic clock, is taken over by a put conditional
     on its version, so that of several watchers one wins.
 
-    Parameters
-    ----------
-    store : obstore.store.ObjectStore
-        The object store.
-    key : str
-        Key of the lease object.
-    beat : float
-        Seconds between heartbeats.
+    ``store``: the object store; ``key``: key of the lease object; ``beat``: seconds between heartbeats.
     """
 
     def __init__(self, store: "ObjectStore", key: str, beat: float = 10.0) -> None:

@@ -26,14 +26,8 @@ def write_seal(objects: Objects, listed: Record) -> str:
 def read_seal(objects: Objects) -> tuple[Record, str]:
     """Read and check ``manifest.json``; return the listed objects and the digest.
 
-    Raises
-    ------
-    MissingBlock
-        If there is none: the store was never finished.
-    SchemaError
-        If it has another format.
-    DigestMismatch
-        If its content does not have its own digest.
+    Raises MissingBlock if there is none: the store was never finished; SchemaError if it has another format; DigestMismatch if its content
+    does not have its own digest.
     """
     try:
         data = objects.read(MANIFEST).tobytes()

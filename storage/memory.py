@@ -49,32 +49,13 @@ class MemoryRef:
 class MemoryBlocks:
     """The interface of `BlockStore` over arrays in memory.
 
-    Parameters
-    ----------
-    X : ndarray or SciPy sparse matrix or array (n_rows, n_cols)
-        float32 and float64 are taken as they are; other numbers become float64. Anything sparse but CSC is converted once, when
-        columns are first asked for.
-    y : array (n_rows,), optional
-        Target.
-    labels : tuple, optional
-        Original label of class code 0, 1, ….
-    names : sequence of str, optional
-        Feature names.
-    groups : int array (n_cols,), optional
-        Group label of every feature; stripes do not cut runs of one label.
-    scale : ColumnScale, optional
-        Scaling factors.
-    tables : mapping of str to array (n_rows,), optional
-        Further row tables ("task", "group", "weight").
-    stripe_bytes : int
-        As in `plan_stripes`; the default gives the blocks a store of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones.
-
-    Raises
-    ------
-    SchemaError
-        If X is not a 2-D array of numbers or a length does not fit.
-    DataError
-        If X is sparse and has a place outside of it (see `admitted`).
+    ``X``: ndarray or SciPy sparse matrix or array (n_rows, n_cols), float32 and float64 are taken as they are; other numbers become
+    float64. Anything sparse but CSC is converted once, when columns are first asked for. ``y``: array (n_rows,), optional, target;
+    ``labels``: original label of class code 0, 1, …; ``names``: feature names; ``groups``: int array (n_cols,), optional, group label of
+    every feature; stripes do not cut runs of one label; ``scale``: scaling factors; ``tables``: mapping of str to array (n_rows,),
+    optional, further row tables ("task", "group", "weight"); ``stripe_bytes``: as in `plan_stripes`; the default gives the blocks a store
+    of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones. Raises SchemaError if X is not a 2-D array of numbers or a length
+    does not fit; DataError if X is sparse and has a place outside of it (see `admitted`).
     """
 
     url = "memory"

@@ -27,16 +27,9 @@ _VALUES = ("float32", "float64")
 class ColumnScale:
     """Scaling as factors, never as a copy: x~_ij = r_i (x_ij - mu_j) s_j.
 
-    Attributes
-    ----------
-    kind : str
-        "none", "unit-column", "standard" or "unit-row".
-    factor : float64 array (n_cols,) or None
-        s; None means ones.
-    shift : float64 array (n_cols,) or None
-        mu; None means zeros (always None for sparse data).
-    row_factor : float64 array (n_rows,) or None
-        r; None means ones.
+    ``kind``: "none", "unit-column", "standard" or "unit-row"; ``factor``: float64 array (n_cols,) or None, s; None means ones; ``shift``:
+    float64 array (n_cols,) or None, mu; None means zeros (always None for sparse data); ``row_factor``: float64 array (n_rows,) or None, r;
+    None means ones.
     """
 
     kind: ScaleKind = "none"
@@ -53,29 +46,13 @@ class ColumnScale:
 class BlockMeta:
     """Description of a block store.
 
-    Attributes
-    ----------
-    n_rows, n_cols : int
-        Shape.
-    kind : str
-        "sparse" or "dense".
-    dtype : str
-        "float32" or "float64", the type of the values.
-    labels : tuple or None
-        Original label of class code 0, 1, …; None for a real-valued target.
-    scale : str
-        Kind of the column scaling; the factors are `BlockStore.scale`.
-    layouts : tuple of str
-        ("columns",) or ("columns", "rows").
-    info : mapping
-        Free JSON values: source, options of the ingest, ….
-    n_missing : int
-        Missing values (NaN) of a store, all columns together; the column table "missing" has them by column. Only dense stores ingested
-        with ``missing="keep"`` have any. Those of arrays in memory are not counted.
-    task_names : tuple of str or None
-        Name of task code 0, 1, …, ascending; None where the row table "task" holds the numbers of the tasks, or is not there.
-    digest : str
-        sha256 of the manifest; empty before the store is committed.
+    ``n_rows``, ``n_cols``: shape; ``kind``: "sparse" or "dense"; ``dtype``: "float32" or "float64", the type of the values; ``labels``:
+    original label of class code 0, 1, …; None for a real-valued target; ``scale``: kind of the column scaling; the factors are
+    `BlockStore.scale`; ``layouts``: ("columns",) or ("columns", "rows"); ``info``: free JSON values: source, options of the ingest, ….
+    ``n_missing``: missing values (NaN) of a store, all columns together; the column table "missing" has them by column. Only dense stores
+    ingested with ``missing="keep"`` have any. Those of arrays in memory are not counted. ``task_names``: name of task code 0, 1, …,
+    ascending; None where the row table "task" holds the numbers of the tasks, or is not there; ``digest``: sha256 of the manifest; empty
+    before the store is committed.
     """
 
     n_rows: int

@@ -184,10 +184,7 @@ class LocalObjects:
 def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bool) -> None:
     """Write the parts to a temporary file beside ``path`` and rename it; nothing is left behind on failure.
 
-    Raises
-    ------
-    OutOfSpace
-        If the disk is full.
+    Raises OutOfSpace if the disk is full.
     """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
@@ -220,10 +217,7 @@ def require_space(path: str | os.PathLike[str], needed: int) -> None:
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Check, before work starts, that something may be written at a path, or below the nearest folder of it that is there.
 
-    Raises
-    ------
-    OSError
-        If the system says that it may not, naming the path.
+    Raises OSError if the system says that it may not, naming the path.
     """
     existing = Path(os.path.abspath(path))
     while not existing.exists() and existing != existing.parent:

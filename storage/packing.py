@@ -40,10 +40,7 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
 
 
 def unpack(arrays: Mapping[str, npt.NDArray[Any]], index: Mapping[str, Any]) -> Arrays:
-    """Undo `pack`.
-
-    Raises SchemaError if an entry of the index does not fit the arrays.
-    """
+    """Undo `pack`. Raises SchemaError if an entry of the index does not fit the arrays."""
     out = {name: array for name, array in arrays.items() if not (index and name.startswith("packed-"))}
     for name, entry in index.items():
         try:

@@ -72,19 +72,9 @@ class Place:
 def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
     """Return where a path or URL points to, if it may be used so.
 
-    Parameters
-    ----------
-    url
-        Path or URL.
-    use
-        A key of `USES`; ``None``: only the form is checked.
-    what
-        Opens the message of an error: the argument's name.
-
-    Raises
-    ------
-    UrlError
-        For an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does not serve this use.
+    ``url``: path or URL; ``use``: a key of `USES`; ``None``: only the form is checked; ``what``: opens the message of an error: the
+    argument's name. Raises UrlError: for an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does
+    not serve this use.
     """
     text = os.fspath(url)
     parsed = _read_form(text, what)
@@ -96,13 +86,7 @@ def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str =
 
 
 def check_place(url: str, use: str, what: str = "url") -> str:
-    """Return the text to go on with: a URL of an object store or web server, else a local path.
-
-    Raises
-    ------
-    UrlError
-        As `parse_place` does.
-    """
+    """Return the text to go on with: a URL of an object store or web server, else a local path. Raises UrlError: as `parse_place` does."""
     return parse_place(url, use, what).text
 
 
@@ -165,10 +149,7 @@ def _hide_secrets(text: str) -> str:
 
 
 def require_local(url: str | os.PathLike[str], use: str, what: str = "url") -> Path:
-    """Return the path of a place that must be local.
-
-    Raises UrlError if it is not.
-    """
+    """Return the path of a place that must be local. Raises UrlError if it is not."""
     parsed = parse_place(url, use, what)
     assert parsed.kind in _LOCAL
     return Path(parsed.text)

@@ -25,24 +25,10 @@ _ADVICE = "start again in a new folder, or install the gramplane version that wr
 def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
     """Split a record into arrays and a JSON value.
 
-    Parameters
-    ----------
-    obj : dataclass
-        Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists,
-        dicts with str keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and
-        ``record_name: ClassVar[str]``, under which it is stored (default: its own name).
-
-    Returns
-    -------
-    dict of str to ndarray
-        The arrays, under names in [A-Za-z0-9._-]{1,128}.
-    dict
-        Everything else; it can be written with ``json.dumps(..., allow_nan=False)``.
-
-    Raises
-    ------
-    SchemaError
-        Naming the field whose value cannot be stored.
+    ``obj``: fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with
+    str keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``,
+    under which it is stored (default: its own name). Returns the arrays, under names in [A-Za-z0-9._-]{1,128}; everything else; it can be
+    written with ``json.dumps(..., allow_nan=False)``. Raises SchemaError: naming the field whose value cannot be stored.
     """
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
@@ -53,10 +39,7 @@ def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
 def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Mapping[str, Any]) -> T:
     """Rebuild a record of the given class from `to_arrays`.
 
-    Raises
-    ------
-    SchemaError
-        If the format, the class, its version or a field differs from what the class declares.
+    Raises SchemaError if the format, the class, its version or a field differs from what the class declares.
     """
     if not isinstance(value, Mapping) or value.get("format") != FORMAT:
         format_name = value.get("format") if isinstance(value, Mapping) else value

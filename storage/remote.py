@@ -74,10 +74,7 @@ def is_unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bo
 
 
 def connect_store(url: str) -> "ObjectStore":
-    """Return a client of the store behind a URL.
-
-    Raises SchemaError if obstore is not installed or does not take the URL.
-    """
+    """Return a client of the store behind a URL. Raises SchemaError if obstore is not installed or does not take the URL."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import HTTPStore, from_url
@@ -131,10 +128,7 @@ def _as_array(data: Foreign) -> Bytes:
 
 
 class RemoteObjects:
-    """Objects below a URL.
-
-    ``url``: shown in messages; ``store``: the client.
-    """
+    """Objects below a URL. ``url``: shown in messages; ``store``: the client."""
 
     def __init__(self, url: str, store: "ObjectStore") -> None:
         self.url = url
@@ -265,10 +259,7 @@ class RemoteObjects:
                 wait_for(lambda: obstore.delete(self.store, keys))
 
     def pieces(self, key: str) -> Iterator[bytes]:
-        """All bytes of an object, one piece after another.
-
-        Raises NothingThere if it is absent.
-        """
+        """All bytes of an object, one piece after another. Raises NothingThere if it is absent."""
         import obstore
 
         try:
@@ -284,10 +275,7 @@ class RemoteObjects:
             raise NothingThere(f"{self.url}/{key} does not exist") from error
 
     def fetch(self, key: str, path: Path) -> None:
-        """Copy an object into a file, piece by piece.
-
-        Raises NothingThere if it is absent; OutOfSpace if the disk is full.
-        """
+        """Copy an object into a file, piece by piece. Raises NothingThere if it is absent; OutOfSpace if the disk is full."""
         with path.open("wb") as file:
             for piece in self.pieces(key):
                 with space_for(path, len(piece)):

@@ -26,24 +26,10 @@ _SHOWN = 40
 def admitted(X: UserData, name: str = "X") -> UserData:
     """Return what was handed over, if all of its places are sound; anything but a sparse matrix or a frame passes unseen.
 
-    Parameters
-    ----------
-    X : object
-        A SciPy sparse matrix or array of any format, a data frame whose columns may be sparse, or something else.
-    name : str
-        The argument or file, for messages.
-
-    Returns
-    -------
-    object
-        ``X`` itself where nothing about it has to change. Else a plain matrix of the same format (COO for LIL and DOK) on the same
-        arrays, without what the given one claimed to know of itself: native byte order, indices int32 or int64, float32 for half
-        precision.
-
-    Raises
-    ------
-    DataError
-        At the first place that breaks a rule, by name, position and rule.
+    ``X``: a SciPy sparse matrix or array of any format, a data frame whose columns may be sparse, or something else; ``name``: the argument
+    or file, for messages. Returns ``X`` itself where nothing about it has to change. Else a plain matrix of the same format (COO for LIL
+    and DOK) on the same arrays, without what the given one claimed to know of itself: native byte order, indices int32 or int64, float32
+    for half precision. Raises DataError: at the first place that breaks a rule, by name, position and rule.
     """
     if sp.issparse(X):
         return _ADMIT.get(X.format, _refuse_format)(X, check_shape(X.shape, "shape", name), name)
@@ -107,10 +93,7 @@ def _refuse_matrix(name: str, reason: str) -> NoReturn:
 
 
 def check_shape(given: UserData, what: str = "shape", name: str = "X") -> tuple[int, int]:
-    """Return rows and columns.
-
-    Raises DataError if they are not two whole numbers from 0 on.
-    """
+    """Return rows and columns. Raises DataError if they are not two whole numbers from 0 on."""
     lengths = np.asarray(given)
     if lengths.shape != (2,) or lengths.dtype.kind not in "iu" or not all(0 <= length < 2**63 for length in lengths.tolist()):
         _refuse_matrix(name, f"{what} is {str(lengths.tolist())[:_SHOWN]}; it must be two whole numbers, 0 or more")

@@ -37,10 +37,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
     """Yield a new folder that only this user can enter, and remove it at the end; first remove those that killed processes left there.
 
-    Parameters
-    ----------
-    parent
-        Where to make it; default: the system's temporary folder (``TMPDIR``).
+    ``parent``: where to make it; default: the system's temporary folder (``TMPDIR``).
     """
     sweep_folders(parent)
     folder, fd = _make_folder(parent)

@@ -28,10 +28,7 @@ def check_name(name: str, what: str = "name") -> str:
 def local_path(url: str | os.PathLike[str]) -> Path | None:
     """Absolute path of a local URL (a path or ``file://``); None for an object store or web server.
 
-    Raises
-    ------
-    UrlError
-        If the scheme is unknown or the form is wrong.
+    Raises UrlError if the scheme is unknown or the form is wrong.
     """
     parsed = parse_place(url)
     return Path(os.path.abspath(parsed.text)) if parsed.kind in ("path", "file") else None
@@ -53,17 +50,8 @@ def refuse_foreign(url: str | os.PathLike[str]) -> None:
 def open_objects(url: str | os.PathLike[str]) -> Objects:
     """Return the objects below a path or URL; clients of object stores are kept for the life of the process.
 
-    Parameters
-    ----------
-    url : path or str
-        A local path, ``file://…``, or an object-store URL understood by obstore (credentials from the environment).
-
-    Raises
-    ------
-    UrlError
-        If the scheme is unknown or the form is wrong.
-    SchemaError
-        If obstore is not installed.
+    ``url``: a local path, ``file://…``, or an object-store URL understood by obstore (credentials from the environment). Raises UrlError if
+    the scheme is unknown or the form is wrong; SchemaError if obstore is not installed.
     """
     path = local_path(url)
     return LocalObjects(path) if path is not None else _remote_objects(parse_place(url).text)
@@ -95,10 +83,7 @@ def holds_store(url: str | os.PathLike[str]) -> bool:
 def require_something(url: str, what: str) -> None:
     """Check that a store, or an object, is at a URL of an object store; a web server, which lists nothing, is taken at its word.
 
-    Raises
-    ------
-    NothingThere
-        If the bucket is not there, or nothing in it has this URL; ``what`` opens the message.
+    Raises NothingThere if the bucket is not there, or nothing in it has this URL; ``what`` opens the message.
     """
     objects = open_objects(url)
     if not isinstance(objects, RemoteObjects) or parse_place(url).kind == "web" or objects.any():
@@ -109,13 +94,7 @@ def require_something(url: str, what: str) -> None:
 
 
 def object_mark(url: str) -> str:
-    """Return what changes when an object is written again: its size and tag, or time.
-
-    Raises
-    ------
-    NothingThere
-        If it is not there.
-    """
+    """Return what changes when an object is written again: its size and tag, or time. Raises NothingThere if it is not there."""
     objects, key = open_object(url)
     about = objects.about(key)
     if about is None:

@@ -36,10 +36,7 @@ _TRIES = 20
 
 @dataclass(frozen=True)
 class Versions:
-    """What a pointer says.
-
-    ``current``: name of the version that counts; ``digests``: digest of every version that may still be there.
-    """
+    """What a pointer says. ``current``: name of the version that counts; ``digests``: digest of every version that may still be there."""
 
     current: str
     digests: Mapping[str, str]
@@ -51,10 +48,7 @@ class Versions:
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> "Versions":
-        """Read a pointer.
-
-        Raises SchemaError if it has another format; DigestMismatch if it is damaged.
-        """
+        """Read a pointer. Raises SchemaError if it has another format; DigestMismatch if it is damaged."""
         try:
             fields = parse_json(data, where)
         except SchemaError as error:
@@ -74,10 +68,7 @@ class Versions:
 def read_versions(base: Objects) -> Versions | None:
     """Read which versions a store has; None if nothing was ever finished there.
 
-    Raises
-    ------
-    DigestMismatch
-        If the pointer is damaged, or the manifest of a store that has none.
+    Raises DigestMismatch if the pointer is damaged, or the manifest of a store that has none.
     """
     try:
         return Versions.decode(base.read(POINTER).tobytes(), f"{base.url}/{POINTER}")
@@ -159,10 +150,7 @@ class Opened:
         return self
 
     def check(self, digest: str) -> None:
-        """Compare the digest of its manifest with the one it must have.
-
-        Raises DigestMismatch if they differ.
-        """
+        """Compare the digest of its manifest with the one it must have. Raises DigestMismatch if they differ."""
         if digest != self.digest:
             raise DigestMismatch(
                 f"{self.objects.url}/{MANIFEST} has the digest {digest}; {self.base.url}/{POINTER} says {self.digest}: one was changed"
@@ -192,12 +180,8 @@ class Opened:
 def open_version(base: Objects, digest: str | None = None) -> Opened:
     """Follow the pointer once: to the current version, or to the one with a digest.
 
-    Raises
-    ------
-    MissingBlock
-        If there is no finished store.
-    DigestMismatch
-        If no version has the digest: the store was replaced, and the old version is gone.
+    Raises MissingBlock if there is no finished store; DigestMismatch if no version has the digest: the store was replaced, and the old
+    version is gone.
     """
     before, versions = None, None
     for _ in range(_TRIES):
@@ -405,10 +389,7 @@ _SIGNS = {"columns": "a block store", GRAMS: "a Gram store"}
 
 
 def refuse_other_stores(base: LocalObjects, found: Versions | None, wanted: str = "a block store") -> None:
-    """Refuse to replace a store of another kind.
-
-    Raises SchemaError, saying what is there.
-    """
+    """Refuse to replace a store of another kind. Raises SchemaError, saying what is there."""
     current = None if found is None else version_objects(base, found.current)
     if not isinstance(current, LocalObjects):
         return
@@ -428,10 +409,7 @@ def drop_unfinished(base: LocalObjects) -> None:
 
 
 def refuse_foreign_files(base: LocalObjects, found: Versions | None) -> None:
-    """Refuse to replace a store whose folder holds files that it did not write.
-
-    Raises SchemaError, naming the first of them.
-    """
+    """Refuse to replace a store whose folder holds files that it did not write. Raises SchemaError, naming the first of them."""
     foreign = foreign_keys(base, found)
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""

@@ -15,17 +15,8 @@ from .urls import local_path, open_object
 def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
     """Yield a path to write to; at the end of the block the file takes its place. Nothing is there if the block raises.
 
-    Parameters
-    ----------
-    url : path or URL
-        The place: a local path, or an object of an object store.
-    nbytes : int
-        Bytes of the file, about: shown if there is no room for it.
-
-    Raises
-    ------
-    OutOfSpace
-        If a disk is full.
+    ``url``: the place: a local path, or an object of an object store; ``nbytes``: bytes of the file, about: shown if there is no room for
+    it. Raises OutOfSpace if a disk is full.
     """
     path = local_path(url)
     if path is None:
@@ -53,12 +44,7 @@ def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
 def require_place(url: str | os.PathLike[str]) -> None:
     """Check before work that a file can be written: the folder is there, the bucket is there and can be asked.
 
-    Raises
-    ------
-    OSError
-        If the folder is not there, or is none.
-    gramplane.storage.errors.StorageError
-        If the bucket is not there, refuses, or does not answer.
+    Raises OSError if the folder is not there, or is none; StorageError if the bucket is not there, refuses, or does not answer.
     """
     path = local_path(url)
     if path is None:

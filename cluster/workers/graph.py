@@ -105,10 +105,7 @@ def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
 
 
 def combine_on_worker(step: Step, *parts: Done) -> Done:
-    """Combine partial results as a Dask task.
-
-    Raises BlockFailure: see :func:`~gramplane.cluster.execute.run_combine`.
-    """
+    """Combine partial results as a Dask task. Raises BlockFailure: see :func:`~gramplane.cluster.execute.run_combine`."""
     return _send_safely(run_combine, step, parts, get_worker().address)
 
 

@@ -91,10 +91,7 @@ class Link:
         return silent
 
     def has_stranded(self, keys: Sequence[Any]) -> bool:
-        """Tell whether one of the tasks has no worker to run on.
-
-        Raises OSError, TimeoutError: no answer.
-        """
+        """Tell whether one of the tasks has no worker to run on. Raises OSError, TimeoutError: no answer."""
 
         async def states() -> Any:
             return await self._scheduler().get_task_status(keys=list(keys))
@@ -185,10 +182,7 @@ class Link:
         self._wait(unregister, timeout)
 
     def threads(self) -> dict[str, int]:
-        """Return the number of threads of every running worker.
-
-        Raises ClusterLost: the scheduler does not answer.
-        """
+        """Return the number of threads of every running worker. Raises ClusterLost: the scheduler does not answer."""
 
         async def ncores() -> Any:
             return await self._scheduler().ncores(workers=None)

@@ -30,10 +30,7 @@ class Silence:
         self._heard: dict[str, tuple[Any, float]] = {}
 
     def of(self, workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Return the workers that hang.
-
-        ``workers``: what the scheduler knows of each, ``last_seen`` above all.
-        """
+        """Return the workers that hang. ``workers``: what the scheduler knows of each, ``last_seen`` above all."""
         now = self._clock()
         step, self._looked = min(now - self._looked, _STEP), now
         heard = {}

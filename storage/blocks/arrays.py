@@ -141,10 +141,7 @@ def load_json(data: bytes | str, where: str) -> Json:
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises SchemaError if the text is not a JSON object, with the position of the fault.
-    """
+    """Parse a JSON object. Raises SchemaError if the text is not a JSON object, with the position of the fault."""
     fields = load_json(data, where)
     if not isinstance(fields, dict):
         raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")
@@ -293,10 +290,7 @@ def concatenate_ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.in
 
 
 def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
-    """Compare an object's length and crc32c with the manifest.
-
-    Raises DigestMismatch, naming array, chunk index and byte range.
-    """
+    """Compare an object's length and crc32c with the manifest. Raises DigestMismatch, naming array, chunk index and byte range."""
     nbytes, expected = listed
     checksum = crc32c(data)
     if data.nbytes != nbytes or checksum != expected:

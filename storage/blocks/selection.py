@@ -12,10 +12,7 @@ from .arrays import ChunkedArray, concatenate_ranges
 
 
 def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
-    """Return feature ids as int64 (k,).
-
-    Raises SchemaError if they are not integers inside 0 … n_cols - 1.
-    """
+    """Return feature ids as int64 (k,). Raises SchemaError if they are not integers inside 0 … n_cols - 1."""
     array = np.atleast_1d(np.asarray(ids))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise SchemaError(f"ids has the type {array.dtype} and shape {array.shape}; it must be a vector of integers")
@@ -27,10 +24,7 @@ def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
 
 
 def check_rows(rows: tuple[int, int] | None, n_rows: int) -> tuple[int, int]:
-    """Return a half-open range of rows, all of them by default.
-
-    Raises SchemaError if it is not inside 0 … n_rows.
-    """
+    """Return a half-open range of rows, all of them by default. Raises SchemaError if it is not inside 0 … n_rows."""
     first, last = (0, n_rows) if rows is None else rows
     if not 0 <= first <= last <= n_rows:
         raise SchemaError(f"rows is {rows}; it must be a range inside 0 … {n_rows}")

@@ -43,12 +43,8 @@ class Damage(NamedTuple):
 class VerifyReport:
     """Result of re-reading a store.
 
-    Attributes
-    ----------
-    n_objects, nbytes : int
-        Objects and bytes the manifest lists.
-    damaged : tuple of Damage
-        Objects that are absent or differ; empty for a sound store.
+    ``n_objects``, ``nbytes``: objects and bytes the manifest lists; ``damaged``: objects that are absent or differ; empty for a sound
+    store.
     """
 
     n_objects: int
@@ -65,18 +61,9 @@ class VerifyReport:
 class BlockRef:
     """A block by name: what a task receives instead of data.
 
-    Attributes
-    ----------
-    url, digest : str
-        The store, and the digest it must have.
-    layout : str
-        "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows).
-    index : int
-        Number of the block in its layout.
-    rows, cols : (int, int)
-        Half-open ranges.
-    nnz, nbytes : int
-        Stored entries, and bytes of the loaded block.
+    ``url``, ``digest``: the store, and the digest it must have; ``layout``: "columns" (all rows of a range of columns) or "rows" (all
+    columns of a range of rows); ``index``: number of the block in its layout; ``rows``, ``cols``: (int, int), half-open ranges; ``nnz``,
+    ``nbytes``: stored entries, and bytes of the loaded block.
     """
 
     url: str
@@ -103,14 +90,8 @@ class BlockRef:
 class BlockStore:
     """A committed version of a block store, read-only. Open it with `BlockStore.open`.
 
-    Attributes
-    ----------
-    url, digest : str
-        Place of the store, and sha256 of the version's manifest.
-    place : str
-        Where the version lies: a Zarr group.
-    meta : BlockMeta
-        Shape, kind, labels, ….
+    ``url``, ``digest``: place of the store, and sha256 of the version's manifest; ``place``: where the version lies: a Zarr group;
+    ``meta``: shape, kind, labels, ….
     """
 
     def __init__(self, opened: Opened) -> None:
@@ -227,10 +208,7 @@ class BlockStore:
         return self._blocks("columns")
 
     def row_blocks(self) -> list[BlockRef]:
-        """References to the row blocks, in row order.
-
-        Raises SchemaError if the store was made without the row-wise layout.
-        """
+        """References to the row blocks, in row order. Raises SchemaError if the store was made without the row-wise layout."""
         if "rows" not in self._layouts:
             raise SchemaError(f"{self.url} has no row-wise layout; ingest it again with layout='both'")
         return self._blocks("rows")
@@ -432,10 +410,7 @@ def _remember_store(store: BlockStore) -> None:
 def open_shared(url: str, digest: str) -> BlockStore:
     """Return the version opened before in this process, or open it, current or not.
 
-    Raises
-    ------
-    DigestMismatch
-        If no version there has the digest.
+    Raises DigestMismatch if no version there has the digest.
     """
     store = _shared.get((url, digest))
     return BlockStore.open(url, digest) if store is None else store

@@ -18,17 +18,9 @@ def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArr
     A column's entries are added in an order that does not depend on the other columns of the block, so the tables do not depend on
     where stripes are cut.
 
-    Parameters
-    ----------
-    block : ndarray or csc_array (n_rows, k)
-        All rows of k columns.
-
-    Returns
-    -------
-    dict
-        ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an
-        upper bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 where all
-        values are missing.
+    ``block``: ndarray or csc_array (n_rows, k), all rows of k columns. Returns ``counts`` uint32: stored entries (sparse) or non-zeros
+    (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``,
+    ``maximum`` in the type of the values, zeros included; 0 where all values are missing.
     """
     if not isinstance(block, np.ndarray):
         return _sparse_tables(block)

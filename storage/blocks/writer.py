@@ -43,10 +43,7 @@ class BlockWriter:
     A pickled copy can write blocks in another process; it has no journal, so the owner passes the records it returns
     to `record` (or to `commit`). Writing the same block twice gives the same bytes.
 
-    Attributes
-    ----------
-    done : Record
-        Objects known to be written: key -> (bytes, crc32c).
+    ``done``: objects known to be written: key -> (bytes, crc32c).
     """
 
     def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:

@@ -26,20 +26,8 @@ Kernel = tuple[str, Any]
 class GramTask:
     """One object still to be computed: the block pair (i, j) of all kernels of a bundle.
 
-    Attributes
-    ----------
-    url : str
-        The store.
-    i, j : int
-        Block numbers, i <= j.
-    rows, cols : (int, int)
-        Half-open ranges of samples.
-    digests : tuple of str
-        Kernels, in the order the block must have along its first axis.
-    bundle : str
-        Id of the bundle.
-    nbytes : int
-        Bytes of the block.
+    ``url``: the store; ``i``, ``j``: block numbers, i <= j; ``rows``, ``cols``: (int, int), half-open ranges of samples; ``digests``:
+    kernels, in the order the block must have along its first axis; ``bundle``: id of the bundle; ``nbytes``: bytes of the block.
     """
 
     url: str
@@ -210,10 +198,7 @@ class Bundle:
 
     @classmethod
     def from_attributes(cls, attributes: Json, meta: GramMeta, where: str) -> "Bundle":
-        """Read the attributes of its group.
-
-        Raises SchemaError if they do not describe a bundle.
-        """
+        """Read the attributes of its group. Raises SchemaError if they do not describe a bundle."""
         values = _read_fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices", "make it again with `gramplane gram`")
         number, kernels = values.get("number"), values.get("kernels")
         if type(number) is not int or not isinstance(kernels, list) or not kernels:

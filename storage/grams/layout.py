@@ -24,16 +24,8 @@ _LEAST = 256
 def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES) -> int:
     """Rows of one block: as many as the budget allows for all kernels at once, then evened out, so that little is padding.
 
-    Parameters
-    ----------
-    n : int
-        Order of the matrices.
-    n_kernels : int
-        Kernels computed together.
-    itemsize : int
-        Bytes of one element.
-    budget : int
-        Bytes of one object, about.
+    ``n``: order of the matrices; ``n_kernels``: kernels computed together; ``itemsize``: bytes of one element; ``budget``: bytes of one
+    object, about.
     """
     fits = isqrt(max(0, budget) // (itemsize * max(1, n_kernels)))
     fewest = -(-n // (MAX_BLOCKS * _STEP)) * _STEP
@@ -51,14 +43,8 @@ class GramLayout:
     With groups, only the squares of the groups on the diagonal are kept, each cut from its own beginning: no block holds rows of two
     groups, and no block pair joins two.
 
-    Attributes
-    ----------
-    n : int
-        Order.
-    block : int
-        Rows of a block; the last one of a group may have fewer.
-    groups : tuple of int
-        Sizes of consecutive groups of rows; empty: all rows are one.
+    ``n``: order; ``block``: rows of a block; the last one of a group may have fewer; ``groups``: sizes of consecutive groups of rows;
+    empty: all rows are one.
     """
 
     n: int
@@ -124,10 +110,7 @@ class GramLayout:
         return b - a, d - c
 
     def check(self, i: int, j: int) -> None:
-        """Refuse block numbers outside the matrix.
-
-        Raises SchemaError, naming the numbers and the limit.
-        """
+        """Refuse block numbers outside the matrix. Raises SchemaError, naming the numbers and the limit."""
         if not (0 <= i < self.n_blocks and 0 <= j < self.n_blocks):
             raise SchemaError(f"block pair ({i}, {j}) does not exist: the Gram matrix has {self.n_blocks} row blocks of {self.block}")
         if self.groups and bisect_right(self._firsts, i) != bisect_right(self._firsts, j):

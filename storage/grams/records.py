@@ -19,16 +19,7 @@ Vector = npt.NDArray[np.float64]
 class GramSums(NamedTuple):
     """Sums over one raw Gram matrix K, from which every centring and normalization follows.
 
-    Attributes
-    ----------
-    trace : float
-        sum_i K_ii.
-    diagonal : float64 array (n,)
-        K_ii.
-    row_sums : float64 array (n,)
-        sum_j K_ij.
-    total : float
-        sum_ij K_ij.
+    ``trace``: sum_i K_ii; ``diagonal``: float64 array (n,), K_ii; ``row_sums``: float64 array (n,), sum_j K_ij; ``total``: sum_ij K_ij.
     """
 
     trace: float
@@ -56,10 +47,7 @@ class BlockRecord:
 
     @classmethod
     def decode(cls, data: Bytes, identity: str, k: int, block: int, where: str) -> "BlockRecord":
-        """Read the stored form.
-
-        Raises DigestMismatch if its length or checksum is wrong, or it belongs to another block.
-        """
+        """Read the stored form. Raises DigestMismatch if its length or checksum is wrong, or it belongs to another block."""
         length = record_length(k, block)
         if data.nbytes != 8 * length:
             raise DigestMismatch(f"{where}, bytes 0:{8 * length}: the object has {data.nbytes} bytes instead of {8 * length}")

@@ -36,18 +36,9 @@ __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 class GramRef:
     """A stored block pair of chosen kernels by name: what a task receives instead of data.
 
-    Attributes
-    ----------
-    url : str
-        The store.
-    i, j : int
-        Block numbers, i <= j.
-    rows, cols : (int, int)
-        Half-open ranges of samples.
-    parts : tuple of (bundle, start, stop)
-        Where the kernels are, in order. Ids of bundles are content keys, so they also say which data and kernels these are.
-    nbytes : int
-        Bytes of the loaded block.
+    ``url``: the store; ``i``, ``j``: block numbers, i <= j; ``rows``, ``cols``: (int, int), half-open ranges of samples. ``parts``: tuple
+    of (bundle, start, stop), where the kernels are, in order. Ids of bundles are content keys, so they also say which data and kernels
+    these are. ``nbytes``: bytes of the loaded block.
     """
 
     url: str
@@ -376,10 +367,7 @@ _shared: "OrderedDict[str, GramStore]" = OrderedDict()
 def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
     """Return the store opened before in this process, or open it; it must have the given bundles.
 
-    Raises
-    ------
-    MissingBlock
-        If it does not have them (any more).
+    Raises MissingBlock if it does not have them (any more).
     """
     store = _shared.get(url) or GramStore.open(url)
     if any(bundle not in store.bundles for bundle in bundles):

@@ -24,17 +24,8 @@ def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str)
     The new version is built there like any store; `end_replacement` makes it current. A killed build is found again, and goes on, if it
     was of the same samples.
 
-    Parameters
-    ----------
-    url : path or URL
-        The Gram store.
-    data_digest, dtype : str
-        Samples and type of the kernels to come.
-
-    Raises
-    ------
-    SchemaError
-        If the place holds something else than a Gram store, or files that it did not write.
+    ``url``: the Gram store; ``data_digest``, ``dtype``: samples and type of the kernels to come. Raises SchemaError if the place holds
+    something else than a Gram store, or files that it did not write.
     """
     base = open_objects(url)
     if not is_finished(base) or _is_compatible(base.url, data_digest, dtype):

@@ -16,14 +16,7 @@ from ..errors import DigestMismatch, MissingBlock
 class ArrayRef:
     """An array written once into a run folder, by content: what tasks receive instead of a large vector.
 
-    Attributes
-    ----------
-    path : str
-        The file.
-    digest : str
-        sha256 of the file.
-    nbytes : int
-        Bytes of the array.
+    ``path``: the file; ``digest``: sha256 of the file; ``nbytes``: bytes of the array.
     """
 
     path: str

@@ -25,19 +25,8 @@ T = TypeVar("T")
 def write_model(url: str | os.PathLike[str], record: Any) -> str:
     """Write a record as a model; return its digest.
 
-    Parameters
-    ----------
-    url : path or str
-        Place of the model; a model that is there is replaced.
-    record : dataclass
-        Anything `to_arrays` takes.
-
-    Raises
-    ------
-    SchemaError
-        If a field cannot be stored, or the place holds something that is no model.
-    OutOfSpace
-        If the disk is full.
+    ``url``: place of the model; a model that is there is replaced; ``record``: anything `to_arrays` takes. Raises SchemaError if a field
+    cannot be stored, or the place holds something that is no model; OutOfSpace if the disk is full.
     """
     named, value = to_arrays(record)
     arrays, index = pack(named)
@@ -108,19 +97,8 @@ def model_class(folder: Path) -> str | None:
 def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
     """Read a model.
 
-    Parameters
-    ----------
-    url : path or str
-        Place of the model.
-    cls : dataclass type, or several
-        Classes the model may have.
-
-    Raises
-    ------
-    MissingBlock, DigestMismatch
-        If the model is unfinished or damaged.
-    SchemaError
-        If it is no model, or one of another class or version.
+    ``url``: place of the model; ``cls``: classes the model may have. Raises MissingBlock, DigestMismatch if the model is unfinished or
+    damaged; SchemaError if it is no model, or one of another class or version.
     """
     objects = open_objects(url)
     listed, _ = read_seal(objects)

@@ -29,20 +29,8 @@ Status = Literal["running", "done", "failed"]
 class StepManifest:
     """Record of one step of a workflow.
 
-    Attributes
-    ----------
-    step : str
-        Id of the step.
-    inputs, outputs : mapping of str to str
-        Path or URL -> digest (see `digest_of`).
-    params : mapping
-        JSON values.
-    status : str
-        "running", "done" or "failed".
-    started, finished : str
-        Times in ISO form (UTC); empty if not yet.
-    message : str
-        Why it failed.
+    ``step``: id of the step; ``inputs``, ``outputs``: path or URL -> digest (see `digest_of`); ``params``: JSON values; ``status``:
+    "running", "done" or "failed"; ``started``, ``finished``: times in ISO form (UTC); empty if not yet; ``message``: why it failed.
     """
 
     step: str
@@ -84,10 +72,7 @@ class StepManifest:
         return all(_digest_or_none(path) == digest for path, digest in self.outputs.items())
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the manifest, atomically.
-
-        Raises OutOfSpace if the disk is full.
-        """
+        """Write the manifest, atomically. Raises OutOfSpace if the disk is full."""
         write_sealed(path, {"format": FORMAT, **asdict(self)})
 
     @classmethod
@@ -108,23 +93,14 @@ class StepManifest:
 
 
 def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[Any]) -> None:
-    """Write a JSON file with its checksum, atomically.
-
-    Raises
-    ------
-    OutOfSpace
-        If the disk is full.
-    """
+    """Write a JSON file with its checksum, atomically. Raises OutOfSpace if the disk is full."""
     write_atomic(os.path.abspath(path), (seal_file(value),), fsync=True)
 
 
 def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Json:
     """Read a JSON file of a workflow step; None if there is none; ``required``: it must have a checksum.
 
-    Raises
-    ------
-    DigestMismatch
-        If it is damaged.
+    Raises DigestMismatch if it is damaged.
     """
     location = os.fspath(path)
     try:
@@ -140,10 +116,7 @@ def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> J
 def digest_of(path: str | os.PathLike[str]) -> str:
     """Digest of what is at a path or URL: the manifest's digest of a store or model, sha256 of a file or of a folder's files.
 
-    Raises
-    ------
-    MissingBlock
-        If there is nothing.
+    Raises MissingBlock if there is nothing.
     """
     local = local_path(path)
     if local is None and not holds_store(path):

@@ -41,13 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class RunStore:
-    """The folder of one run. Reading needs no lock; whoever writes holds `lock`.
-
-    Parameters
-    ----------
-    path : path
-        The folder; use `create` or `open`.
-    """
+    """The folder of one run. Reading needs no lock; whoever writes holds `lock`. ``path``: the folder; use `create` or `open`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,10 +84,7 @@ class RunStore:
             yield run
 
     def _was_made(self, wanted: Mapping[str, Any]) -> bool:
-        """Return whether the folder holds the run of a configuration already.
-
-        Raises OtherRun if it holds another one.
-        """
+        """Return whether the folder holds the run of a configuration already. Raises OtherRun if it holds another one."""
         if not (self.path / "config.json").exists():
             return False
         stored = self.config
@@ -165,10 +156,7 @@ class RunStore:
         self._write(f"{check_name(name, 'file name')}.json", seal_file(value))
 
     def read_json(self, name: str) -> Json:
-        """Return what `write_json` wrote, or None.
-
-        Raises DigestMismatch if the file is damaged, with what can be done about it.
-        """
+        """Return what `write_json` wrote, or None. Raises DigestMismatch if the file is damaged, with what can be done about it."""
         return read_run_json(self.path / f"{check_name(name, 'file name')}.json", required=self._sealed)
 
     def _write(self, name: str, data: bytes) -> None:
@@ -313,10 +301,7 @@ class RunStore:
                 os.close(fd)
 
     def history(self) -> list[dict[str, Any]]:
-        """Entries of ``history.jsonl``; a line torn by a kill is left out.
-
-        Raises DigestMismatch if a line is damaged, naming it.
-        """
+        """Entries of ``history.jsonl``; a line torn by a kill is left out. Raises DigestMismatch if a line is damaged, naming it."""
         return [entry for _, entry in read_lines(self.path / HISTORY, required=self._sealed)]
 
     def truncate_history(self, iteration: int) -> None:
