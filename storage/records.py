@@ -66,9 +66,6 @@ def _record_version(cls: type) -> int:
     return int(getattr(cls, "record_version", 1))
 
 
-# -- to JSON -------------------------------------------------------------------------------------------------------------
-
-
 def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
     if value is None or isinstance(value, bool | str):
         return value
@@ -116,9 +113,6 @@ def _encode_array(value: npt.NDArray[Any], path: str, arrays: Arrays) -> dict[st
 
 def _join_path(path: str, part: str) -> str:
     return f"{path}.{part}" if path else part
-
-
-# -- from JSON -----------------------------------------------------------------------------------------------------------
 
 
 def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:

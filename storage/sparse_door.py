@@ -89,9 +89,6 @@ def _refuse_matrix(name: str, reason: str) -> NoReturn:
     raise DataError(reason, name)
 
 
-# -- the pieces --------------------------------------------------------------------------------------------------------
-
-
 def check_shape(given: UserData, what: str = "shape", name: str = "X") -> tuple[int, int]:
     """Return rows and columns. Raises DataError if they are not two whole numbers from 0 on."""
     lengths = np.asarray(given)
@@ -174,9 +171,6 @@ def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, 
 def _plain_class(X: SparseMatrix, name: str) -> type:
     """The plain class of a matrix: a subclass of the user's may do anything."""
     return getattr(sp, f"{X.format}_{'array' if isinstance(X, sp.sparray) else 'matrix'}")
-
-
-# -- formats -----------------------------------------------------------------------------------------------------------
 
 
 def _admit_compressed(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
@@ -275,9 +269,6 @@ _ADMIT: dict[str, Callable[[Any, tuple[int, int], str], Any]] = {
     "lil": _admit_lists,
     "dok": _admit_keys,
 }
-
-
-# -- frames ------------------------------------------------------------------------------------------------------------
 
 
 def _check_frame(frame: Foreign, name: str) -> None:

@@ -128,9 +128,6 @@ class Below:
             self.delete(key)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Opened:
     """A version that somebody reads; on local files it is not removed while this lives.
@@ -224,9 +221,6 @@ def _shared_lock(objects: Objects) -> int | None:
         pass
     os.close(fd)
     return None
-
-
-# -- replacing -----------------------------------------------------------------------------------------------------------
 
 
 def is_version(name: str) -> bool:

@@ -201,8 +201,6 @@ class BlockStore:
         """What its rows are: numbers in columns, or strings."""
         return "columns" if self.n_cols else "strings"
 
-    # -- blocks ------------------------------------------------------------------------------------------------------
-
     def column_blocks(self) -> list[BlockRef]:
         """References to the column stripes, in feature order."""
         return self._blocks("columns")
@@ -312,8 +310,6 @@ class BlockStore:
         lows = [bisect_left(row_at, first, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
         highs = [bisect_left(row_at, last, a, int(b)) for a, b in zip(lows, ends, strict=True)]
         return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
-
-    # -- tables ------------------------------------------------------------------------------------------------------
 
     def target(self) -> npt.NDArray[np.float64]:
         """Target of every row, float64 (n_rows,): class codes when ``meta.labels`` is set."""

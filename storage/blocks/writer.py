@@ -154,8 +154,6 @@ class BlockWriter:
         self.done.update(fresh)
         return record
 
-    # -- blocks ------------------------------------------------------------------------------------------------------
-
     def write_stripe(
         self, index: int, counts: npt.ArrayLike, indices: npt.NDArray[Any], values: npt.NDArray[Any], *, layout: str = "columns"
     ) -> Record:
@@ -228,8 +226,6 @@ class BlockWriter:
             raise SchemaError(f"values have the type {array.dtype}; the store holds {self.meta.dtype} and does not round")
         return np.ascontiguousarray(array, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
 
-    # -- tables ------------------------------------------------------------------------------------------------------
-
     def write_table(self, name: str, values: npt.ArrayLike, *, of: str = "rows") -> Record:
         """Write a table with one entry (or one row of entries) per row or column of the data.
 
@@ -299,8 +295,6 @@ class BlockWriter:
 
     def _write_array(self, prefix: str, table: npt.NDArray[Any]) -> Record:
         return self.record(write_array(self._objects, prefix, table, fsync=self.fsync))
-
-    # -- end ---------------------------------------------------------------------------------------------------------
 
     def commit(self, records: Iterable[Record] = ()) -> BlockStore:
         """Check that every chunk was written, write the manifest, and open the store.

@@ -91,8 +91,6 @@ class GramCatalog:
         self.written = {key: entry for key, entry in self.written.items() if listed.get(key) != entry}
         return self.digest
 
-    # -- what is there -----------------------------------------------------------------------------------------------
-
     @property
     def n(self) -> int:
         """Number of samples."""
@@ -169,9 +167,6 @@ class GramCatalog:
     def _plausible(self, key: str, bundle: Bundle) -> bool:
         """Whether a record has its length (after a power loss a file may be empty; object stores have no such)."""
         return not isinstance(self.objects, LocalObjects) or self.objects.size(key) == bundle.records.chunk_bytes
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
 
 
 @contextmanager

@@ -71,8 +71,6 @@ class GramStore(GramCatalog):
     Writing needs no lock as long as every block pair is written by one process at a time; who hands out the tasks holds `lock`.
     """
 
-    # -- opening -----------------------------------------------------------------------------------------------------
-
     @classmethod
     def create(
         cls,
@@ -123,8 +121,6 @@ class GramStore(GramCatalog):
             return cls(base)
         opened = open_version(base)
         return cls(opened.objects, opened)
-
-    # -- writing -----------------------------------------------------------------------------------------------------
 
     def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
         """Write one object and its record; only then the block counts. Any process may call it.
@@ -224,8 +220,6 @@ class GramStore(GramCatalog):
     def _add_up(self, bundle: Bundle) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         return add_up(self.meta.layout, len(bundle.kernels), lambda i, j: self.reader.record(bundle, i, j).sums)
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
     def block(self, digests: Digests, i: int, j: int, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
         """Block pair (i, j) of chosen kernels, raw values.
 
@@ -285,8 +279,6 @@ class GramStore(GramCatalog):
         key = f"{prefix}/zarr.json"
         spec = ArraySpec.from_json(self.read_listed(key), f"{self.url}/{key}")
         return ChunkedArray(self.objects, prefix, spec, self.listed, self._verified).read(row, row + 1)[0]
-
-    # -- upkeep ------------------------------------------------------------------------------------------------------
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Re-read every listed or recorded object and compare it with its checksums.

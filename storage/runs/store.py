@@ -203,8 +203,6 @@ class RunStore:
         self.reset()
         (self.path / "config.json").unlink(missing_ok=True)
 
-    # -- checkpoints -------------------------------------------------------------------------------------------------
-
     def save_checkpoint(self, iteration: int, state: Any, about: Mapping[str, Any] | None = None) -> None:
         """Write the state after an iteration; the last two are kept.
 
@@ -280,8 +278,6 @@ class RunStore:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             return fields, unpack({key.removeprefix("x."): stored[key] for key in stored.files}, fields["packed"])
 
-    # -- logs --------------------------------------------------------------------------------------------------------
-
     def append_history(self, entry: Mapping[str, Any]) -> None:
         """Add a line with its checksum to ``history.jsonl``; infinities and NaN become null."""
         self._append(HISTORY, seal_text(dump_json(entry), LINE))
@@ -313,8 +309,6 @@ class RunStore:
             lines.append(line + b"\n")
         if lines or (self.path / HISTORY).exists():
             self._write(HISTORY, b"".join(lines))
-
-    # -- arrays and model --------------------------------------------------------------------------------------------
 
     def put_array(self, name: str, array: npt.NDArray[Any], keep: int = KEPT_ARRAYS) -> ArrayRef:
         """Write an array once, under its content's digest; older arrays of the name are removed.
