@@ -19,10 +19,9 @@ Index = dict[str, list[Any]]
 
 
 def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
-    """Lay small arrays of one type end to end.
+    """Lay small arrays of one type end to end, in ``packed-TYPE``; the others keep their names.
 
-    Returns the arrays to write: ``packed-TYPE`` for the small ones, the others under their names; ``{name: [type, shape, offset]}`` of the
-    packed ones, JSON; empty when there are few.
+    Returns the arrays to write, and ``{name: [type, shape, offset]}`` of the packed ones; empty when there are few.
     """
     small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES}
     if len(small) <= MAX_PLAIN_ARRAYS:

@@ -6,6 +6,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeVar, Union
 
 import numpy as np
@@ -23,12 +24,11 @@ _ADVICE = "start again in a new folder, or install the gramplane version that wr
 
 
 def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
-    """Split a record into arrays and a JSON value.
+    """Split a record into arrays, under names in [A-Za-z0-9._-]{1,128}, and a value for ``json.dumps(..., allow_nan=False)``.
 
-    ``obj``: fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with
-    str keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``,
-    under which it is stored (default: its own name). Returns the arrays, under names in [A-Za-z0-9._-]{1,128}; everything else; it can be
-    written with ``json.dumps(..., allow_nan=False)``. Raises SchemaError: naming the field whose value cannot be stored.
+    Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with str
+    keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``,
+    under which it is stored (default: its own name). Raises SchemaError, naming the field whose value cannot be stored.
     """
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
@@ -37,10 +37,7 @@ def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
 
 
 def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Mapping[str, Any]) -> T:
-    """Rebuild a record of the given class from `to_arrays`.
-
-    Raises SchemaError if the format, the class, its version or a field differs from what the class declares.
-    """
+    """Rebuild a record from `to_arrays`; SchemaError if format, class, version or a field is not what the class declares."""
     if not isinstance(value, Mapping) or value.get("format") != FORMAT:
         format_name = value.get("format") if isinstance(value, Mapping) else value
         raise SchemaError(f"record has the format {format_name!r}; this version reads {FORMAT!r}: {_ADVICE}")
@@ -69,7 +66,7 @@ def _record_version(cls: type) -> int:
 def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
         return int(value)
@@ -124,10 +121,10 @@ def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -
         return _decode_value(meant[args] if args else meant, node, arrays, path)
     if kind is Any or kind is object or isinstance(kind, TypeVar):
         return _decode_untyped(node, arrays, path)
-    if origin in (Union, types.UnionType):
-        return _decode_union(args, node, arrays, path)
     if origin is typing.Annotated:
         return _decode_value(args[0], node, arrays, path)
+    if origin in (Union, types.UnionType):
+        return _decode_union(args, node, arrays, path)
     if origin is Literal:
         _check_node(any(type(node) is type(arg) and node == arg for arg in args), node, kind, path)
         return node
@@ -142,8 +139,7 @@ def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -
 
 def _check_node(holds: bool, node: Json, kind: Any, path: str) -> None:
     if not holds:
-        shown = repr(node)
-        raise SchemaError(f"field {path} holds {shown[:80]}; it must be {getattr(kind, '__name__', kind)}: {_ADVICE}")
+        raise SchemaError(f"field {path} holds {repr(node)[:80]}; it must be {getattr(kind, '__name__', kind)}: {_ADVICE}")
 
 
 def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: str) -> T:
@@ -151,15 +147,13 @@ def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: st
         stored = node.get("$class") if isinstance(node, Mapping) else node
         raise SchemaError(f"{path} holds a record of class {stored!r}; expected {record_name(cls)!r}: {_ADVICE}")
     if node.get("$version") != _record_version(cls):
-        raise SchemaError(
-            f"{path} was written as version {node.get('$version')} of {record_name(cls)}; this is {_record_version(cls)}: {_ADVICE}"
-        )
+        written = node.get("$version")
+        raise SchemaError(f"{path} was written as version {written} of {record_name(cls)}; this is {_record_version(cls)}: {_ADVICE}")
     declared = [f.name for f in dataclasses.fields(cls) if f.init]  # pyright: ignore[reportArgumentType] (a dataclass)
     names = {name for name in node if not name.startswith("$")}
     if names != set(declared):
-        raise SchemaError(
-            f"{path}: the fields {sorted(names ^ set(declared))} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}"
-        )
+        differing = sorted(names ^ set(declared))
+        raise SchemaError(f"{path}: the fields {differing} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}")
     hints = typing.get_type_hints(cls, include_extras=True)
     return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
 
@@ -168,14 +162,10 @@ def _decode_union(args: Sequence[Any], node: Json, arrays: Mapping[str, Any], pa
     if node is None and type(None) in args:
         return None
     # an exact scalar type first, so that `int | float` keeps 1 and 1.0 apart
-    ordered = sorted(args, key=lambda arg: type(node) is not arg)
-    for arg in ordered:
-        if arg is type(None):
-            continue
-        try:
-            return _decode_value(arg, node, arrays, path)
-        except SchemaError:
-            continue
+    for arg in sorted(args, key=lambda arg: type(node) is not arg):
+        if arg is not type(None):
+            with suppress(SchemaError):
+                return _decode_value(arg, node, arrays, path)
     raise SchemaError(f"field {path} fits none of {', '.join(str(arg) for arg in args)}: {_ADVICE}")
 
 
@@ -202,9 +192,8 @@ def _decode_scalar(kind: type, args: Any, node: Json, arrays: Any, path: str) ->
 def _decode_float(kind: type, args: Any, node: Json, arrays: Any, path: str) -> float:
     if isinstance(node, Mapping) and node.get("$float") in ("nan", "inf", "-inf"):
         return float(str(node["$float"]))
-    number: Json = node
-    _check_node(type(number) in (int, float), node, kind, path)
-    return float(number)
+    _check_node(type(node) in (int, float), node, kind, path)
+    return float(node)
 
 
 def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:
@@ -217,10 +206,8 @@ def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], 
 
 def _decode_sparse(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:
     _check_node(isinstance(node, Mapping) and _SPARSE.get(str(node.get("$sparse"))) is kind, node, kind, path)
-    data, indices, indptr = (
-        _decode_array(np.ndarray, (), node.get(part), arrays, f"{path}.{part}") for part in ("data", "indices", "indptr")
-    )
-    return kind((data, indices, indptr), shape=tuple(node["shape"]))
+    parts = tuple(_decode_array(np.ndarray, (), node.get(part), arrays, f"{path}.{part}") for part in ("data", "indices", "indptr"))
+    return kind(parts, shape=tuple(node["shape"]))
 
 
 def _decode_tuple(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
@@ -233,10 +220,8 @@ def _decode_tuple(kind: type, args: Any, node: Json, arrays: Any, path: str) -> 
 
 
 def _decode_list(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
-    _check_node(isinstance(node, list), node, kind, path)
-    item = args[0] if args else Any
-    items = [_decode_value(item, part, arrays, f"{path}[{i}]") for i, part in enumerate(node)]
-    return items if kind is list else tuple(items)
+    items = _decode_tuple(kind, args and (args[0], Ellipsis), node, arrays, path)
+    return list(items) if kind is list else items
 
 
 def _decode_dict(kind: type, args: Any, node: Json, arrays: Any, path: str) -> dict[str, Any]:

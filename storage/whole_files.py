@@ -13,11 +13,7 @@ from .urls import local_path, open_object
 
 @contextmanager
 def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
-    """Yield a path to write to; at the end of the block the file takes its place. Nothing is there if the block raises.
-
-    ``url``: the place: a local path, or an object of an object store; ``nbytes``: bytes of the file, about: shown if there is no room for
-    it. Raises OutOfSpace if a disk is full.
-    """
+    """Yield a path to write about ``nbytes`` to; at the end of the block the file takes its place. Nothing is there if the block raises."""
     path = local_path(url)
     if path is None:
         objects, key = open_object(os.fspath(url))
@@ -42,10 +38,7 @@ def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
 
 
 def require_place(url: str | os.PathLike[str]) -> None:
-    """Check before work that a file can be written: the folder is there, the bucket is there and can be asked.
-
-    Raises OSError if the folder is not there, or is none; StorageError if the bucket is not there, refuses, or does not answer.
-    """
+    """Check before work that a file can be written: the folder is there, the bucket is there and can be asked."""
     path = local_path(url)
     if path is None:
         objects, key = open_object(os.fspath(url))
