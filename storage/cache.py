@@ -24,14 +24,11 @@ class Loadable(Protocol):
 
 
 class BlockCache:
-    """Cache of blocks, bounded in bytes. Blocks are shared: nobody may change them.
+    """Cache of blocks, bounded to ``limit`` bytes. Blocks are shared: nobody may change them.
 
     Passes read all blocks in turn. Were the least recently used block always the one to go, a cache a little smaller than the data would
-    never hit. So a block takes the place of older ones only if it comes back sooner than they have been lying unused: of a cycle that
-    does not fit, what fits stays; blocks nobody reads any more go.
-
-    ``limit``: bytes; a block larger than this is never kept. ``hits``, ``misses``: loads answered from memory, and others; ``nbytes``:
-    bytes held.
+    never hit. So a block takes the place of older ones only if it comes back sooner than they have been lying unused: of a cycle that does
+    not fit, what fits stays; blocks nobody reads any more go.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:

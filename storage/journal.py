@@ -10,10 +10,7 @@ from .objects import sync_folder, write_all
 
 
 class Journal:
-    """Lines of finished objects, so that a killed writer can be resumed; a torn last line is ignored.
-
-    ``path``: the file; it is continued if it was begun for the same plan; ``plan``: digest of the plan, the first line.
-    """
+    """Lines of finished objects, continued if they were begun for the same plan (digest); a torn last line is ignored."""
 
     def __init__(self, path: Path, plan: str) -> None:
         self.path = path

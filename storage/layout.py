@@ -32,8 +32,7 @@ _MIN_DENSE_COLUMNS = 16
 class StripeLayout:
     """How a sparse matrix is cut into stripes along one axis (columns for CSC, rows for CSR).
 
-    ``edges``: int64 array (n_stripes + 1,), stripe s holds the columns (rows) ``edges[s]:edges[s + 1]``; ``nnz``: int64 array (n_stripes,),
-    stored entries of each stripe; ``chunk``: elements of one chunk, L.
+    Stripe s holds the columns (rows) ``edges[s]:edges[s + 1]`` with ``nnz[s]`` stored entries, in chunks of L = ``chunk`` elements.
     """
 
     edges: npt.NDArray[np.int64]
@@ -58,10 +57,7 @@ class StripeLayout:
 
 @dataclass(frozen=True)
 class DenseLayout:
-    """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid.
-
-    ``shape``: (int, int), rows and columns of the array; ``chunk``: (int, int), rows and columns of one chunk; chunks at the far edges are
-    padded on disk.
+    """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid. Chunks at the far edges are padded on disk.
     """
 
     shape: tuple[int, int]
@@ -101,13 +97,11 @@ def plan_stripes(
     groups: npt.ArrayLike | None = None,
     entries: int = STRIPE_ENTRIES,
 ) -> StripeLayout:
-    """Cut columns into stripes of about equal non-zeros.
+    """Cut columns with ``counts`` (n_cols,) stored entries into stripes of about equal non-zeros (rows, of a row-wise layout).
 
-    ``counts``: integer array (n_cols,), stored entries per column (per row for a row-wise layout); ``itemsize``: bytes of one value, 4 or
-    8; ``stripe_bytes``: bytes of the values of one stripe; the chunk length is L = min(entries, stripe_bytes / itemsize, what the data
-    need); ``groups``: array (n_cols,), optional, labels of contiguous runs that no cut may divide; ``entries``: most entries of a chunk.
-    Returns every stripe holds at most L entries, except one consisting of a single heavier column (or run), which has several chunks.
-    Raises SchemaError if the counts are negative, the budget is smaller than one value, or one stripe would hold 2^31 entries.
+    The chunk length is L = min(entries, stripe_bytes / itemsize, what the data need). Every stripe holds at most L entries, but for one
+    that is a single heavier column or run of equal labels in ``groups`` (n_cols,), which no cut divides: it has several chunks. SchemaError
+    if one stripe would hold 2^31 entries.
     """
     per_column = np.asarray(counts)
     if per_column.ndim != 1 or (per_column.size and int(per_column.min()) < 0):
@@ -155,10 +149,7 @@ def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.
 
 
 def plan_dense(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
-    """Cut a dense array into column stripes: whole columns while a few of them fit one chunk, else row pieces of 16 columns.
-
-    ``n_rows``, ``n_cols``: shape of the array; ``itemsize``: bytes of one value; ``stripe_bytes``: bytes of one chunk, about.
-    """
+    """Cut a dense array into column stripes: whole columns while a few of them fit one chunk, else row pieces of 16 columns."""
     per_chunk = max(1, stripe_bytes // itemsize)
     columns = max(1, min(n_cols, max(_MIN_DENSE_COLUMNS, per_chunk // max(1, n_rows))))
     rows = max(1, min(n_rows, per_chunk // columns))

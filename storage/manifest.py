@@ -24,11 +24,7 @@ def write_seal(objects: Objects, listed: Record) -> str:
 
 
 def read_seal(objects: Objects) -> tuple[Record, str]:
-    """Read and check ``manifest.json``; return the listed objects and the digest.
-
-    Raises MissingBlock if there is none: the store was never finished; SchemaError if it has another format; DigestMismatch if its content
-    does not have its own digest.
-    """
+    """Read and check ``manifest.json``; return the listed objects and the digest. MissingBlock if there is none: never finished."""
     try:
         data = objects.read(MANIFEST).tobytes()
     except MissingBlock as error:

@@ -49,13 +49,10 @@ class MemoryRef:
 class MemoryBlocks:
     """The interface of `BlockStore` over arrays in memory.
 
-    ``X``: ndarray or SciPy sparse matrix or array (n_rows, n_cols), float32 and float64 are taken as they are; other numbers become
-    float64. Anything sparse but CSC is converted once, when columns are first asked for. ``y``: array (n_rows,), optional, target;
-    ``labels``: original label of class code 0, 1, …; ``names``: feature names; ``groups``: int array (n_cols,), optional, group label of
-    every feature; stripes do not cut runs of one label; ``scale``: scaling factors; ``tables``: mapping of str to array (n_rows,),
-    optional, further row tables ("task", "group", "weight"); ``stripe_bytes``: as in `plan_stripes`; the default gives the blocks a store
-    of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones. Raises SchemaError if X is not a 2-D array of numbers or a length
-    does not fit; DataError if X is sparse and has a place outside of it (see `admitted`).
+    ``X`` (n_rows, n_cols): float32 and float64 are taken as they are, other numbers become float64; anything sparse but CSC is converted
+    once, when columns are first asked for. ``labels``: original label of class code 0, 1, …; ``groups`` (n_cols,): stripes do not cut runs
+    of one label; ``tables``: further row tables ("task", "group", "weight"). ``stripe_bytes`` as in `plan_stripes`; the default gives the
+    blocks a store of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones.
     """
 
     url = "memory"
@@ -170,10 +167,7 @@ class MemoryBlocks:
         return mark_canonical(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given.
-
-        Raises SchemaError if an id is outside 0 … n_cols - 1, or the rows are outside the data.
-        """
+        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given."""
         columns, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
         data = self.by_columns
         if isinstance(data, np.ndarray):

@@ -27,10 +27,7 @@ _READ: frozenset[Kind] = frozenset({"path", "file", "objects", "web"})
 
 @dataclass(frozen=True)
 class Use:
-    """A use of a place.
-
-    ``name``: what the place is, for messages; ``kinds``: kinds of places that serve; ``why``: why the others do not.
-    """
+    """A use of a place: its name for messages, the kinds of places that serve, and why the others do not."""
 
     name: str
     kinds: frozenset[Kind]
@@ -60,21 +57,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is.
-
-    ``kind``: kind of the place; ``text``: a path (``file://`` becomes one), or the URL without a slash at its end.
-    """
+    """Where something is: a path (``file://`` becomes one), or a URL without a slash at its end."""
 
     kind: Kind
     text: str
 
 
 def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
-    """Return where a path or URL points to, if it may be used so.
+    """Return where a path or URL points to, if it may be used so: ``use`` is a key of `USES`; without one only the form is checked.
 
-    ``url``: path or URL; ``use``: a key of `USES`; ``None``: only the form is checked; ``what``: opens the message of an error: the
-    argument's name. Raises UrlError: for an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does
-    not serve this use.
+    UrlError for an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does not serve this use.
     """
     text = os.fspath(url)
     parsed = _read_form(text, what)

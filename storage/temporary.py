@@ -35,9 +35,9 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @contextmanager
 def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Yield a new folder that only this user can enter, and remove it at the end; first remove those that killed processes left there.
+    """Yield a new folder below ``parent`` (default: ``TMPDIR``) that only this user can enter, and remove it at the end.
 
-    ``parent``: where to make it; default: the system's temporary folder (``TMPDIR``).
+    Those that killed processes left there are removed first.
     """
     sweep_folders(parent)
     folder, fd = _make_folder(parent)

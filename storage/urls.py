@@ -16,29 +16,20 @@ _remotes: dict[str, RemoteObjects] = {}
 
 
 def check_name(name: str, what: str = "name") -> str:
-    """Return ``name`` if it is an allowed identifier, [A-Za-z0-9._-]{1,128} and neither "." nor "..".
-
-    Raises SchemaError: otherwise, naming ``what``, the value and the rule.
-    """
+    """Return ``name`` if it is an allowed identifier, [A-Za-z0-9._-]{1,128} and neither "." nor ".."; else SchemaError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or set(name) == {"."}:
         raise SchemaError(f"{what} is {name!r}; it must match [A-Za-z0-9._-]{{1,128}} and not consist of dots")
     return name
 
 
 def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """Absolute path of a local URL (a path or ``file://``); None for an object store or web server.
-
-    Raises UrlError if the scheme is unknown or the form is wrong.
-    """
+    """Absolute path of a local URL (a path or ``file://``); None for an object store or web server."""
     parsed = parse_place(url)
     return Path(os.path.abspath(parsed.text)) if parsed.kind in ("path", "file") else None
 
 
 def refuse_foreign(url: str | os.PathLike[str]) -> None:
-    """Refuse a local path that never was a store, so that nobody looks for damage.
-
-    Raises SchemaError if it is a file, or a folder that holds nothing of a store.
-    """
+    """Raise SchemaError at a local path that never was a store, so that nobody looks for damage."""
     path = local_path(url)
     if path is not None and path.is_file():
         raise SchemaError(f"{url} is a file, not a block store; `gramplane ingest {url} STORE` makes one of it")
@@ -48,11 +39,7 @@ def refuse_foreign(url: str | os.PathLike[str]) -> None:
 
 
 def open_objects(url: str | os.PathLike[str]) -> Objects:
-    """Return the objects below a path or URL; clients of object stores are kept for the life of the process.
-
-    ``url``: a local path, ``file://…``, or an object-store URL understood by obstore (credentials from the environment). Raises UrlError if
-    the scheme is unknown or the form is wrong; SchemaError if obstore is not installed.
-    """
+    """Return the objects below a path or URL (see `parse_place`); clients of object stores are kept for the life of the process."""
     path = local_path(url)
     return LocalObjects(path) if path is not None else _remote_objects(parse_place(url).text)
 
@@ -64,10 +51,7 @@ def _remote_objects(text: str) -> RemoteObjects:
 
 
 def open_object(url: str) -> tuple[RemoteObjects, str]:
-    """Return the objects beside one object of an object store or web server, and its key.
-
-    Raises UrlError if the URL names a bucket only.
-    """
+    """Return the objects beside one object of an object store or web server, and its key; UrlError if the URL names a bucket only."""
     text = parse_place(url).text
     parent, _, key = text.rpartition("/")
     if not key or "://" not in parent or parent.endswith("/"):
@@ -81,10 +65,7 @@ def holds_store(url: str | os.PathLike[str]) -> bool:
 
 
 def require_something(url: str, what: str) -> None:
-    """Check that a store, or an object, is at a URL of an object store; a web server, which lists nothing, is taken at its word.
-
-    Raises NothingThere if the bucket is not there, or nothing in it has this URL; ``what`` opens the message.
-    """
+    """Raise NothingThere if nothing is at a URL of an object store; a web server, which lists nothing, is taken at its word."""
     objects = open_objects(url)
     if not isinstance(objects, RemoteObjects) or parse_place(url).kind == "web" or objects.any():
         return

@@ -35,10 +35,7 @@ def crc32c(*parts: npt.NDArray | bytes) -> int:
 
 
 def canonical_json(value: Json) -> bytes:
-    """JSON text in one fixed form (sorted keys, no spaces), the input of digests.
-
-    Raises SchemaError if JSON cannot hold the value (infinity, NaN, or an object that is not a number, string, list or mapping).
-    """
+    """JSON text in one fixed form (sorted keys, no spaces), the input of digests; SchemaError if JSON cannot hold the value."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
@@ -98,10 +95,7 @@ class ArraySpec:
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> "ArraySpec":
-        """Read ``zarr.json`` of an array and refuse everything but plain little-endian chunks of a bounded size.
-
-        Raises SchemaError, naming the file, the field, the value found and the rule.
-        """
+        """Read ``zarr.json`` of an array; SchemaError at anything but plain little-endian chunks of a bounded size."""
         fields = parse_json(data, where)
         spec = cls(
             _read_lengths(fields, "shape", where),
@@ -128,10 +122,7 @@ class ArraySpec:
 
 
 def load_json(data: bytes | str, where: str) -> Json:
-    """Parse JSON of any depth and encoding that somebody may have left there.
-
-    Raises SchemaError if the text is not JSON, with the position of the fault.
-    """
+    """Parse JSON of any depth and encoding that somebody may have left there; SchemaError with the position of a fault."""
     try:
         return json.loads(data)
     except RecursionError as error:
@@ -141,7 +132,7 @@ def load_json(data: bytes | str, where: str) -> Json:
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a JSON object. Raises SchemaError if the text is not a JSON object, with the position of the fault."""
+    """Parse a JSON object; SchemaError if the text is none, with the position of the fault."""
     fields = load_json(data, where)
     if not isinstance(fields, dict):
         raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")
@@ -185,10 +176,7 @@ def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync:
 
 
 def write_array(objects: Objects, prefix: str, values: npt.NDArray, *, fsync: bool) -> Record:
-    """Write a whole array, chunked along its first axis; return the records of its objects.
-
-    Raises SchemaError if the elements are not numbers or booleans.
-    """
+    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects."""
     if values.dtype.name not in _DTYPES:
         raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
     spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
@@ -210,8 +198,7 @@ def fill_values(dtype: np.dtype, count: int) -> npt.NDArray:
 class ChunkedArray:
     """One array of a committed store. The first read of a chunk checks its crc32c, every read its length.
 
-    ``objects``: where the chunks are; ``prefix``: key of the array; ``spec``: shape, chunks, type; ``listed``: the store's manifest: key ->
-    (bytes, crc32c); ``verified``: keys checked in this process already; shared by the arrays of a store.
+    ``listed``: manifest of the store; ``verified``: keys checked in this process already, shared by the arrays of a store.
     """
 
     def __init__(self, objects: Objects, prefix: str, spec: ArraySpec, listed: Mapping[str, tuple[int, int]], verified: set[str]) -> None:
@@ -290,7 +277,7 @@ def concatenate_ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.in
 
 
 def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
-    """Compare an object's length and crc32c with the manifest. Raises DigestMismatch, naming array, chunk index and byte range."""
+    """Compare length and crc32c of an object with the manifest; DigestMismatch names array, chunk and byte range."""
     nbytes, expected = listed
     checksum = crc32c(data)
     if data.nbytes != nbytes or checksum != expected:

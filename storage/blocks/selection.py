@@ -12,7 +12,7 @@ from .arrays import ChunkedArray, concatenate_ranges
 
 
 def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
-    """Return feature ids as int64 (k,). Raises SchemaError if they are not integers inside 0 … n_cols - 1."""
+    """Return feature ids as int64 (k,); SchemaError if they are not integers inside 0 … n_cols - 1."""
     array = np.atleast_1d(np.asarray(ids))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise SchemaError(f"ids has the type {array.dtype} and shape {array.shape}; it must be a vector of integers")
@@ -24,7 +24,7 @@ def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
 
 
 def check_rows(rows: tuple[int, int] | None, n_rows: int) -> tuple[int, int]:
-    """Return a half-open range of rows, all of them by default. Raises SchemaError if it is not inside 0 … n_rows."""
+    """Return a half-open range of rows, all of them by default; SchemaError if it is not inside 0 … n_rows."""
     first, last = (0, n_rows) if rows is None else rows
     if not 0 <= first <= last <= n_rows:
         raise SchemaError(f"rows is {rows}; it must be a range inside 0 … {n_rows}")
@@ -40,10 +40,7 @@ def mark_canonical(block: SparseMatrix) -> SparseMatrix:
 def reorder_columns(
     parts: tuple[npt.NDArray[Any], npt.NDArray[Any]], lengths: npt.NDArray[np.int64], order: npt.NDArray[np.intp], shape: tuple[int, int]
 ) -> sp.csc_array:
-    """Put columns stored end to end, ``lengths`` entries each, in the given order (with repetition).
-
-    Raises SchemaError if they would hold 2^31 entries together.
-    """
+    """Put columns stored end to end, ``lengths`` entries each (fewer than 2^31), in the given order (with repetition)."""
     indices, values = parts
     if not np.array_equal(order, np.arange(lengths.size)):
         starts = np.cumsum(lengths) - lengths

@@ -41,11 +41,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """Result of re-reading a store.
-
-    ``n_objects``, ``nbytes``: objects and bytes the manifest lists; ``damaged``: objects that are absent or differ; empty for a sound
-    store.
-    """
+    """Result of re-reading a store: how much the manifest lists, and the objects that are absent or differ."""
 
     n_objects: int
     nbytes: int
@@ -61,9 +57,8 @@ class VerifyReport:
 class BlockRef:
     """A block by name: what a task receives instead of data.
 
-    ``url``, ``digest``: the store, and the digest it must have; ``layout``: "columns" (all rows of a range of columns) or "rows" (all
-    columns of a range of rows); ``index``: number of the block in its layout; ``rows``, ``cols``: (int, int), half-open ranges; ``nnz``,
-    ``nbytes``: stored entries, and bytes of the loaded block.
+    ``layout``: "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows), of which this is the block ``index``.
+    ``nnz``: stored entries; ``nbytes``: bytes when loaded; ``digest``: of the store.
     """
 
     url: str
@@ -79,20 +74,12 @@ class BlockRef:
         return BlockRef, astuple(self)
 
     def load(self) -> Block:
-        """Read the block: ndarray (dense), csc_array (column stripe) or csr_array (row block), raw values.
-
-        Raises DigestMismatch if the store is not the one the reference was made from, or its bytes changed; MissingBlock if an object is
-        absent.
-        """
+        """Read the block, raw values: ndarray (dense), csc_array (column stripe) or csr_array (row block)."""
         return open_shared(self.url, self.digest).load(self)
 
 
 class BlockStore:
-    """A committed version of a block store, read-only. Open it with `BlockStore.open`.
-
-    ``url``, ``digest``: place of the store, and sha256 of the version's manifest; ``place``: where the version lies: a Zarr group;
-    ``meta``: shape, kind, labels, ….
-    """
+    """A committed version of a block store, read-only; it lies at ``place`` below ``url``. Open it with `BlockStore.open`."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -109,12 +96,11 @@ class BlockStore:
 
     @classmethod
     def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
-        """Open a committed store at a path or object-store URL: the version that is current now, and stay on it.
+        """Open the version that is current now at a path or URL, and stay on it; or the one with a digest, which may have been replaced
+        since.
 
-        ``url``: the store; ``digest``: open the version with this digest instead, which may have been replaced since. Raises MissingBlock
-        if there is no manifest or an object is absent; SchemaError if the schema, codecs, shapes or chunk sizes are not those of a block
-        store, or it is a file, or a folder of other things; DigestMismatch if the manifest or a description is damaged, or no version has
-        the digest.
+        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if it is no block store, or one of an unknown form;
+        DigestMismatch if the manifest or a description is damaged, or no version has the digest.
         """
         refuse_foreign(url)
         store = cls(open_version(open_objects(url), digest))
@@ -122,10 +108,7 @@ class BlockStore:
         return store
 
     def confirm(self) -> None:
-        """Check that this version is still what lies at its place.
-
-        Raises DigestMismatch if the store was removed, or removed and made again, since it was opened.
-        """
+        """Raise DigestMismatch if the store was removed, or removed and made again, since it was opened."""
         self._opened.confirm()
 
     def __reduce__(self) -> tuple[Callable[[str, str], "BlockStore"], tuple[str, str]]:
@@ -252,11 +235,9 @@ class BlockStore:
         return out
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, in the order of ``ids``; duplicates are allowed.
+        """Raw values of chosen columns, in the order of ``ids``, with duplicates; of a half-open range of rows if given.
 
-        ``ids``: int array (k,), global feature ids; ``rows``: (int, int), optional, half-open range of rows; all rows by default. Returns
-        csc_array or ndarray (n_rows, k), sparse: int32 indices. Dense: C order. Sparse stripes checked before in this process are read by
-        byte ranges only. Raises SchemaError if an id is outside 0 … n_cols - 1, or the rows are outside the data.
+        CSC with int32 indices, or a dense array in C order. Sparse stripes checked before in this process are read by byte ranges only.
         """
         columns = check_ids(ids, self.meta.n_cols)
         layout, span = self._layouts["columns"], check_rows(rows, self.meta.n_rows)
@@ -368,10 +349,7 @@ class BlockStore:
         return ColumnScale(self.meta.scale, *factors)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Re-read every listed object and compare it with its checksum.
-
-        ``progress``: called with (bytes read, bytes in total) after every object.
-        """
+        """Compare every listed object with its checksum; ``progress`` is called with (bytes read, bytes in total) after each."""
         total, seen, damaged = sum(size for size, _ in self._listed.values()), 0, []
         scratch = np.empty(max((size for size, _ in self._listed.values()), default=0), dtype=np.uint8)
         for key in sorted(self._listed):
@@ -404,10 +382,7 @@ def _remember_store(store: BlockStore) -> None:
 
 
 def open_shared(url: str, digest: str) -> BlockStore:
-    """Return the version opened before in this process, or open it, current or not.
-
-    Raises DigestMismatch if no version there has the digest.
-    """
+    """Return the version opened before in this process, or open it, current or not."""
     store = _shared.get((url, digest))
     return BlockStore.open(url, digest) if store is None else store
 

@@ -11,16 +11,12 @@ _PIECE = 1 << 20
 
 
 def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArray[Any]]:
-    """Summarise every column of a block that holds all its rows.
+    """Summarise every column of a block (n_rows, k) that holds all its rows; missing values (NaN, of dense blocks) take no part.
 
-    Missing values (NaN, of dense blocks) take no part.
-
-    A column's entries are added in an order that does not depend on the other columns of the block, so the tables do not depend on
-    where stripes are cut.
-
-    ``block``: ndarray or csc_array (n_rows, k), all rows of k columns. Returns ``counts`` uint32: stored entries (sparse) or non-zeros
-    (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``,
-    ``maximum`` in the type of the values, zeros included; 0 where all values are missing.
+    ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper
+    bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 where all values are
+    missing. A column's entries are added in an order that does not depend on the other columns, so the tables do not depend on where
+    stripes are cut.
     """
     if not isinstance(block, np.ndarray):
         return _sparse_tables(block)
@@ -50,7 +46,6 @@ def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> 
 
 
 def _fill_extremes(by_column: npt.NDArray[np.float64], gone: npt.NDArray[np.bool_], out: dict[str, npt.NDArray[Any]]) -> None:
-    """Fill the extremes of the values that are there; 0 where there are none."""
     some = ~gone.all(axis=1)
     out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
     out["maximum"][:] = np.where(some, np.fmax.reduce(by_column, axis=1), 0.0)

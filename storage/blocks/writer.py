@@ -40,10 +40,8 @@ _RESERVED = {"columns", "rows", "names", "sequences", "groups", "row_scale", "za
 class BlockWriter:
     """Writes one block store. Make it with `BlockWriter.create`; the owner calls `commit` at the end.
 
-    A pickled copy can write blocks in another process; it has no journal, so the owner passes the records it returns
-    to `record` (or to `commit`). Writing the same block twice gives the same bytes.
-
-    ``done``: objects known to be written: key -> (bytes, crc32c).
+    A pickled copy can write blocks in another process; it has no journal, so the owner passes the records it returns to `record` (or to
+    `commit`). Writing the same block twice gives the same bytes. ``done``: objects known to be written.
     """
 
     def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:
@@ -66,14 +64,12 @@ class BlockWriter:
         resume: bool = False,
         overwrite: bool = False,
     ) -> "BlockWriter":
-        """Begin a store.
+        """Begin a store cut into column stripes and, if wanted, row blocks; SchemaError if a finished store or foreign files are there.
 
-        ``url``: where; a folder is made; ``meta``: description; ``layouts`` is set from the arguments below; ``columns``: cut into column
-        stripes; ``rows``: cut into row blocks, if the row-wise layout is written too. ``fsync``: force every object to the disk before its
-        name appears. Without it a power loss can lose objects; their checksums tell. ``resume``: keep what a killed writer of the same plan
-        finished (local stores): its objects are checked and appear in ``done``. ``overwrite``: replace a finished store that is there. It
-        stays as it is, and what readers see, until `commit`. Raises SchemaError if a finished store or foreign files are there, or a layout
-        does not fit the shape; OutOfSpace if the disk has no room for the blocks, beside those of a store to be replaced.
+        ``fsync``: force every object to the disk before its name appears; without it a power loss can lose objects, and their checksums
+        tell. ``resume``: keep what a killed writer of the same plan finished (local stores): its objects are checked and appear in
+        ``done``. ``overwrite``: replace a finished store, which stays as it is, and what readers see, until `commit`. OutOfSpace if the
+        disk has no room for the blocks, beside those of a store to be replaced.
         """
         layouts = {"columns": columns} if rows is None else {"columns": columns, "rows": rows}
         described = replace(meta, layouts=tuple(layouts), digest="")
@@ -159,10 +155,8 @@ class BlockWriter:
     ) -> Record:
         """Write one sparse stripe: all entries of its columns (of its rows for ``layout="rows"``).
 
-        ``index``: number of the stripe; ``counts``: int array (n_stripe,), entries of each of its columns; ``indices``: int array (nnz,),
-        row numbers, ascending inside a column, without duplicates; ``values``: float array (nnz,), the entries; ``layout``: "columns" or
-        "rows". Raises UnalignedWrite if the lengths are not those the layout gives this stripe; SchemaError if a row number is out of range
-        or a value would be rounded.
+        ``counts`` (n_stripe,): entries of each column; ``indices`` (nnz,): row numbers, ascending inside a column, without duplicates;
+        ``values`` (nnz,), which are never rounded. UnalignedWrite if the lengths are not those the layout gives this stripe.
         """
         plan = self._stripes(layout)
         if not 0 <= index < plan.n_stripes:
@@ -198,11 +192,8 @@ class BlockWriter:
         return plan
 
     def write_dense(self, i: int, j: int, block: npt.NDArray[Any], *, layout: str = "columns") -> Record:
-        """Write chunk (i, j) of a dense array.
-
-        ``i``, ``j``: place in the grid of the layout; ``block``: exactly the cell's rows and columns (``DenseLayout.cell``); padding at the
-        far edges is added here; ``layout``: "columns" or "rows". Raises UnalignedWrite if the block is not the whole cell; SchemaError if a
-        value would be rounded.
+        """Write chunk (i, j) of a dense array: exactly the rows and columns of ``DenseLayout.cell``; padding at the far edges is added
+        here.
         """
         plan = self._layouts.get(layout)
         if not isinstance(plan, DenseLayout):
@@ -227,11 +218,10 @@ class BlockWriter:
         return np.ascontiguousarray(array, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
 
     def write_table(self, name: str, values: npt.ArrayLike, *, of: str = "rows") -> Record:
-        """Write a table with one entry (or one row of entries) per row or column of the data.
+        """Write a table with one number (or one row of numbers) per row or column of the data, in its own type.
 
-        ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns; ``values``:
-        array (n, …), numbers; stored in their own type. ``of``: "rows" or "columns". (The row-wise sparse layout needs its counts too:
-        ``of="row-layout"``.). Raises SchemaError if the name is reserved or not allowed, or the length is wrong.
+        ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns. The row-wise
+        sparse layout needs its counts too: ``of="row-layout"``.
         """
         length, prefix = {
             "rows": (self.meta.n_rows, ""),
@@ -297,10 +287,9 @@ class BlockWriter:
         return self.record(write_array(self._objects, prefix, table, fsync=self.fsync))
 
     def commit(self, records: Iterable[Record] = ()) -> BlockStore:
-        """Check that every chunk was written, write the manifest, and open the store.
+        """Write the manifest and open the store; MissingBlock, and nothing is committed, if a chunk or the counts were not written.
 
-        ``records``: what other processes wrote; what this writer wrote is known to it. Raises MissingBlock if a chunk of the layouts, or
-        the counts of a sparse layout, were not written; nothing is committed.
+        ``records``: what other processes wrote; what this writer wrote is known to it.
         """
         for record in records:
             self.record(record)
@@ -380,10 +369,7 @@ def drop_journal(url: str) -> None:
 
 
 def _new_version(base: Objects, overwrite: bool) -> str:
-    """Name of the version to write.
-
-    Raises SchemaError if a store is there and is not to be replaced, or there are files that it did not write.
-    """
+    """Name of the version to write; SchemaError if a store is there and is not to be replaced, or files that it did not write."""
     if is_finished(base) and not overwrite:
         raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")
     versions = read_versions_or_none(base)

@@ -24,10 +24,9 @@ Kernel = tuple[str, Any]
 
 @dataclass(frozen=True)
 class GramTask:
-    """One object still to be computed: the block pair (i, j) of all kernels of a bundle.
+    """One object still to be computed: the block pair (i, j), i <= j, of all kernels of a bundle.
 
-    ``url``: the store; ``i``, ``j``: block numbers, i <= j; ``rows``, ``cols``: (int, int), half-open ranges of samples; ``digests``:
-    kernels, in the order the block must have along its first axis; ``bundle``: id of the bundle; ``nbytes``: bytes of the block.
+    ``rows``, ``cols``: half-open ranges of samples; ``digests``: kernels, in the order the block must have along its first axis.
     """
 
     url: str
@@ -47,11 +46,10 @@ class GramTask:
 
 @dataclass(frozen=True)
 class GramMeta:
-    """Description of a Gram store.
+    """Description of a Gram store of n samples, in blocks of ``block`` rows; ``data``: digest of the samples.
 
-    ``n``: samples; ``block``: rows of a block; ``dtype``: "float32" or "float64"; ``data``: digest of the samples; ``budget``: bytes of one
-    object, about; ``groups``: sizes of consecutive groups of samples of which only the squares on the diagonal are kept; empty: the whole
-    matrices.
+    ``budget``: bytes of one object, about; ``groups``: sizes of consecutive groups of samples of which only the squares on the diagonal are
+    kept; empty: the whole matrices.
     """
 
     n: int
@@ -90,10 +88,7 @@ class GramMeta:
 
     @classmethod
     def from_attributes(cls, attributes: Json, where: str) -> "GramMeta":
-        """Read the attributes of the root group.
-
-        Raises SchemaError if this is no Gram store, or one of a version this program does not know.
-        """
+        """Read the attributes of the root group; SchemaError if this is no Gram store, or one of an unknown version."""
         values = _read_fields(attributes, SCHEMA, where, "a Gram store", "make it again with `gramplane gram`")
         try:
             return cls(values["n"], values["block"], values["dtype"], values["data"], values["budget"], tuple(values.get("groups", ())))
@@ -103,11 +98,7 @@ class GramMeta:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Kernels whose blocks lie in the same objects.
-
-    ``meta``: the store's description; ``number``: position among the bundles of the store; ``kernels``: tuple of (digest, JSON), the
-    kernels, in the order of the blocks' first axis.
-    """
+    """Kernels (digest, JSON) whose blocks lie in the same objects, in this order along the first axis; the ``number``-th of a store."""
 
     meta: GramMeta
     number: int
@@ -155,7 +146,7 @@ class Bundle:
 
     @cached_property
     def blocks(self) -> ArraySpec:
-        """The array of the blocks, (k, n, n); its lower block triangle is never written and reads as NaN.
+        """The array of the blocks, (k, n, n), of which the lower block triangle is never written and reads as NaN.
 
         With groups block i begins at row i * block: what its rows do not fill, and what lies between groups, reads as NaN too.
         """
@@ -198,7 +189,7 @@ class Bundle:
 
     @classmethod
     def from_attributes(cls, attributes: Json, meta: GramMeta, where: str) -> "Bundle":
-        """Read the attributes of its group. Raises SchemaError if they do not describe a bundle."""
+        """Read the attributes of its group; SchemaError if they do not describe a bundle."""
         values = _read_fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices", "make it again with `gramplane gram`")
         number, kernels = values.get("number"), values.get("kernels")
         if type(number) is not int or not isinstance(kernels, list) or not kernels:
@@ -218,10 +209,7 @@ def _read_fields(attributes: Json, schema: str, where: str, what: str, advice: s
 
 
 def check_kernels(kernels: Sequence[Any]) -> tuple[Kernel, ...]:
-    """Return kernels as (digest, JSON) pairs, each digest once.
-
-    Raises SchemaError if one is no such pair, its digest is no name or its description no JSON.
-    """
+    """Return kernels as (digest, JSON) pairs, each digest once; SchemaError if one is no such pair."""
     descriptions: dict[str, Any] = {}
     for number, kernel in enumerate(kernels):
         if not isinstance(kernel, list | tuple) or len(kernel) != 2:

@@ -24,8 +24,8 @@ LOCK = "lock"
 class GramCatalog:
     """The contents of a Gram store; the base of `GramStore`.
 
-    ``url``: place: of a store that was replaced once, the folder of the version that was opened; ``meta``: samples, block size, type,
-    digest of the data; ``digest``: sha256 of the manifest: the identity of what was committed; ``reader``: reads single bundles.
+    ``url``: of a store that was replaced once, the folder of the version that was opened; ``digest``: sha256 of the manifest, the identity
+    of what was committed.
     """
 
     def __init__(self, objects: Objects, opened: Opened | None = None) -> None:
@@ -126,9 +126,9 @@ class GramCatalog:
         return [bundle for bundle in self.bundles.values() if bundle.id in ids]
 
     def missing(self, digests: Digests | None = None) -> list[GramTask]:
-        """Objects not recorded yet, as tasks; by block pair, so that tasks that read the same samples follow one another.
+        """Objects of some kernels (of all) that are not recorded yet, as tasks, each of all kernels of a bundle.
 
-        ``digests``: kernels that are needed; all by default. A task computes all kernels of their bundle.
+        By block pair, so that tasks that read the same samples follow one another.
         """
         bundles = self.bundles_of(digests)
         done = self.recorded(bundles)
@@ -201,10 +201,7 @@ def _make_folder(objects: LocalObjects) -> None:
 
 
 def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
-    """Refuse a store of other samples, or one laid out otherwise.
-
-    Raises DigestMismatch: other samples; both digests are named; SchemaError: another n, type, block size or other groups.
-    """
+    """Refuse a store of other samples (DigestMismatch), or one laid out otherwise (SchemaError)."""
     meta = store.meta
     if meta.data != data_digest:
         raise DigestMismatch(

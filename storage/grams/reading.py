@@ -14,10 +14,7 @@ from .records import BlockRecord
 
 
 class BlockReader:
-    """Reads objects and records of a Gram store, remembering which kernels of which objects were checked.
-
-    ``objects``: the store's objects.
-    """
+    """Reads objects and records of a Gram store, remembering which kernels of which objects were checked."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -31,9 +28,7 @@ class BlockReader:
         self._checked.pop(key, None)
 
     def read(self, bundle: Bundle, i: int, j: int, start: int, stop: int, out: npt.NDArray) -> None:
-        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``.
-
-        Raises MissingBlock if the object or its record is absent; DigestMismatch if bytes changed; the first kernel concerned is named.
+        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``; DigestMismatch names the first that changed.
         """
         b, key = bundle.meta.block, bundle.block_key(i, j)
         whole = out if out.shape[1:] == (b, b) else np.empty((stop - start, b, b), out.dtype)
@@ -65,10 +60,7 @@ class BlockReader:
         return self._running[key]
 
     def record(self, bundle: Bundle, i: int, j: int) -> BlockRecord:
-        """Read the record of an object.
-
-        Raises MissingBlock if there is none: the block was not computed; DigestMismatch if it is damaged.
-        """
+        """Read the record of an object; MissingBlock if there is none: the block was not computed."""
         try:
             data = self._objects.read(bundle.record_key(i, j))
         except MissingBlock as error:
@@ -82,10 +74,7 @@ class BlockReader:
         return BlockRecord.decode(data, bundle.identity(i, j), len(bundle.kernels), bundle.meta.block, location)
 
     def verify(self, bundle: Bundle, i: int, j: int, listed: tuple[int, int] | None) -> None:
-        """Read an object as a whole and compare every kernel with the record, and the whole with the manifest if it lists it.
-
-        Raises StorageError if it is absent or differs.
-        """
+        """Compare every kernel of an object with the record, and the whole with the manifest if it lists it."""
         key = bundle.block_key(i, j)
         planes = np.empty((len(bundle.kernels), bundle.plane_bytes), np.uint8)
         running = self.record(bundle, i, j).running

@@ -34,10 +34,9 @@ __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 
 @dataclass(frozen=True)
 class GramRef:
-    """A stored block pair of chosen kernels by name: what a task receives instead of data.
+    """A stored block pair (i, j), i <= j, of chosen kernels by name: what a task receives instead of data.
 
-    ``url``: the store; ``i``, ``j``: block numbers, i <= j; ``rows``, ``cols``: (int, int), half-open ranges of samples. ``parts``: tuple
-    of (bundle, start, stop), where the kernels are, in order. Ids of bundles are content keys, so they also say which data and kernels
+    ``parts``: (bundle, start, stop) of the kernels, in order; ids of bundles are content keys, so they also say which data and kernels
     these are. ``nbytes``: bytes of the loaded block.
     """
 
@@ -53,10 +52,7 @@ class GramRef:
         return GramRef, astuple(self)
 
     def load(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Read the block (k, rows, cols); ``out`` as in `GramStore.block`.
-
-        Raises MissingBlock if the block or its record is absent, or the kernels were dropped; DigestMismatch if the stored bytes changed.
-        """
+        """Read the block (k, rows, cols); ``out`` as in `GramStore.block`."""
         return open_gram(self.url, [bundle for bundle, _, _ in self.parts])._read(self.parts, self.i, self.j, out)
 
     def select(self, which: Sequence[int]) -> "GramRef":
@@ -86,13 +82,12 @@ class GramStore(GramCatalog):
     ) -> "GramStore":
         """Make a store for some kernels, or open the one that is there and add the kernels it lacks.
 
-        ``url``: where; ``data_digest``: digest of the samples (and of everything else the kernels were computed from); ``n``: number of
-        samples; ``kernels``: sequence of (digest, JSON), digest of the raw kernel (before any centring and normalization), and what it is;
-        ``dtype``: "float32" or "float64". ``block``: rows of a block; planned from n, the number of kernels, the type and the budget. A
-        store that is there keeps its own. ``budget``: bytes of one object, about; what a task that computes or reads one must hold;
-        ``groups``: sizes of consecutive groups of samples, if only the squares of the groups on the diagonal are wanted. Raises
-        DigestMismatch if the store that is there was made from other data; both digests are named; SchemaError if it has another n, type or
-        block size, other files are there, or an argument cannot be; RunLocked if kernels are to be added while another process builds.
+        ``data_digest``: of the samples, and of everything else the kernels were computed from; ``kernels``: (digest, JSON) of raw kernels,
+        before any centring and normalization; ``block``: rows of a block, planned if not given; a store that is there keeps its own;
+        ``budget``: bytes of one object, about: what a task that computes or reads one must hold; ``groups``: sizes of consecutive groups of
+        samples, if only their squares on the diagonal are wanted. Raises DigestMismatch if the store was made from other data; SchemaError
+        if it has another n, type or block size, or other files are there; RunLocked if kernels are to be added while another process
+        builds.
         """
         checked, objects = check_kernels(kernels), open_objects(url)
         if not is_finished(objects):
@@ -111,11 +106,7 @@ class GramStore(GramCatalog):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str]) -> "GramStore":
-        """Open a store, finished or not, in the version that is current now, and stay on it.
-
-        Raises MissingBlock if there is none; SchemaError if it is something else, or of an unknown version; DigestMismatch if its manifest
-        or a description is damaged.
-        """
+        """Open a store, finished or not, in the version that is current now, and stay on it; MissingBlock if there is none."""
         base = open_objects(url)
         if not is_finished(base):
             return cls(base)
@@ -123,12 +114,11 @@ class GramStore(GramCatalog):
         return cls(opened.objects, opened)
 
     def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
-        """Write one object and its record; only then the block counts. Any process may call it.
+        """Write the whole block (k, rows, cols) of a task and its record; only then the block counts. Any process may call it.
 
-        ``task``: from `missing` or `damaged`; ``values``: float array (k, rows, cols), the whole block of every kernel of the task;
-        diagonal blocks symmetric to the bit. Returns key -> (bytes, crc32c) of both objects, for `commit`. Raises UnalignedWrite if the
-        values are not the whole block; SchemaError if a value would be rounded, or a diagonal block is not symmetric; DataError if a value
-        is not finite, naming kernel, row and column; OutOfSpace if the disk is full; the block is missing then, and everything else stays.
+        Returns the records of both objects, for `commit`. UnalignedWrite if the values are not the whole block; SchemaError if a value
+        would be rounded, or a diagonal block is not symmetric to the bit; DataError if a value is not finite, naming kernel, row and
+        column. When the disk is full (OutOfSpace) the block is missing, and everything else stays.
         """
         bundle = self._bundle(task)
         planes = whole_block(task, values, self.meta.dtype)
@@ -156,10 +146,7 @@ class GramStore(GramCatalog):
 
     @contextmanager
     def lock(self) -> Iterator["GramStore"]:
-        """Hold the store for the duration of the block, as the one who hands out tasks; what was finished is committed at the end.
-
-        Raises RunLocked if another process holds it, naming pid, host and starting time.
-        """
+        """Hold the store, as the one who hands out tasks, for the duration of the block; what was finished is committed at the end."""
         with lock_store(self.objects):
             if isinstance(self.objects, LocalObjects):
                 self.objects.sweep()
@@ -170,8 +157,7 @@ class GramStore(GramCatalog):
     def commit(self, records: Iterable[Record] = ()) -> str:
         """List everything that is recorded in the manifest, write the sums of kernels that became complete; return the digest.
 
-        ``records``: what `write` returned in other processes. New blocks are found without them; for blocks that were written again (see
-        `damaged`) they are needed.
+        ``records``: what `write` returned in other processes; needed only for blocks that were written again (see `damaged`).
         """
         if read_seal(self.objects)[1] != self.digest:
             self.refresh()
@@ -221,12 +207,10 @@ class GramStore(GramCatalog):
         return add_up(self.meta.layout, len(bundle.kernels), lambda i, j: self.reader.record(bundle, i, j).sums)
 
     def block(self, digests: Digests, i: int, j: int, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Block pair (i, j) of chosen kernels, raw values.
+        """Block pair (i, j) of chosen kernels, raw values (k, rows, cols); below the diagonal the stored block is transposed (a view).
 
-        ``digests``: kernels, in the order wanted; ``i``, ``j``: block numbers; below the diagonal the stored block is transposed (a view);
-        ``out``: C-contiguous array of the right shape and type to read into (for i <= j only): fresh memory costs as much as reading.
-        Returns array (k, rows, cols). Raises MissingBlock if it was not computed, or its object is gone; DigestMismatch if its bytes
-        changed; the kernel is named.
+        ``out``: C-contiguous array to read into (for i <= j only): fresh memory costs as much as reading. MissingBlock if it was not
+        computed, or its object is gone; DigestMismatch if its bytes changed; the kernel is named.
         """
         self.meta.layout.check(i, j)
         if i > j:
@@ -234,10 +218,7 @@ class GramStore(GramCatalog):
         return self._read(self._parts(digests), i, j, out)
 
     def refs(self, digests: Digests | None = None) -> list[GramRef]:
-        """References to all block pairs of chosen kernels (all by default), row by row.
-
-        Raises MissingBlock if some were not computed yet, saying how many.
-        """
+        """References to all block pairs of chosen kernels (all by default), row by row; MissingBlock if some were not computed yet."""
         chosen = self.kernels if digests is None else as_digests(digests)
         self.require(self.bundles_of(chosen))
         parts, layout = self._parts(chosen), self.meta.layout
@@ -262,10 +243,7 @@ class GramStore(GramCatalog):
         return block
 
     def sums(self, digest: str) -> GramSums:
-        """Trace, diagonal, row sums and total of a kernel's raw matrix, in float64.
-
-        Raises MissingBlock if blocks of the kernel were not computed yet; DigestMismatch if the stored sums changed.
-        """
+        """Trace, diagonal, row sums and total of a kernel's raw matrix; MissingBlock if blocks were not computed yet."""
         bundle, q = self.find(digest)
         prefix = next((key.rpartition("/")[0] for key in self.listed if bundle.is_sums(key)), None)
         if prefix is None:
@@ -281,17 +259,11 @@ class GramStore(GramCatalog):
         return ChunkedArray(self.objects, prefix, spec, self.listed, self._verified).read(row, row + 1)[0]
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Re-read every listed or recorded object and compare it with its checksums.
-
-        ``progress``: called with (bytes read, bytes in total) after every object.
-        """
+        """Compare all listed or recorded objects with their checksums; ``progress`` is called with (bytes read, bytes in total)."""
         return verify_objects(self.objects, self.listed, self.known_places(), progress)
 
     def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
-        """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself.
-
-        ``report``: what `verify` found; by default it is called.
-        """
+        """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself."""
         keys = [damage.key for damage in (report or self.verify()).damaged]
         places = self.known_places()
         for key in keys:
@@ -307,10 +279,7 @@ class GramStore(GramCatalog):
                 self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(bundle.sums_prefix)}
 
     def drop(self, digests: Digests) -> None:
-        """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles.
-
-        Raises MissingBlock if a kernel is not there; RunLocked if another process builds.
-        """
+        """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles."""
         gone = set(as_digests(digests))
         self.bundles_of(tuple(gone))
         with lock_store(self.objects):
@@ -338,10 +307,7 @@ class GramStore(GramCatalog):
             remove_tree(self.objects, bundle.prefix)
 
     def remove_orphans(self) -> list[tuple[str, int]]:
-        """Remove orphans and temporary files of killed writers; return what was removed.
-
-        Raises RunLocked if another process builds: what it is about to record would look like an orphan.
-        """
+        """Remove orphans and temporary files of killed writers, and return them; not while another process builds (RunLocked)."""
         with lock_store(self.objects):
             self.refresh()
             if isinstance(self.objects, LocalObjects):
@@ -357,10 +323,7 @@ _shared: "OrderedDict[str, GramStore]" = OrderedDict()
 
 
 def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
-    """Return the store opened before in this process, or open it; it must have the given bundles.
-
-    Raises MissingBlock if it does not have them (any more).
-    """
+    """Return the store opened before in this process, or open it; MissingBlock if it does not have the given bundles (any more)."""
     store = _shared.get(url) or GramStore.open(url)
     if any(bundle not in store.bundles for bundle in bundles):
         store.refresh()

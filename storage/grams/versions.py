@@ -21,11 +21,8 @@ from .store import GramStore, forget_grams
 def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str) -> str | None:
     """Return the place of a new version of a Gram store, or None where kernels can be added to what is there, or nothing is.
 
-    The new version is built there like any store; `end_replacement` makes it current. A killed build is found again, and goes on, if it
-    was of the same samples.
-
-    ``url``: the Gram store; ``data_digest``, ``dtype``: samples and type of the kernels to come. Raises SchemaError if the place holds
-    something else than a Gram store, or files that it did not write.
+    The new version is built there like any store; `end_replacement` makes it current. A killed build is found again, and goes on, if it was
+    of the same samples and type. SchemaError if the place holds something else, or files that it did not write.
     """
     base = open_objects(url)
     if not is_finished(base) or _is_compatible(base.url, data_digest, dtype):

@@ -14,10 +14,7 @@ from ..errors import DigestMismatch, MissingBlock
 
 @dataclass(frozen=True)
 class ArrayRef:
-    """An array written once into a run folder, by content: what tasks receive instead of a large vector.
-
-    ``path``: the file; ``digest``: sha256 of the file; ``nbytes``: bytes of the array.
-    """
+    """An array written once into a run folder, by the sha256 of its file: what tasks receive instead of a large vector."""
 
     path: str
     digest: str
@@ -27,10 +24,7 @@ class ArrayRef:
         return ArrayRef, (self.path, self.digest, self.nbytes)
 
     def load(self) -> npt.NDArray[Any]:
-        """Return the array; the newest of every name is kept in the process and shared, so nobody may change it.
-
-        Raises MissingBlock if the file was swept or the run folder is not visible from here; DigestMismatch if its bytes changed.
-        """
+        """Return the array; the newest of every name is kept in the process and shared, so nobody may change it."""
         name = self.path.rpartition("=")[0]
         newest = _newest.get(name)
         if newest is None or newest[0] != self.digest:

@@ -31,10 +31,7 @@ def has_strangers(folder: Path, own: tuple[str, ...]) -> bool:
 
 
 def read_run_json(file: Path, *, required: bool) -> Json:
-    """Return the content of a JSON file of a run, None if there is none; ``required`` as in `read_sealed`.
-
-    Raises DigestMismatch if it is damaged, with what can be done about it.
-    """
+    """Return the content of a JSON file of a run, None if there is none; DigestMismatch says what can be done about a damaged one."""
     try:
         return read_sealed(file.read_bytes(), str(file), required=required)
     except FileNotFoundError:
@@ -53,8 +50,7 @@ def _with_remedy(message: str, name: str) -> str:
 def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yield every line of a sealed history with its entry; a last line torn by a kill, which has no end, is left out.
 
-    Raises DigestMismatch at a damaged line. Of a run of format 1, whose lines have no checksum, lines that are no JSON object are left
-    out.
+    DigestMismatch at a damaged line. Of a run of format 1, whose lines have no checksum, lines that are no JSON object are left out.
     """
     try:
         lines = file.read_bytes().split(b"\n")

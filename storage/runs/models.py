@@ -23,11 +23,7 @@ T = TypeVar("T")
 
 
 def write_model(url: str | os.PathLike[str], record: Any) -> str:
-    """Write a record as a model; return its digest.
-
-    ``url``: place of the model; a model that is there is replaced; ``record``: anything `to_arrays` takes. Raises SchemaError if a field
-    cannot be stored, or the place holds something that is no model; OutOfSpace if the disk is full.
-    """
+    """Write a record as a model, in place of a model that is there, never of anything else; return its digest."""
     named, value = to_arrays(record)
     arrays, index = pack(named)
     objects = open_objects(url)
@@ -95,10 +91,9 @@ def model_class(folder: Path) -> str | None:
 
 
 def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
-    """Read a model.
+    """Read a model of one of these classes.
 
-    ``url``: place of the model; ``cls``: classes the model may have. Raises MissingBlock, DigestMismatch if the model is unfinished or
-    damaged; SchemaError if it is no model, or one of another class or version.
+    Raises MissingBlock or DigestMismatch if it is unfinished or damaged; SchemaError if it is no model, or one of another class or version.
     """
     objects = open_objects(url)
     listed, _ = read_seal(objects)

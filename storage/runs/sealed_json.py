@@ -21,10 +21,7 @@ _SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')
 
 
 def seal_file(value: Mapping[str, Any] | list[Any]) -> bytes:
-    """Return the text of a sealed JSON file; a list becomes ``{"rows": [...]}``.
-
-    Raises SchemaError if JSON cannot hold the value, or it uses the key of the checksum.
-    """
+    """Return the text of a sealed JSON file; a list becomes ``{"rows": [...]}``. SchemaError if JSON cannot hold the value."""
     fields = dict(value) if isinstance(value, Mapping) else {ROWS: value}
     try:
         return seal_text(json.dumps(fields, indent=1).encode(), FILE)
@@ -33,10 +30,7 @@ def seal_file(value: Mapping[str, Any] | list[Any]) -> bytes:
 
 
 def seal_text(text: bytes, form: bytes) -> bytes:
-    """Return the text of a JSON object with its checksum as last key, in the form of a file or of a line.
-
-    Raises SchemaError if the object uses this key itself.
-    """
+    """Return the text of a JSON object with its checksum as last key, a key of no object itself, in the form of a file or of a line."""
     body = text[:-1].rstrip()
     if f'"{KEY}":'.encode() in body and KEY in json.loads(text):
         raise SchemaError(f"a record has the key {KEY!r}, which belongs to its checksum")
@@ -49,10 +43,9 @@ def _make_seal(body: bytes, form: bytes) -> bytes:
 
 
 def read_sealed(data: bytes, where: str, *, required: bool) -> Json:
-    """Return what `seal_file` or `seal_text` wrote.
+    """Return what `seal_file` or `seal_text` wrote; DigestMismatch if it is not JSON or does not have its checksum.
 
-    ``data``: the file or line; ``where``: its name in messages; ``required``: whether a text without a checksum is damaged; those of runs
-    of format 1 have none. Raises DigestMismatch if the text is not JSON, or does not have its checksum.
+    ``required``: a text without a checksum is damaged; those of runs of format 1 have none.
     """
     _check_seal(data, where, required)
     try:

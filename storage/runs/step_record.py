@@ -27,11 +27,7 @@ Status = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True)
 class StepManifest:
-    """Record of one step of a workflow.
-
-    ``step``: id of the step; ``inputs``, ``outputs``: path or URL -> digest (see `digest_of`); ``params``: JSON values; ``status``:
-    "running", "done" or "failed"; ``started``, ``finished``: times in ISO form (UTC); empty if not yet; ``message``: why it failed.
-    """
+    """Record of one step of a workflow: digests of inputs and outputs by path or URL (see `digest_of`), times in ISO form (UTC)."""
 
     step: str
     inputs: Mapping[str, str]
@@ -72,15 +68,12 @@ class StepManifest:
         return all(_digest_or_none(path) == digest for path, digest in self.outputs.items())
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the manifest, atomically. Raises OutOfSpace if the disk is full."""
+        """Write the manifest, atomically."""
         write_sealed(path, {"format": FORMAT, **asdict(self)})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
-        """Read a manifest; None if there is none.
-
-        Raises DigestMismatch if the file is damaged; SchemaError if it is not a step manifest of this version.
-        """
+        """Read a manifest; None if there is none. DigestMismatch if it is damaged, SchemaError if it is of another form."""
         stored = read_step_json(path)
         if stored is None:
             return None
@@ -93,15 +86,12 @@ class StepManifest:
 
 
 def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[Any]) -> None:
-    """Write a JSON file with its checksum, atomically. Raises OutOfSpace if the disk is full."""
+    """Write a JSON file with its checksum, atomically."""
     write_atomic(os.path.abspath(path), (seal_file(value),), fsync=True)
 
 
 def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Json:
-    """Read a JSON file of a workflow step; None if there is none; ``required``: it must have a checksum.
-
-    Raises DigestMismatch if it is damaged.
-    """
+    """Read a JSON file of a workflow step; None if there is none, DigestMismatch if it is damaged or lacks a ``required`` checksum."""
     location = os.fspath(path)
     try:
         return read_sealed(Path(path).read_bytes(), location, required=required)
@@ -114,10 +104,7 @@ def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> J
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """Digest of what is at a path or URL: the manifest's digest of a store or model, sha256 of a file or of a folder's files.
-
-    Raises MissingBlock if there is nothing.
-    """
+    """Digest of a path or URL: of the manifest of a store or model, sha256 of a file or of the files of a folder; MissingBlock if empty."""
     local = local_path(path)
     if local is None and not holds_store(path):
         return _object_digest(os.fspath(path))

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 
 class RunStore:
-    """The folder of one run. Reading needs no lock; whoever writes holds `lock`. ``path``: the folder; use `create` or `open`."""
+    """The folder of one run; use `create` or `open`. Reading needs no lock; whoever writes holds `lock`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -49,10 +49,7 @@ class RunStore:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> "RunStore":
-        """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`.
-
-        Raises OtherRun, SchemaError, RunLocked, OutOfSpace: see `begin`.
-        """
+        """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`."""
         run = cls(_run_folder(path))
         if not run._was_made(_plain_json(config)):
             with cls.begin(path, config):
@@ -64,12 +61,9 @@ class RunStore:
     def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
         """Hold the folder of a run from its first moment on: it is made, or was made with the same configuration.
 
-        Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else.
-
-        ``path``: the folder; ``config``: JSON values: method, parameters, digests of inputs, …. Yields the run; its attribute ``born``
+        Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else. ``born``
         tells whether this call wrote the configuration. Raises RunLocked if another process holds it, naming pid, host and starting time;
-        OtherRun if the folder holds a run of another configuration (the differing keys are listed); SchemaError if it holds other files;
-        OutOfSpace if the disk is full.
+        OtherRun if the folder holds a run of another configuration, with the differing keys; SchemaError if it holds other files.
         """
         run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
@@ -84,7 +78,7 @@ class RunStore:
             yield run
 
     def _was_made(self, wanted: Mapping[str, Any]) -> bool:
-        """Return whether the folder holds the run of a configuration already. Raises OtherRun if it holds another one."""
+        """Return whether the folder holds the run of a configuration already; OtherRun if it holds another one."""
         if not (self.path / "config.json").exists():
             return False
         stored = self.config
@@ -102,10 +96,7 @@ class RunStore:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunStore":
-        """Open the folder of a run.
-
-        Raises MissingBlock if there is no run; DigestMismatch if its configuration is damaged; SchemaError if its format is unknown.
-        """
+        """Open the folder of a run; MissingBlock if there is none, DigestMismatch if its configuration is damaged."""
         run = cls(_run_folder(path))
         _ = run.config
         return run
@@ -137,10 +128,7 @@ class RunStore:
         return self._head()["format"] == CONFIG_FORMAT
 
     def check(self) -> None:
-        """Read all JSON files of the run against their checksums.
-
-        Raises DigestMismatch at the first damaged one, with what can be done about it.
-        """
+        """Read all JSON files of the run against their checksums; DigestMismatch says what can be done about the first damaged one."""
         sealed = self._sealed
         for name in REMEDIES:
             read_run_json(self.path / f"{name}.json", required=sealed)
@@ -156,7 +144,7 @@ class RunStore:
         self._write(f"{check_name(name, 'file name')}.json", seal_file(value))
 
     def read_json(self, name: str) -> Json:
-        """Return what `write_json` wrote, or None. Raises DigestMismatch if the file is damaged, with what can be done about it."""
+        """Return what `write_json` wrote, or None; DigestMismatch says what can be done about a damaged file."""
         return read_run_json(self.path / f"{check_name(name, 'file name')}.json", required=self._sealed)
 
     def _write(self, name: str, data: bytes) -> None:
@@ -167,8 +155,6 @@ class RunStore:
         """Hold the run for the duration of the block; what a killed writer left half-written or half-removed is removed first.
 
         A finished run that nobody may write to, on a read-only disk say, needs no lock: there is nothing left to do.
-
-        Raises RunLocked if another process holds it, naming pid, host and starting time.
         """
         with lock_unless_done(self.path / "lock", self._is_finished) as is_locked:
             if is_locked:
@@ -204,11 +190,7 @@ class RunStore:
         (self.path / "config.json").unlink(missing_ok=True)
 
     def save_checkpoint(self, iteration: int, state: Any, about: Mapping[str, Any] | None = None) -> None:
-        """Write the state after an iteration; the last two are kept.
-
-        ``iteration``: number of finished iterations; ``state``: anything `to_arrays` takes; ``about``: further JSON values, such as digests
-        and seeds; see `checkpoint_about`. Raises OutOfSpace if the disk is full; earlier checkpoints stay valid.
-        """
+        """Write the state after ``iteration`` iterations, and JSON values about it; the last two are kept, also when the disk is full."""
         named_arrays, value = to_arrays(state)
         arrays, index = pack(named_arrays)
         packed = io.BytesIO()
@@ -237,10 +219,7 @@ class RunStore:
             file.unlink(missing_ok=True)
 
     def load_checkpoint(self, cls: type[T]) -> tuple[int, T] | None:
-        """Newest sound checkpoint: (iteration, state), or None if none was written.
-
-        Raises DigestMismatch if every checkpoint there is damaged; SchemaError if the state is of another class or version.
-        """
+        """Newest sound checkpoint: (iteration, state), or None if none was written; DigestMismatch if all are damaged."""
         names, damage = checkpoint_names(self.path), []
         for name in names:
             try:
@@ -297,7 +276,7 @@ class RunStore:
                 os.close(fd)
 
     def history(self) -> list[dict[str, Any]]:
-        """Entries of ``history.jsonl``; a line torn by a kill is left out. Raises DigestMismatch if a line is damaged, naming it."""
+        """Entries of ``history.jsonl``; a line torn by a kill is left out, a damaged one is a DigestMismatch."""
         return [entry for _, entry in read_lines(self.path / HISTORY, required=self._sealed)]
 
     def truncate_history(self, iteration: int) -> None:
@@ -311,11 +290,7 @@ class RunStore:
             self._write(HISTORY, b"".join(lines))
 
     def put_array(self, name: str, array: npt.NDArray[Any], keep: int = KEPT_ARRAYS) -> ArrayRef:
-        """Write an array once, under its content's digest; older arrays of the name are removed.
-
-        ``name``: what it is, such as "alpha"; [A-Za-z0-9._-]{1,128}; ``array``: numbers; ``keep``: arrays of this name that stay. Raises
-        OutOfSpace if the disk is full.
-        """
+        """Write an array once, under its content's digest; of older arrays of the name ``keep`` - 1 stay."""
         check_name(name, "array name")
         packed = io.BytesIO()
         np.save(packed, array, allow_pickle=False)
