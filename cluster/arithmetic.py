@@ -86,10 +86,7 @@ def _numpy_kernels() -> list[str]:
 
 
 def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
-    """Return a line that names the groups of processes which compute differently, and what no longer holds; ``None`` if all agree.
-
-    ``driver``: of this process; ``workers``: by address.
-    """
+    """Return a line that names the groups of processes (workers by address) which compute differently; ``None`` if all agree."""
     description = _describe_groups([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
     return description and (
         f"processors or their kernels differ ({description}): results agree to the tolerance asked for, but are no longer the same bits "
@@ -98,10 +95,7 @@ def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> s
 
 
 def describe_change(seen: Sequence[Arithmetic]) -> str | None:
-    """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed.
-
-    ``seen``: what it computed with, in order.
-    """
+    """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed."""
     description = _describe_groups([("at first" if not k else "then", facts) for k, facts in enumerate(seen)])
     return description and (
         f"the run goes on with another processor or other kernels ({description}): its result agrees to the tolerance asked for, but "
@@ -110,7 +104,6 @@ def describe_change(seen: Sequence[Arithmetic]) -> str | None:
 
 
 def _describe_groups(processes: Sequence[tuple[str, Arithmetic]]) -> str | None:
-    """Return which processes compute alike, and what sets the groups apart; ``None`` if there is but one group."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for who, facts in processes:
         groups.setdefault(tuple(sorted(facts.items())), []).append(who)

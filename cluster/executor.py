@@ -19,8 +19,7 @@ from .program import Plan
 class Executor:
     """Runs plans; this base class is the in-process executor.
 
-    ``kind``: ``"sync"``, ``"local"``, ``"address"``, ``"scheduler-file"``, ``"factory"`` or ``"client"``; ``reserved``: bytes of every
-    worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
+    ``reserved``: bytes of every worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
     """
 
     kind: str = "sync"
@@ -64,10 +63,7 @@ class Executor:
         return self._base
 
     def measure(self, held: Callable[[], int]) -> None:
-        """Measure what worker processes take by themselves.
-
-        ``held``: bytes that a process keeps only to save work, such as a cache; called in each, and not counted.
-        """
+        """Measure what worker processes take by themselves, without the ``held()`` bytes, such as a cache, that only save work."""
         self._base = own_bytes(held)
 
     def planned_peak(self, step: int) -> int:
@@ -75,7 +71,7 @@ class Executor:
         return self.base_memory + self.reserved + self.threads * step
 
     def check(self, plan: Plan[Any]) -> None:
-        """Compare a plan's memory bound with what a worker has. Raises MemoryBoundExceeded, with both numbers and what can be changed."""
+        """Compare the memory bound of a plan with what a worker has; MemoryBoundExceeded names both numbers and what can be changed."""
         needed, available = plan.memory_bound, self.task_memory
         if needed > available:
             raise MemoryBoundExceeded(
@@ -89,8 +85,8 @@ class Executor:
     def run(self, plan: Plan[Any]) -> Any:
         """Run a plan and return its finalized result.
 
-        Raises MemoryBoundExceeded before anything runs; TaskFailed: a chunk or combine function raised; ``__cause__`` is its exception;
-        ClusterLost: scheduler or workers are gone (not in-process).
+        MemoryBoundExceeded before anything runs; TaskFailed, caused by what a chunk or combine function raised; ClusterLost (not
+        in-process).
         """
         self.check(plan)
         self._emit({"event": "plan", **plan.describe(), "planned_peak": self.planned_peak(plan.memory_bound)})

@@ -31,14 +31,11 @@ def open_executor(
     worker_memory: int | str | None = None,
     connect_timeout: float | None = None,
 ) -> Iterator[Executor]:
-    """Open the executor that ``config`` names and close it at the end, with everything it started.
+    """Open the executor that ``config`` names (see :func:`~gramplane.cluster.config.parse_cluster`); at the end close all that it started.
 
-    ``config``: a parsed configuration or a text of the grammar, see :func:`~gramplane.cluster.config.parse_cluster`; ``None`` or ``"sync"``
-    runs in this process, without a graph and without Dask; ``events``: sink of event records. ``preflight``: called on every worker and
-    here before anything runs; all must return the same, for instance the digest of the store's manifest. Not called in-process.
-    ``worker_memory``: bytes per worker; overrides the one of ``config``; ``connect_timeout``: seconds to wait for a scheduler elsewhere;
-    overrides the one of ``config``'s limits. Raises ClusterConfigError, PlaintextRefused: see
-    :func:`~gramplane.cluster.config.parse_cluster`; ClusterUnreachable: no scheduler within ``connect_timeout``; ClusterLost: a scheduler
+    ``None`` or ``"sync"`` runs in this process, without a graph and without Dask. ``preflight``: called on every worker and here before
+    anything runs; all must return the same, for instance the digest of the store's manifest. ``worker_memory`` (bytes) and
+    ``connect_timeout`` (seconds) override those of ``config``. Raises ClusterUnreachable: no scheduler in time; ClusterLost: a scheduler
     without workers; VersionMismatch, PreflightFailed: a worker that would compute something else.
     """
     settings = _resolve_config(config, worker_memory)
@@ -66,10 +63,7 @@ def executor_for_client(
     worker_memory: int | str | None = None,
     limits: Limits | None = None,
 ) -> Executor:
-    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it.
-
-    Parameters are those of :func:`open_executor`; the checks before the run are the same.
-    """
+    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it."""
     from .workers.dask_executor import DaskExecutor
 
     settings = ClusterConfig(worker_memory=parse_bytes(worker_memory) if worker_memory else None, limits=limits or Limits())

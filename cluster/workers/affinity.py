@@ -31,11 +31,7 @@ class Affinity:
         self._weights: dict[Hashable, float] = {}
 
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
-        """Return the home of every task.
-
-        ``refs``: one per task; ``weights``: bytes of each task; ``workers``: address to number of threads; a worker's share is in
-        proportion to its threads.
-        """
+        """Return the home of every task of ``weights`` bytes; the share of a worker is in proportion to its number of threads."""
         self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)
         unknown = [(ref, max(weight, 1)) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]

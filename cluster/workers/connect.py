@@ -58,11 +58,7 @@ def dask_settings(limits: Limits) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Iterator[Client]:
-    """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end.
-
-    Raises ClusterUnreachable: no scheduler answered within ``connect_timeout`` seconds; ClusterConfigError: certificates or a factory are
-    not what they should be; PlaintextRefused: the connection would leave this machine unencrypted.
-    """
+    """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end."""
     openers = {"local": _open_local, "address": _open_address, "scheduler-file": _open_scheduler_file, "factory": _open_factory}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet_connections())

@@ -51,11 +51,7 @@ class _Setup(WorkerPlugin):
 
 
 class DaskExecutor(Executor):
-    """Runs plans on the workers of a Dask client.
-
-    ``client``: connected client; not closed by the executor; ``settings``: worker memory and limits are taken from it; ``kind``: how the
-    client came about; ``events``, ``preflight``: see :func:`~gramplane.cluster.opening.open_executor`.
-    """
+    """Runs plans on the workers of a Dask client, which it does not close; ``kind``: how the client came about."""
 
     def __init__(
         self, client: Client, settings: ClusterConfig, *, kind: str, events: Sink | None, preflight: Callable[[], Any] | None
@@ -265,10 +261,7 @@ class _Run:
             future.add_done_callback(self._news.put)
 
     def result(self) -> Done:
-        """Return the result of the last task.
-
-        Raises _Reported around what the cluster reported; ClusterLost, Stalled, WorkerDiskFull: from the watchdog.
-        """
+        """Return the result of the last task; raise _Reported around what the cluster reported."""
         while True:
             try:
                 item = self._news.get(timeout=_POLL)

@@ -16,10 +16,7 @@ from .graph import Graph, Key
 def translate_error(
     error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int, *, connected: bool = True, hung: str = ""
 ) -> ClusterError:
-    """Return the error to raise for what a future of ``graph`` holds; without a connection it says nothing of the task.
-
-    ``hung`` is what there is to say of workers that were left out.
-    """
+    """Return the error to raise for what a future of ``graph`` holds; ``hung``: what to say of workers that were left out."""
     if isinstance(error, BlockFailure):
         return error.as_task_failed(plan.program.name)
     if isinstance(error, ClusterError):

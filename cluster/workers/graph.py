@@ -42,10 +42,7 @@ class WorkerPreference:
 
 @dataclass(frozen=True)
 class Graph:
-    """Graph of one run.
-
-    ``tasks``: key to task; ``leaves``: keys of the chunk steps, in the order of the references; ``root``: key of the result.
-    """
+    """Graph of one run; ``leaves``: keys of the chunk steps, in the order of the references; ``root``: key of the result."""
 
     tasks: dict[Key, Task]
     leaves: list[Key]
@@ -91,11 +88,7 @@ def _check_broadcast(plan: Plan[Any]) -> None:
 
 
 def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
-    """Run one chunk step as a Dask task.
-
-    Raises VersionMismatch: on a worker that joined after the check at the start and runs another version; BlockFailure: see
-    :func:`~gramplane.cluster.execute.run_chunk`.
-    """
+    """Run one chunk step as a Dask task; VersionMismatch on a worker that joined after the first check and runs another version."""
     worker = get_worker().address
     if own_version() != step.version:
         raise VersionMismatch(f"worker {worker} runs gramplane {own_version()}, the driver gramplane {step.version}")
@@ -105,7 +98,7 @@ def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
 
 
 def combine_on_worker(step: Step, *parts: Done) -> Done:
-    """Combine partial results as a Dask task. Raises BlockFailure: see :func:`~gramplane.cluster.execute.run_combine`."""
+    """Combine partial results as a Dask task."""
     return _send_safely(run_combine, step, parts, get_worker().address)
 
 

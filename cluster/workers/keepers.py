@@ -44,10 +44,8 @@ class _Nanny(Nanny):
 class Keeper:
     """Keeps one worker: Dask's nanny restarts a process that dies; what the nanny itself does not survive, a new one follows.
 
-    A nanny gives up on a process that dies in its first start, on one that fails while it starts again, and on one that the scheduler
-    told to leave.
-
-    ``scheduler``: its address; ``options``: of the nanny and its worker; ``settings``: of Dask, that nannies read where they are made.
+    A nanny gives up on a process that dies in its first start, on one that fails while it starts again, and on one that the scheduler told
+    to leave. ``settings``: of Dask, that nannies read where they are made.
     """
 
     def __init__(self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
@@ -86,10 +84,8 @@ class Keeper:
                 await asyncio.sleep(_PAUSE)
 
     async def end(self) -> None:
-        """Kill the worker and close its nanny.
-
-        A worker takes a second to say goodbye, and in the middle of a long task it may not hear that it should. Tasks are pure, so nothing
-        is lost by killing it.
+        """Kill the worker and close its nanny. Tasks are pure, so nothing is lost by killing it, while a worker takes a second to say
+        goodbye, and in the middle of a long task may not hear that it should.
         """
         self._ended = True
         if self._nanny is None:
@@ -136,21 +132,14 @@ def _failure_reason(nanny: _Nanny, error: BaseException) -> str:
 
 
 class Keepers:
-    """All workers of a cluster.
-
-    ``count``: how many; ``scheduler``, ``options``, ``settings``: see :class:`Keeper`; ``loop``: where they run; processes are started from
-    its thread.
-    """
+    """All workers of a cluster; their processes are started from the thread of ``loop``."""
 
     def __init__(self, count: int, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], loop: IOLoop) -> None:
         self._keepers = [Keeper(scheduler, options, settings) for _ in range(count)]
         self._loop = cast(Any, loop).asyncio_loop
 
     def start(self, config: ClusterConfig, emit: Sink) -> None:
-        """Start all workers and wait for them: for the first as long as the limits allow, for further ones until they count as hung.
-
-        Raises ClusterLost: None came.
-        """
+        """Start all workers and wait: for the first as long as the limits allow, for further ones until they count as hung."""
         for keeper in self._keepers:
             asyncio.run_coroutine_threadsafe(keeper.keep(), self._loop)
         began = time.monotonic()

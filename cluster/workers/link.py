@@ -29,11 +29,7 @@ def is_connection_trouble(answer: object) -> bool:
 
 
 class Link:
-    """A client, seen as someone to ask.
-
-    ``client``: connected client; ``limits``: how long a worker may be silent, and workers may be missing. ``left_out``: workers that were
-    left out, as they gave no sign of life.
-    """
+    """A client, seen as someone to ask; ``left_out``: workers that were left out, as they gave no sign of life."""
 
     def __init__(self, client: Client, limits: Limits | None = None) -> None:
         self.client = client
@@ -61,10 +57,7 @@ class Link:
         return self.client.scheduler is not None and self.client.status == "running"
 
     def workers(self) -> Mapping[str, Any]:
-        """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …
-
-        Raises OSError, TimeoutError: no answer.
-        """
+        """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …"""
 
         async def identity() -> Any:
             return await self._scheduler().identity(n_workers=-1)
@@ -75,8 +68,6 @@ class Link:
         """Take workers that hang from the scheduler's list, and return them; their tasks go to others.
 
         To be called again and again: what counts is silence from one call to the next.
-
-        Raises OSError, TimeoutError: no answer.
         """
         return self._wait(self._leave_out_silent, ANSWER_SECONDS)
 
@@ -91,7 +82,7 @@ class Link:
         return silent
 
     def has_stranded(self, keys: Sequence[Any]) -> bool:
-        """Tell whether one of the tasks has no worker to run on. Raises OSError, TimeoutError: no answer."""
+        """Tell whether one of the tasks has no worker to run on."""
 
         async def states() -> Any:
             return await self._scheduler().get_task_status(keys=list(keys))
@@ -103,8 +94,6 @@ class Link:
 
         Each worker is asked by itself: one that hangs keeps the answers of the others from nobody, and is left out when it has given no
         sign of life for too long. One that lives and has not answered within ``timeout`` seconds has a ``TimeoutError`` for an answer.
-
-        Raises ClusterLost: the scheduler does not answer.
         """
 
         async def one(worker: str) -> Any:
@@ -144,10 +133,7 @@ class Link:
             return error
 
     def register(self, plugin: WorkerPlugin, name: str) -> None:
-        """Set up a plugin on every worker, now and on each that joins later.
-
-        Raises ClusterLost: workers kept dying over it for too long (``no_workers_timeout``), or the scheduler is gone.
-        """
+        """Set up a plugin on every worker, now and on each that joins later; ClusterLost if workers keep dying over it."""
         patience = self._limits.no_workers_timeout
         deadline = time.monotonic() + patience
 
@@ -170,10 +156,7 @@ class Link:
             time.sleep(_POLL)
 
     def forget(self, plugin: str, *, timeout: float = 2.0) -> None:
-        """Take back what was registered on the workers under a name.
-
-        Raises OSError, TimeoutError: no answer: with the scheduler it is gone anyway.
-        """
+        """Take back what was registered on the workers under a name."""
 
         async def unregister() -> None:
             self._scheduler()
@@ -182,7 +165,7 @@ class Link:
         self._wait(unregister, timeout)
 
     def threads(self) -> dict[str, int]:
-        """Return the number of threads of every running worker. Raises ClusterLost: the scheduler does not answer."""
+        """Return the number of threads of every running worker."""
 
         async def ncores() -> Any:
             return await self._scheduler().ncores(workers=None)

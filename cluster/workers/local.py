@@ -33,10 +33,7 @@ _HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://"}
 
 
 def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -> Client:
-    """Return a client of a new cluster; ``stack`` ends all of it: client, workers, scheduler, and the folder with files and key.
-
-    Raises ClusterLost: no worker started within the time that the limits allow.
-    """
+    """Return a client of a new cluster; ``stack`` ends all of it: client, workers, scheduler, and the folder with files and key."""
     folder = stack.enter_context(temporary_folder(dask.config.get("temporary-directory", None)))
     security = make_security(folder / "tls")
     stack.enter_context(_restore_environment())

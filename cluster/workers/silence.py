@@ -17,10 +17,8 @@ class Silence:
     """Counts how long the scheduler has heard nothing of each worker.
 
     Time counts only while somebody looks, at most two seconds for a look: after a process that was stopped with all its workers, a laptop
-    that slept or a driver that was busy for minutes, the scheduler has heard nothing of anybody, and that says nothing of the workers.
-    The clock of another machine is never compared with ours.
-
-    ``limit``: seconds after which a worker counts as hung; less than two count as two; ``clock``: monotonic seconds.
+    that slept or a driver that was busy for minutes, the scheduler has heard nothing of anybody, and that says nothing of the workers. The
+    clock of another machine is never compared with ours.
     """
 
     def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -30,7 +28,7 @@ class Silence:
         self._heard: dict[str, tuple[Any, float]] = {}
 
     def of(self, workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Return the workers that hang. ``workers``: what the scheduler knows of each, ``last_seen`` above all."""
+        """Return the workers that hang, by ``last_seen`` of what the scheduler knows of each."""
         now = self._clock()
         step, self._looked = min(now - self._looked, _STEP), now
         heard = {}

@@ -31,10 +31,7 @@ class Stranded(Exception):
 
 
 class Watchdog:
-    """Looks at the cluster when no task has finished for a while.
-
-    ``link``: connection to the scheduler; ``limits``: when to give up; ``keys``: tasks with a preferred worker.
-    """
+    """Looks at the cluster when no task has finished for a while; ``keys``: tasks with a preferred worker."""
 
     def __init__(self, link: Link, limits: Limits, keys: Sequence[Any]) -> None:
         self._link = link
@@ -50,8 +47,8 @@ class Watchdog:
     def check(self) -> None:
         """Look at the cluster once.
 
-        Raises ClusterLost: no answer from the scheduler, or no workers, for too long; WorkerDiskFull: workers wait for room on a full disk;
-        Stalled: anything else that lets no task finish; Stranded: the plan must be submitted again.
+        ClusterLost: no answer from the scheduler, or no workers, for too long; WorkerDiskFull: workers wait for room on a full disk;
+        Stranded: the plan must be submitted again; Stalled: anything else that lets no task finish.
         """
         # Fetching a result goes on trying for half a minute after that.
         if not self._link.connected:

@@ -104,7 +104,7 @@ def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> J
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """Digest of a path or URL: of the manifest of a store or model, sha256 of a file or of the files of a folder; MissingBlock if empty."""
+    """Digest of a path or URL: of the manifest of a store or model, sha256 of a file or of a folder's files; MissingBlock if none."""
     local = local_path(path)
     if local is None and not holds_store(path):
         return _object_digest(os.fspath(path))
