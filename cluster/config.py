@@ -84,7 +84,11 @@ def driver_bytes(value: str | int | None) -> int:
 
 
 def parse_bytes(value: int | str) -> int:
-    """Return the bytes of ``268435456``, ``"256MiB"``, ``"1.5 GB"``; units without ``i`` are powers of 1000."""
+    """Return the bytes of ``268435456``, ``"256MiB"``, ``"1.5 GB"``; units without ``i`` are powers of 1000.
+
+    >>> parse_bytes("256MiB")
+    268435456
+    """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([kmgt]?)(i?)b?\s*", str(value), re.IGNORECASE)
     number = float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()] if match else 0.0
     if match is None or not 1 <= number < math.inf:

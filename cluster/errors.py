@@ -92,8 +92,6 @@ def shorten_text(value: object, limit: int = 400) -> str:
 def bytes_text(nbytes: float) -> str:
     """Return ``1.5 GiB`` for people.
 
-    Examples
-    --------
     >>> bytes_text(3 << 29)
     '1.5 GiB'
     """

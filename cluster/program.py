@@ -41,8 +41,6 @@ def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
 
     A range of one item is passed on as it is. The tree depends on the number of tasks alone, hence so do the bits of a sum.
 
-    Examples
-    --------
     >>> combine_tree(5, 2)
     [[(0, 2), (2, 4), (4, 5)], [(0, 2), (2, 3)], [(0, 2)]]
     """

@@ -57,7 +57,7 @@ class StripeLayout:
 
 @dataclass(frozen=True)
 class DenseLayout:
-    """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid. Chunks at the far edges are padded on disk."""
+    """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid. Chunks at the far edges are padded."""
 
     shape: tuple[int, int]
     chunk: tuple[int, int]

@@ -4,14 +4,14 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .blocks.selection import check_ids, check_rows, mark_canonical
-from .blocks.store import Block, BlockMeta, ColumnScale, VerifyReport
+from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
 from .blocks.tables import COLUMN_TABLES, column_tables
 from .errors import SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
@@ -46,7 +46,7 @@ class MemoryRef:
         raise SchemaError("blocks in memory cannot be sent to another process; write them to a (temporary) store first")
 
 
-class MemoryBlocks:
+class MemoryBlocks(BlockSource):
     """The interface of `BlockStore` over arrays in memory.
 
     ``X`` (n_rows, n_cols): float32 and float64 are taken as they are, other numbers become float64; anything sparse but CSC is converted
@@ -70,7 +70,7 @@ class MemoryBlocks:
         stripe_bytes: int = STRIPE_BYTES,
     ) -> None:
         self._given = _check_numbers(X)
-        n, d = self.shape = (int(self._given.shape[0]), int(self._given.shape[1]))
+        n, d = (int(length) for length in self._given.shape)
         self.scale = scale or ColumnScale()
         kind = "sparse" if sp.issparse(self._given) else "dense"
         self.meta = BlockMeta(n, d, kind, self._given.dtype.name, labels, self.scale.kind, ("columns", "rows"))
@@ -85,21 +85,6 @@ class MemoryBlocks:
     def X(self) -> Matrix:
         """The matrix as it was given."""
         return self._given
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows (samples)."""
-        return self.shape[0]
-
-    @property
-    def n_cols(self) -> int:
-        """Number of columns (features)."""
-        return self.shape[1]
-
-    @property
-    def holds(self) -> Literal["columns", "strings"]:
-        """What its rows are: numbers in columns, or strings."""
-        return "columns" if self.n_cols else "strings"
 
     @cached_property
     def digest(self) -> str:
@@ -129,16 +114,16 @@ class MemoryBlocks:
 
     @cached_property
     def _column_layout(self) -> StripeLayout | DenseLayout:
-        if self.meta.kind == "dense":
+        if isinstance(self.by_columns, np.ndarray):
             return plan_dense(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
-        counts = np.diff(self.by_columns.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        counts = np.diff(self.by_columns.indptr)
         return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, groups=self._groups, entries=self._entries)
 
     @cached_property
     def _row_layout(self) -> StripeLayout | DenseLayout:
-        if self.meta.kind == "dense":
+        if isinstance(self._by_rows, np.ndarray):
             return plan_dense_rows(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
-        counts = np.diff(self._by_rows.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        counts = np.diff(self._by_rows.indptr)
         return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, entries=self._entries)
 
     def column_blocks(self) -> list[MemoryRef]:
@@ -176,10 +161,6 @@ class MemoryBlocks:
             return np.take(part, columns, axis=1) if part.flags.c_contiguous else np.ascontiguousarray(part[:, columns])
         chosen = mark_canonical(sp.csc_array(data[:, columns]))
         return chosen if rows is None else mark_canonical(sp.csc_array(chosen[span]))
-
-    def target(self) -> npt.NDArray[np.float64]:
-        """Target of every row, float64 (n_rows,)."""
-        return np.asarray(self.row_table("y"), dtype=np.float64)
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
         """Table with one entry per row: "y", "task", "group", "weight", …."""

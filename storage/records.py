@@ -192,8 +192,9 @@ def _decode_scalar(kind: type, args: Any, node: Json, arrays: Any, path: str) ->
 def _decode_float(kind: type, args: Any, node: Json, arrays: Any, path: str) -> float:
     if isinstance(node, Mapping) and node.get("$float") in ("nan", "inf", "-inf"):
         return float(str(node["$float"]))
-    _check_node(type(node) in (int, float), node, kind, path)
-    return float(node)
+    number: Json = node
+    _check_node(type(number) in (int, float), node, kind, path)
+    return float(number)
 
 
 def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:

@@ -127,7 +127,7 @@ def _check_integers(given: UserData, what: str, name: str) -> Array:
 
 
 def check_part_pointers(indptr: Array, before: int, end: int, first: int, what: str, name: str) -> None:
-    """Check consecutive pointers ``first``, ``first + 1``, … of a longer array over ``end`` entries; the part before ended with ``before``."""
+    """Check pointers ``first``, ``first + 1``, … of a longer array over ``end`` entries; the part before ended with ``before``."""
     if indptr.dtype.kind not in "iu":
         _refuse_matrix(name, f"{what} has the type {indptr.dtype}; whole numbers are expected")
     _check_pointers(indptr, what, name, before, first)

@@ -99,23 +99,25 @@ class ArraySpec:
         fields = parse_json(data, where)
         spec = cls(
             _read_lengths(fields, "shape", where),
-            _read_lengths(_inner_config(fields, "chunk_grid"), "chunk_shape", where),
+            _read_lengths(_inner_config(fields.get("chunk_grid")), "chunk_shape", where),
             str(fields.get("data_type")),
         )
+        keys, codecs = _as_dict(fields.get("chunk_key_encoding")), fields.get("codecs")
+        codec = _as_dict(codecs[0] if isinstance(codecs, list) and len(codecs) == 1 else None)
+        is_of_bytes = spec.dtype in ("bool", "int8", "uint8")
         rules = {
             "zarr_format": fields.get("zarr_format") == 3,
             "node_type": fields.get("node_type") == "array",
             "data_type": spec.dtype in _DTYPES,
             "chunk_grid": len(spec.chunk) == len(spec.shape) and all(c >= 1 for c in spec.chunk),
-            "chunk_key_encoding": _plain_keys(fields.get("chunk_key_encoding")),
-            "codecs": _plain_bytes(fields.get("codecs"), spec.dtype),
+            "chunk_key_encoding": keys.get("name") == "default" and _inner_config(keys).get("separator", "/") == "/",
+            "codecs": codec.get("name") == "bytes" and (is_of_bytes or _inner_config(codec).get("endian") == "little"),
             "storage_transformers": not fields.get("storage_transformers"),
         }
         for field, holds in rules.items():
             if not holds:
-                raise SchemaError(
-                    f"{where}: {field} is {fields.get(field)!r}; this version reads plain little-endian chunks (codec 'bytes') only"
-                )
+                value = fields.get(field)
+                raise SchemaError(f"{where}: {field} is {value!r}; this version reads plain little-endian chunks (codec 'bytes') only")
         if spec.chunk_bytes > MAX_CHUNK_BYTES:
             raise SchemaError(f"{where}: one chunk would have {spec.chunk_bytes} bytes; the limit is {MAX_CHUNK_BYTES}")
         return spec
@@ -139,10 +141,12 @@ def parse_json(data: bytes, where: str) -> dict[str, Any]:
     return fields
 
 
-def _inner_config(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = fields.get(name)
-    inner = value.get("configuration") if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict) else {}
+def _as_dict(value: Json) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _inner_config(value: Json) -> Mapping[str, Any]:
+    return _as_dict(_as_dict(value).get("configuration"))
 
 
 def _read_lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int, ...]:
@@ -150,18 +154,6 @@ def _read_lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int
     if not isinstance(value, list) or not value or not all(type(v) is int and 0 <= v < 2**62 for v in value):
         raise SchemaError(f"{where}: {name} is {value!r}; it must be a list of non-negative integers below 2^62")
     return tuple(value)
-
-
-def _plain_keys(encoding: Json) -> bool:
-    if not isinstance(encoding, dict) or encoding.get("name") != "default":
-        return False
-    return _inner_config({"e": encoding}, "e").get("separator", "/") == "/"
-
-
-def _plain_bytes(codecs: Json, dtype: str) -> bool:
-    if not isinstance(codecs, list) or len(codecs) != 1 or not isinstance(codecs[0], dict) or codecs[0].get("name") != "bytes":
-        return False
-    return dtype in ("bool", "int8", "uint8") or _inner_config({"e": codecs[0]}, "e").get("endian") == "little"
 
 
 def group_json(attributes: Mapping[str, Any] | None = None) -> bytes:
@@ -285,3 +277,12 @@ def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
             f"{url}: {describe_key(key)}, bytes 0:{nbytes}: {data.nbytes} bytes with crc32c {checksum:08x} instead of {expected:08x}; "
             "the stored data changed after they were written"
         )
+
+
+def read_listed(objects: Objects, listed: Mapping[str, tuple[int, int]], key: str) -> bytes:
+    """Read a small object that the manifest lists, and check it."""
+    if key not in listed:
+        raise MissingBlock(f"{objects.url}: {key} is not listed in the manifest")
+    data = objects.read(key)
+    check_crc(objects.url, key, data, listed[key])
+    return data.tobytes()

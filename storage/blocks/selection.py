@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from ..errors import SchemaError
 from ..value_types import SparseMatrix
-from .arrays import ChunkedArray, concatenate_ranges
+from .arrays import concatenate_ranges
 
 
 def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
@@ -50,16 +50,3 @@ def reorder_columns(
     if indptr[-1] >= 2**31:
         raise SchemaError(f"the columns asked for hold {indptr[-1]} entries together; fetch fewer than 2^31 at once")
     return mark_canonical(sp.csc_array((values, indices, indptr.astype(np.int32)), shape=shape))
-
-
-class Entries:
-    """A stored 1-D array from ``base`` on, as a sequence of single numbers (for binary search)."""
-
-    def __init__(self, array: ChunkedArray, base: int) -> None:
-        self._array, self._base = array, base
-
-    def __len__(self) -> int:
-        return self._array.spec.shape[0] - self._base
-
-    def __getitem__(self, place: int) -> int:
-        return int(self._array.read(self._base + place, self._base + place + 1)[0])

@@ -22,8 +22,8 @@ from ..manifest import read_seal
 from ..meta import BlockMeta, ColumnScale
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
-from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json
-from .selection import Entries, check_ids, check_rows, mark_canonical, reorder_columns
+from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, read_listed
+from .selection import check_ids, check_rows, mark_canonical, reorder_columns
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 
@@ -78,7 +78,41 @@ class BlockRef:
         return open_shared(self.url, self.digest).load(self)
 
 
-class BlockStore:
+class BlockSource:
+    """What block stores and blocks in memory have in common."""
+
+    meta: BlockMeta
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.meta.n_rows, self.meta.n_cols
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows (samples)."""
+        return self.meta.n_rows
+
+    @property
+    def n_cols(self) -> int:
+        """Number of columns (features)."""
+        return self.meta.n_cols
+
+    @property
+    def holds(self) -> Literal["columns", "strings"]:
+        """What its rows are: numbers in columns, or strings."""
+        return "columns" if self.n_cols else "strings"
+
+    def row_table(self, name: str) -> npt.NDArray[Any]:
+        """Table with one entry per row: "y", "task", "group", "weight", …."""
+        raise NotImplementedError
+
+    def target(self) -> npt.NDArray[np.float64]:
+        """Target of every row, float64 (n_rows,): class codes when ``meta.labels`` is set."""
+        return np.asarray(self.row_table("y"), dtype=np.float64)
+
+
+class BlockStore(BlockSource):
     """A committed version of a block store, read-only; it lies at ``place`` below ``url``. Open it with `BlockStore.open`."""
 
     def __init__(self, opened: Opened) -> None:
@@ -88,9 +122,8 @@ class BlockStore:
         opened.check(self.digest)
         self.url, self.place = opened.base.url, opened.objects.url
         self._verified: set[str] = set()
-        self.meta = BlockMeta.from_attributes(
-            parse_json(self._small("zarr.json"), f"{self.url}/zarr.json").get("attributes"), self.digest, self.url
-        )
+        root = parse_json(read_listed(self._objects, self._listed, "zarr.json"), f"{self.url}/zarr.json")
+        self.meta = BlockMeta.from_attributes(root.get("attributes"), self.digest, self.url)
         self._arrays = self._open_arrays()
         self._layouts = {name: self._open_layout(name) for name in self.meta.layouts}
 
@@ -104,7 +137,9 @@ class BlockStore:
         """
         refuse_foreign(url)
         store = cls(open_version(open_objects(url), digest))
-        _remember_store(store)
+        _shared[store.url, store.digest] = store
+        while len(_shared) > _SHARED_STORES:
+            _shared.popitem(last=False)
         return store
 
     def confirm(self) -> None:
@@ -114,13 +149,6 @@ class BlockStore:
     def __reduce__(self) -> tuple[Callable[[str, str], "BlockStore"], tuple[str, str]]:
         return open_shared, (self.url, self.digest)
 
-    def _small(self, key: str) -> bytes:
-        if key not in self._listed:
-            raise MissingBlock(f"{self.url}: {key} is not listed in the manifest")
-        data = self._objects.read(key)
-        check_crc(self.url, key, data, self._listed[key])
-        return data.tobytes()
-
     def _open_arrays(self) -> dict[str, ChunkedArray]:
         chunks = Counter(key.partition("/c/")[0] for key in self._listed if "/c/" in key)
         arrays: dict[str, ChunkedArray] = {}
@@ -128,7 +156,7 @@ class BlockStore:
             prefix, _, name = key.rpartition("/")
             if name != "zarr.json" or not prefix:
                 continue
-            location, data = f"{self.url}/{key}", self._small(key)
+            location, data = f"{self.url}/{key}", read_listed(self._objects, self._listed, key)
             if parse_json(data, location).get("node_type") == "group":
                 continue
             spec = ArraySpec.from_json(data, location)
@@ -163,26 +191,6 @@ class BlockStore:
     def _all(self, prefix: str) -> npt.NDArray[Any]:
         array = self._array(prefix)
         return array.read(0, array.spec.shape[0])
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.meta.n_rows, self.meta.n_cols
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows (samples)."""
-        return self.meta.n_rows
-
-    @property
-    def n_cols(self) -> int:
-        """Number of columns (features)."""
-        return self.meta.n_cols
-
-    @property
-    def holds(self) -> Literal["columns", "strings"]:
-        """What its rows are: numbers in columns, or strings."""
-        return "columns" if self.n_cols else "strings"
 
     def column_blocks(self) -> list[BlockRef]:
         """References to the column stripes, in feature order."""
@@ -221,9 +229,8 @@ class BlockStore:
 
     def _load_dense(self, layout: DenseLayout, ref: BlockRef) -> npt.NDArray[Any]:
         array = self._array(f"{ref.layout}/dense")
-        cells = (
-            [(i, ref.index) for i in range(layout.grid[0])] if ref.layout == "columns" else [(ref.index, j) for j in range(layout.grid[1])]
-        )
+        down, across = layout.grid
+        cells = [(i, ref.index) for i in range(down)] if ref.layout == "columns" else [(ref.index, j) for j in range(across)]
         if len(cells) == 1:
             rows, cols = layout.cell(*cells[0])
             return np.ascontiguousarray(array.read_cell(*cells[0], rows.stop - rows.start)[:, : cols.stop - cols.start])
@@ -287,14 +294,14 @@ class BlockStore:
         """Narrow columns' ranges of entries to rows ``first:last``: a binary search that reads a few numbers of each column."""
         if (first, last) == (0, self.meta.n_rows):
             return starts, ends - starts
-        row_at = Entries(self._array("columns/rows"), base)
-        lows = [bisect_left(row_at, first, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
-        highs = [bisect_left(row_at, last, a, int(b)) for a, b in zip(lows, ends, strict=True)]
-        return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
 
-    def target(self) -> npt.NDArray[np.float64]:
-        """Target of every row, float64 (n_rows,): class codes when ``meta.labels`` is set."""
-        return np.asarray(self.row_table("y"), dtype=np.float64)
+        def row_at(entry: int) -> int:
+            return int(array.read(base + entry, base + entry + 1)[0])
+
+        array, entries = self._array("columns/rows"), range(int(ends.max(initial=0)))
+        lows = [bisect_left(entries, first, int(a), int(b), key=row_at) for a, b in zip(starts, ends, strict=True)]
+        highs = [bisect_left(entries, last, a, int(b), key=row_at) for a, b in zip(lows, ends, strict=True)]
+        return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
         """Table with one entry per row: "y", "task", "group", "weight", …."""
@@ -354,8 +361,7 @@ class BlockStore:
         scratch = np.empty(max((size for size, _ in self._listed.values()), default=0), dtype=np.uint8)
         for key in sorted(self._listed):
             size = self._listed[key][0]
-            reason = self._damage(key, scratch[:size])
-            if reason:
+            if reason := self._damage(key, scratch[:size]):
                 damaged.append(Damage(key, reason))
             seen += size
             if progress is not None:
@@ -373,12 +379,6 @@ class BlockStore:
 
 _SHARED_STORES = 16
 _shared: "OrderedDict[tuple[str, str], BlockStore]" = OrderedDict()
-
-
-def _remember_store(store: BlockStore) -> None:
-    _shared[store.url, store.digest] = store
-    while len(_shared) > _SHARED_STORES:
-        _shared.popitem(last=False)
 
 
 def open_shared(url: str, digest: str) -> BlockStore:

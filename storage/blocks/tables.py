@@ -36,19 +36,15 @@ def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> 
     by_column = np.ascontiguousarray(block.T, dtype=np.float64)
     gone = np.isnan(by_column)
     if gone.any():
-        _fill_extremes(by_column, gone, out)
+        some = ~gone.all(axis=1)
+        out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
+        out["maximum"][:] = np.where(some, np.fmax.reduce(by_column, axis=1), 0.0)
         by_column = np.where(gone, 0.0, by_column)
     elif by_column.shape[1]:
         out["minimum"][:], out["maximum"][:] = by_column.min(axis=1), by_column.max(axis=1)
     out["counts"][:] = np.count_nonzero(by_column, axis=1)
     out["norm1"][:] = _round_up(np.abs(by_column).sum(axis=1), by_column.shape[1])
     out["sumsq"][:] = np.square(by_column).sum(axis=1)
-
-
-def _fill_extremes(by_column: npt.NDArray[np.float64], gone: npt.NDArray[np.bool_], out: dict[str, npt.NDArray[Any]]) -> None:
-    some = ~gone.all(axis=1)
-    out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
-    out["maximum"][:] = np.where(some, np.fmax.reduce(by_column, axis=1), 0.0)
 
 
 def _sparse_tables(block: sp.csc_array) -> dict[str, npt.NDArray[Any]]:

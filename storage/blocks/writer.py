@@ -84,7 +84,7 @@ class BlockWriter:
         return BlockWriter, (self.url, self.meta, self._layouts, self.fsync, self.version)
 
     def _begin(self, resume: bool) -> None:
-        plan, objects = plan_digest(self.meta, self._layouts), self._objects
+        plan, objects = _plan_digest(self.meta, self._layouts), self._objects  # a resumed writer must agree on the plan
         if not isinstance(objects, LocalObjects):
             objects.clear()
         else:
@@ -117,11 +117,10 @@ class BlockWriter:
         return total - sum(size for key, (size, _) in self.done.items() if "/c/" in key)
 
     def _is_sound(self, key: str, entry: tuple[int, int]) -> bool:
-        try:
+        with suppress(StorageError):
             check_crc(self.url, key, self._objects.read(key), entry)
-        except StorageError:
-            return False
-        return True
+            return True
+        return False
 
     def _describe(self) -> None:
         value, n, d = self.meta.dtype, self.meta.n_rows, self.meta.n_cols
@@ -165,18 +164,16 @@ class BlockWriter:
         nnz = int(plan.nnz[index])
         expected = (int(plan.edges[index + 1] - plan.edges[index]), nnz, nnz, nnz)
         if lengths != expected:
-            raise UnalignedWrite(
-                f"stripe {index} of {layout}: (columns, sum of counts, indices, values) = {lengths}; the layout says {expected}"
-            )
+            names = "(columns, sum of counts, indices, values)"
+            raise UnalignedWrite(f"stripe {index} of {layout}: {names} = {lengths}; the layout says {expected}")
         limit = self.meta.n_rows if layout == "columns" else self.meta.n_cols
         parts = {INDEX_NAME[layout]: _index_array(indices, limit), "values": self._value_array(values)}
         written: Record = {}
         for name, vector in parts.items():
             for c in range(int(plan.offsets[index + 1] - plan.offsets[index])):
                 piece = vector[c * plan.chunk : (c + 1) * plan.chunk]
-                written |= self._object(
-                    f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, fill_values(vector.dtype, plan.chunk - len(piece))
-                )
+                pad = fill_values(vector.dtype, plan.chunk - len(piece))
+                written |= self._object(f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, pad)
         return written
 
     def stripe_done(self, index: int, *, layout: str = "columns") -> bool:
@@ -223,11 +220,8 @@ class BlockWriter:
         ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns. The row-wise
         sparse layout needs its counts too: ``of="row-layout"``.
         """
-        length, prefix = {
-            "rows": (self.meta.n_rows, ""),
-            "columns": (self.meta.n_cols, "columns/"),
-            "row-layout": (self.meta.n_rows, "rows/"),
-        }[of]
+        length = self.meta.n_cols if of == "columns" else self.meta.n_rows
+        prefix = {"rows": "", "columns": "columns/", "row-layout": "rows/"}[of]
         table = np.asarray(values)
         if check_name(name, "table") in (_RESERVED if of == "rows" else {"rows", "columns", "values", "dense", "edges", "nnz", "offsets"}):
             raise SchemaError(f"table name {name!r} is reserved")
@@ -247,9 +241,8 @@ class BlockWriter:
     def write_sequences(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
         """Write one text per row, UTF-8 end to end, with the bytes of each."""
         if lengths.shape != (self.meta.n_rows,) or int(lengths.sum()) != len(letters):
-            raise SchemaError(
-                f"lengths of {lengths.shape} sequences sum to {lengths.sum()}; there are {self.meta.n_rows} rows, {len(letters)} bytes"
-            )
+            there = f"there are {self.meta.n_rows} rows, {len(letters)} bytes"
+            raise SchemaError(f"lengths of {lengths.shape} sequences sum to {lengths.sum()}; {there}")
         ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         group = self._object("sequences/zarr.json", group_json())
         return group | self._write_array("sequences/letters", letters) | self._write_array("sequences/offsets", ends)
@@ -271,11 +264,9 @@ class BlockWriter:
     def write_scale(self, scale: ColumnScale) -> Record:
         """Write the factors of the column scaling; ``meta.scale`` becomes its kind."""
         written: Record = {}
-        for prefix, vector, length in (
-            ("columns/scale", scale.factor, self.meta.n_cols),
-            ("columns/shift", scale.shift, self.meta.n_cols),
-            ("row_scale", scale.row_factor, self.meta.n_rows),
-        ):
+        factors = {"columns/scale": scale.factor, "columns/shift": scale.shift, "row_scale": scale.row_factor}
+        for prefix, vector in factors.items():
+            length = self.meta.n_rows if prefix == "row_scale" else self.meta.n_cols
             if vector is not None:
                 if np.shape(vector) != (length,):
                     raise SchemaError(f"{prefix} has the shape {np.shape(vector)}; it must be ({length},)")
@@ -327,15 +318,7 @@ class BlockWriter:
                 yield from (f"{name}/{part}/c/{c}" for c in range(layout.n_chunks))
 
 
-def _refuse_foreign(objects: Objects) -> None:
-    """Refuse objects that no ingest wrote: a store is not mixed with a bucket's other content."""
-    keys = set(objects.listing())
-    if keys and not any(key.endswith("columns/zarr.json") for key in keys):
-        raise SchemaError(f"below {objects.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
-
-
-def plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:
-    """sha256 (hex) of description and layouts: what a resumed writer must agree on."""
+def _plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:
     digest = hashlib.sha256(canonical_json(meta.attributes()))
     for name, layout in layouts.items():
         digest.update(name.encode())
@@ -378,5 +361,8 @@ def _new_version(base: Objects, overwrite: bool) -> str:
         refuse_foreign_files(base, versions)
         drop_unfinished(base)
     elif not isinstance(base, LocalObjects) and versions is None:
-        _refuse_foreign(base)
+        # Objects that no ingest wrote: a store is not mixed with a bucket's other content.
+        keys = set(base.listing())
+        if keys and not any(key.endswith("columns/zarr.json") for key in keys):
+            raise SchemaError(f"below {base.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
     return next_version(versions)

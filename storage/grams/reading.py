@@ -28,7 +28,7 @@ class BlockReader:
         self._checked.pop(key, None)
 
     def read(self, bundle: Bundle, i: int, j: int, start: int, stop: int, out: npt.NDArray) -> None:
-        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``; DigestMismatch names the first that changed."""
+        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``; DigestMismatch names one that changed."""
         b, key = bundle.meta.block, bundle.block_key(i, j)
         whole = out if out.shape[1:] == (b, b) else np.empty((stop - start, b, b), out.dtype)
         requested = (1 << stop) - (1 << start)
