@@ -8,7 +8,8 @@ from typing import Any
 
 _NAMES = {
     "config": "FORMS ClusterConfig Limits driver_bytes parse_bytes parse_cluster",
-    "errors": "ClusterConfigError ClusterError ClusterLost ClusterUnreachable MemoryBoundExceeded PlaintextRefused PreflightFailed Stalled TaskFailed VersionMismatch WorkerDiskFull WorkersKilled bytes_text",
+    "errors": "ClusterConfigError ClusterError ClusterLost ClusterUnreachable MemoryBoundExceeded "
+    "PlaintextRefused PreflightFailed Stalled TaskFailed VersionMismatch WorkerDiskFull WorkersKilled bytes_text",
     "events": "JsonLinesSink LogSink MemorySink Sink tee",
     "executor": "Executor",
     "opening": "executor_for_client open_executor",
