@@ -24,8 +24,7 @@ from ..process import own_bytes, peak_bytes, reset_peak
 from ..program import Plan
 from ..versions import software_versions
 from .affinity import Affinity
-from .faults import memory_plan, original_cause, translate_error
-from .graph import Graph, build_graph
+from .graph import Graph, build_graph, memory_plan, original_cause, translate_error
 from .link import Link, is_connection_trouble
 from .preflight import Capacity, WorkerFacts, check_agreement, check_versions, weakest_capacity, worker_facts
 from .watch import Stranded, Watchdog

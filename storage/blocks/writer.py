@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
-from ..journal import Journal
 from ..layout import DenseLayout, StripeLayout
-from ..manifest import MANIFEST, write_seal
+from ..manifest import MANIFEST, Journal, write_seal
 from ..meta import BlockMeta, ColumnScale
 from ..objects import LocalObjects, Objects, require_space
 from ..urls import check_name, local_path, open_objects

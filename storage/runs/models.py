@@ -12,8 +12,7 @@ from ..blocks.arrays import ArraySpec, ChunkedArray, Record, check_crc, group_js
 from ..errors import MissingBlock, SchemaError, StorageError
 from ..manifest import MANIFEST, read_seal, write_seal
 from ..objects import LocalObjects, Objects
-from ..packing import pack, unpack
-from ..records import from_arrays, record_class, record_name, to_arrays
+from ..records import from_arrays, pack, record_class, record_name, to_arrays, unpack
 from ..urls import open_objects
 from .files import has_strangers
 

@@ -16,7 +16,7 @@ from ..objects import write_atomic
 from ..urls import check_name, holds_store, local_path, open_object, open_objects
 from ..value_types import Json
 from ..versions import open_version
-from .sealed_json import read_sealed, seal_file
+from .files import read_sealed, seal_file
 
 FORMAT = "gramplane.step/2"
 UNSEALED_FORMAT = "gramplane.step/1"

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,15 +21,12 @@ from ..blocks.arrays import canonical_json, parse_json
 from ..errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
 from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
-from ..packing import pack, unpack
 from ..places import require_local
-from ..records import dump_json, from_arrays, to_arrays
+from ..records import dump_json, from_arrays, pack, to_arrays, unpack
 from ..urls import check_name
 from ..value_types import Json
 from . import models
-from .arrays import ArrayRef
-from .files import HISTORY, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json
-from .sealed_json import LINE, seal_file, seal_text
+from .files import HISTORY, LINE, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json, seal_file, seal_text
 
 CONFIG_FORMAT = "gramplane.run/2"
 UNSEALED_FORMAT = "gramplane.run/1"
@@ -38,6 +36,38 @@ KEPT_CHECKPOINTS = 2
 KEPT_ARRAYS = 4
 T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ArrayRef:
+    """An array written once into a run folder, by the sha256 of its file: what tasks receive instead of a large vector."""
+
+    path: str
+    digest: str
+    nbytes: int
+
+    def __reduce__(self) -> tuple[type["ArrayRef"], tuple[str, str, int]]:
+        return ArrayRef, (self.path, self.digest, self.nbytes)
+
+    def load(self) -> npt.NDArray[Any]:
+        """Return the array; the newest of every name is kept in the process and shared, so nobody may change it."""
+        name = self.path.rpartition("=")[0]
+        newest = _newest.get(name)
+        if newest is None or newest[0] != self.digest:
+            newest = _newest[name] = (self.digest, self._read())
+        return newest[1]
+
+    def _read(self) -> npt.NDArray[Any]:
+        try:
+            data = Path(self.path).read_bytes()
+        except FileNotFoundError as error:
+            raise MissingBlock(f"array {self.path} is absent: it was swept, or the run folder is not shared with this machine") from error
+        if hashlib.sha256(data).hexdigest() != self.digest:
+            raise DigestMismatch(f"array {self.path}, bytes 0:{len(data)}: the content does not have the digest {self.digest}")
+        return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+_newest: dict[str, tuple[str, npt.NDArray[Any]]] = {}
 
 
 class RunStore:

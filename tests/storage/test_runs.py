@@ -1,6 +1,5 @@
 """Run stores: configuration, checkpoints that survive damage and kills, history, broadcast arrays."""
 
-import json
 import pickle
 import random
 import signal
