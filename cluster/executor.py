@@ -74,13 +74,9 @@ class Executor:
         """Compare the memory bound of a plan with what a worker has; MemoryBoundExceeded names both numbers and what can be changed."""
         needed, available = plan.memory_bound, self.task_memory
         if needed > available:
-            raise MemoryBoundExceeded(
-                f"plan '{plan.program.name}' needs up to {bytes_text(needed)} a step and a worker can give it {bytes_text(available)} "
-                f"({self._memory_text()}); give workers more memory (--worker-memory) or fewer threads, or use smaller blocks "
-                "(ingest --budget)",
-                needed,
-                available,
-            )
+            sizes = f"needs up to {bytes_text(needed)} a step and a worker can give it {bytes_text(available)} ({self._memory_text()})"
+            advice = "give workers more memory (--worker-memory) or fewer threads, or use smaller blocks (ingest --budget)"
+            raise MemoryBoundExceeded(f"plan '{plan.program.name}' {sizes}; {advice}", needed, available)
 
     def run(self, plan: Plan[Any]) -> Any:
         """Run a plan and return its finalized result.

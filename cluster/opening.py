@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def _resolve_config(config: ClusterConfig | str | None, worker_memory: int | str | None) -> ClusterConfig:
-    if not isinstance(config, ClusterConfig):
-        return parse_cluster(config, worker_memory=worker_memory)
-    return config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
-
-
 @contextlib.contextmanager
 def open_executor(
     config: ClusterConfig | str | None = None,
@@ -38,7 +32,10 @@ def open_executor(
     ``connect_timeout`` (seconds) override those of ``config``. Raises ClusterUnreachable: no scheduler in time; ClusterLost: a scheduler
     without workers; VersionMismatch, PreflightFailed: a worker that would compute something else.
     """
-    settings = _resolve_config(config, worker_memory)
+    if not isinstance(config, ClusterConfig):
+        settings = parse_cluster(config, worker_memory=worker_memory)
+    else:
+        settings = config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
     if settings.kind == "sync":
         yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
         return

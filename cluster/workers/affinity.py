@@ -7,8 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 
-def task_blocks(ref: object) -> tuple[Any, ...]:
-    """Return the blocks of a task: the items of a tuple, or the reference itself."""
+def _task_blocks(ref: object) -> tuple[Any, ...]:
     return ref if isinstance(ref, tuple) and ref else (ref,)
 
 
@@ -40,14 +39,14 @@ class Affinity:
 
     def learn(self, ref: object, worker: str, weight: float) -> None:
         """Note that ``worker`` holds the blocks of ``ref`` now."""
-        blocks = task_blocks(ref)
+        blocks = _task_blocks(ref)
         for block in blocks:
             self._homes[_block_key(block)] = worker
             # A task of no bytes is still a task: without a weight all of them would pile up on one worker.
             self._weights[_block_key(block)] = max(weight, 1) / len(blocks)
 
     def _home(self, ref: object) -> str | None:
-        known = Counter(home for block in task_blocks(ref) if (home := self._homes.get(_block_key(block))) is not None)
+        known = Counter(home for block in _task_blocks(ref) if (home := self._homes.get(_block_key(block))) is not None)
         return known.most_common(1)[0][0] if known else None
 
     def _loads(self, workers: Mapping[str, int]) -> dict[str, float]:

@@ -31,13 +31,12 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class WorkerPreference:
+class _WorkerPreference:
     """Where tasks should run, as Dask asks for it: key to a list of addresses, empty for anywhere."""
 
     addresses: Mapping[Key, str]
 
     def __call__(self, key: Key) -> list[str]:
-        """Return the preferred workers of a task."""
         home = self.addresses.get(key)
         return [home] if home else []
 
@@ -50,9 +49,9 @@ class Graph:
     leaves: list[Key]
     root: Key
 
-    def homes(self, workers: list[str]) -> WorkerPreference:
+    def homes(self, workers: list[str]) -> _WorkerPreference:
         """Return the preferences of the chunk steps."""
-        return WorkerPreference(dict(zip(self.leaves, workers, strict=True)))
+        return _WorkerPreference(dict(zip(self.leaves, workers, strict=True)))
 
 
 def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
@@ -61,7 +60,7 @@ def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
     step = replace(Step.of(plan, limits), arithmetic=fingerprint())
     token = uuid.uuid4().hex
     leaves: list[Key] = [(f"{step.name}-{token}", i) for i in range(plan.n_tasks)]
-    tasks = {key: Task(key, chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
+    tasks = {key: Task(key, _chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
     merge = replace(step, broadcast=())
     keys = leaves
     for depth, level in enumerate(plan.levels, 1):
@@ -71,7 +70,7 @@ def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
                 keys.append(below[lo])
                 continue
             keys.append((f"{step.name}-combine-{token}", depth, i))
-            tasks[keys[-1]] = Task(keys[-1], combine_on_worker, merge, *(TaskRef(key) for key in below[lo:hi]))
+            tasks[keys[-1]] = Task(keys[-1], _combine_on_worker, merge, *(TaskRef(key) for key in below[lo:hi]))
     return Graph(tasks, leaves, keys[0])
 
 
@@ -82,14 +81,11 @@ def _check_broadcast(plan: Plan[Any]) -> None:
         raise TypeError(f"plan '{plan.program.name}': its shared arguments cannot be sent to workers: {error}") from error
     size = sum(memoryview(frame).nbytes for frame in frames)
     if size > INLINE_BYTES:
-        logger.warning(
-            "plan '%s' carries %s of shared arguments in every task; write them to the run store and pass the reference",
-            plan.program.name,
-            bytes_text(size),
-        )
+        advice = "write them to the run store and pass the reference"
+        logger.warning("plan '%s' carries %s of shared arguments in every task; %s", plan.program.name, bytes_text(size), advice)
 
 
-def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
+def _chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
     """Run one chunk step as a Dask task; VersionMismatch on a worker that joined after the first check and runs another version."""
     worker = get_worker().address
     if own_version() != step.version:
@@ -99,8 +95,7 @@ def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
     return Done(done.value, (done.reports[0]._replace(peak=peak_bytes(), arithmetic=other),))
 
 
-def combine_on_worker(step: Step, *parts: Done) -> Done:
-    """Combine partial results as a Dask task."""
+def _combine_on_worker(step: Step, *parts: Done) -> Done:
     return _send_safely(run_combine, step, parts, get_worker().address)
 
 
@@ -108,14 +103,10 @@ def _send_safely(function: Callable[..., Done], *args: Any) -> Done:
     try:
         return function(*args)
     except BlockFailure as failure:
-        if not _survives_transport(failure):
+        arrived = clean_exception(error_message(failure)["exception"].data)[1]
+        if not isinstance(arrived, BlockFailure) or type(arrived.__cause__) is not type(failure.__cause__):
             _strip_cause(failure)
         raise
-
-
-def _survives_transport(failure: BlockFailure) -> bool:
-    arrived = clean_exception(error_message(failure)["exception"].data)[1]
-    return isinstance(arrived, BlockFailure) and type(arrived.__cause__) is type(failure.__cause__)
 
 
 def _strip_cause(failure: BlockFailure) -> None:

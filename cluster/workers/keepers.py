@@ -49,9 +49,7 @@ class Keeper:
     """
 
     def __init__(self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        self._scheduler = scheduler
-        self._options = dict(options)
-        self._settings = dict(settings)
+        self._scheduler, self._options, self._settings = scheduler, dict(options), dict(settings)
         self._nanny: _Nanny | None = None
         self._ended = False
         self.failure = ""
@@ -75,7 +73,9 @@ class Keeper:
                     await nanny.finished()
             except Exception as error:
                 errors += not _was_killed(nanny, error)
-                if not _can_pass(nanny, error) or errors >= _ATTEMPTS:
+                # A worker that did not reach the scheduler in time may the next time; one that cannot load its modules never will.
+                can_pass = _was_killed(nanny, error) or isinstance(_root_cause(error), OSError)
+                if not can_pass or errors >= _ATTEMPTS:
                     self.failure = _failure_reason(nanny, error)
                     return
             self.lost_at = self.lost_at or time.monotonic()
@@ -113,11 +113,6 @@ def _ended_without_a_word(error: BaseException) -> bool:
     return "failed to start worker process" in str(_root_cause(error))
 
 
-def _can_pass(nanny: _Nanny, error: BaseException) -> bool:
-    # A worker that did not reach the scheduler in time may the next time; one that cannot load its modules never will.
-    return _was_killed(nanny, error) or isinstance(_root_cause(error), OSError)
-
-
 def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
@@ -147,18 +142,17 @@ class Keepers:
             waited = time.monotonic() - began
             failures = [keeper.failure for keeper in self._keepers if keeper.failure]
             if running and (running + len(failures) == len(self._keepers) or waited > config.limits.silent_worker_timeout):
-                emit({"event": "warning", "message": _few_workers_message(config, running, waited, failures)})
+                why = failures[0] if failures else f"the others did not start within {waited:.0f} s (silent_worker_timeout)"
+                message = f"cluster '{config}' begins with {running} of {config.workers} workers: {why}"
+                emit({"event": "warning", "message": message})
                 return
             if len(failures) == len(self._keepers):
                 hint = "a script that opens one needs `if __name__ == '__main__':`"
                 raise ClusterLost(f"cluster '{config}' did not start: {failures[0]} ({hint})")
-            if time.monotonic() > self._deadline(began, config.limits.no_workers_timeout):
+            lost, timeout = [k.lost_at for k in self._keepers if k.lost_at is not None], config.limits.no_workers_timeout
+            if time.monotonic() > (min(lost) + timeout if lost else began + max(timeout, _START_AT_LEAST)):
                 raise ClusterLost(f"cluster '{config}' did not start: no worker within {waited:.0f} s (no_workers_timeout)")
             time.sleep(_POLL)
-
-    def _deadline(self, began: float, timeout: float) -> float:
-        lost = [keeper.lost_at for keeper in self._keepers if keeper.lost_at is not None]
-        return min(lost) + timeout if lost else began + max(timeout, _START_AT_LEAST)
 
     def end(self) -> None:
         """End all workers."""
@@ -168,8 +162,3 @@ class Keepers:
 
         with contextlib.suppress(TimeoutError, RuntimeError):
             asyncio.run_coroutine_threadsafe(end(), self._loop).result(_END_TIMEOUT)
-
-
-def _few_workers_message(config: ClusterConfig, running: int, waited: float, failures: list[str]) -> str:
-    why = failures[0] if failures else f"the others did not start within {waited:.0f} s (silent_worker_timeout)"
-    return f"cluster '{config}' begins with {running} of {config.workers} workers: {why}"

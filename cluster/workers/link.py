@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from distributed.comm import CommClosedError
@@ -58,10 +59,10 @@ class Link:
     def workers(self) -> Mapping[str, Any]:
         """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …"""
 
-        async def identity() -> Any:
-            return await self._scheduler().identity(n_workers=-1)
+        return self._wait(self._identity, ANSWER_SECONDS)["workers"]
 
-        return self._wait(identity, ANSWER_SECONDS)["workers"]
+    async def _identity(self) -> Any:
+        return await self._scheduler().identity(n_workers=-1)
 
     def leave_out_silent(self) -> list[str]:
         """Take workers that hang from the scheduler's list, and return them; their tasks go to others.
@@ -71,8 +72,7 @@ class Link:
         return self._wait(self._leave_out_silent, ANSWER_SECONDS)
 
     async def _leave_out_silent(self) -> list[str]:
-        facts = (await self._scheduler().identity(n_workers=-1))["workers"]
-        silent = self._silence.of(facts)
+        silent = self._silence.of((await self._identity())["workers"])
         for worker in silent:
             # Whoever waits for an answer of it, here or in the scheduler, hears that the connection is closed.
             await self._scheduler().unregister(address=worker, stimulus_id=f"gramplane-silent-worker-{time.time()}")
@@ -99,14 +99,12 @@ class Link:
             return (await self.client.run(function, *args, workers=[worker], on_error="return"))[worker]
 
         async def run() -> dict[str, Any]:
-            requests = {worker: asyncio.ensure_future(one(worker)) for worker in await self._scheduler().ncores(workers=None)}
+            requests = {worker: asyncio.ensure_future(one(worker)) for worker in await self._ncores()}
             await self._patiently(requests.values(), timeout)
             return {worker: _task_answer(task, timeout) for worker, task in requests.items()}
 
-        try:
+        with self._answering():
             return self._wait(run, timeout + 2 * ANSWER_SECONDS)
-        except (OSError, TimeoutError) as error:
-            raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
     async def _patiently(self, tasks: Iterable[asyncio.Future[Any]], timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -165,12 +163,16 @@ class Link:
 
     def threads(self) -> dict[str, int]:
         """Return the number of threads of every running worker."""
+        with self._answering():
+            return dict(self._wait(self._ncores, ANSWER_SECONDS))
 
-        async def ncores() -> Any:
-            return await self._scheduler().ncores(workers=None)
+    async def _ncores(self) -> Any:
+        return await self._scheduler().ncores(workers=None)
 
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
         try:
-            return dict(self._wait(ncores, ANSWER_SECONDS))
+            yield
         except (OSError, TimeoutError) as error:
             raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
