@@ -10,17 +10,11 @@ REMEMBERED = 100_000
 """Blocks not held whose last use is remembered."""
 
 
-class Loadable(Protocol):
-    """A reference to a block."""
-
+class _Loadable(Protocol):
     @property
-    def nbytes(self) -> int:
-        """Bytes of the loaded block."""
-        ...
+    def nbytes(self) -> int: ...
 
-    def load(self) -> Any:
-        """Read the block."""
-        ...
+    def load(self) -> Any: ...
 
 
 class BlockCache:
@@ -40,7 +34,7 @@ class BlockCache:
         self._clock = 0
         self._lock = threading.Lock()
 
-    def load(self, ref: Loadable) -> Any:
+    def load(self, ref: _Loadable) -> Any:
         """Return the block, from memory if it is held; references to blocks in memory are passed through."""
         if hasattr(ref, "source"):
             return ref.load()
@@ -56,12 +50,12 @@ class BlockCache:
             self._keep(ref, block, interval)
         return block
 
-    def held(self, ref: Loadable) -> Any:
+    def held(self, ref: _Loadable) -> Any:
         """Return the block if it is in memory, else None; nothing is read."""
         with self._lock:
             return self._blocks.get(ref)
 
-    def _ask(self, ref: Loadable) -> float:
+    def _ask(self, ref: _Loadable) -> float:
         """Note that a block is asked for; return the loads since the last time."""
         self._clock += 1
         before = self._asked.pop(ref, None)
@@ -70,7 +64,7 @@ class BlockCache:
             self._asked.popitem(last=False)
         return float("inf") if before is None else self._clock - before
 
-    def _keep(self, ref: Loadable, block: Any, interval: float) -> None:
+    def _keep(self, ref: _Loadable, block: Any, interval: float) -> None:
         if ref.nbytes > self.limit or ref in self._blocks or not self._room(ref.nbytes, interval):
             return
         self._blocks[ref] = block

@@ -14,14 +14,13 @@ MANIFEST = "manifest.json"
 FORMAT = "gramplane.manifest/1"
 
 
-def seal_digest(listed: Mapping[str, tuple[int, int]]) -> str:
-    """sha256 (hex) of the canonical content of a manifest."""
+def _seal_digest(listed: Mapping[str, tuple[int, int]]) -> str:
     return hashlib.sha256(canonical_json({"format": FORMAT, "objects": listed})).hexdigest()
 
 
 def write_seal(objects: Objects, listed: Record) -> str:
     """Write ``manifest.json`` atomically and durably; return the digest of the store."""
-    digest = seal_digest(listed)
+    digest = _seal_digest(listed)
     objects.write(MANIFEST, canonical_json({"format": FORMAT, "objects": listed, "digest": digest}), fsync=True)
     return digest
 
@@ -31,9 +30,8 @@ def read_seal(objects: Objects) -> tuple[Record, str]:
     try:
         data = objects.read(MANIFEST).tobytes()
     except MissingBlock as error:
-        raise MissingBlock(
-            f"{objects.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)"
-        ) from error
+        advice = "it is not a store, or writing it was never finished (ingest it again)"
+        raise MissingBlock(f"{objects.url} has no {MANIFEST}: {advice}") from error
     location = f"{objects.url}/{MANIFEST}"
     try:
         fields = parse_json(data, location)
@@ -42,10 +40,9 @@ def read_seal(objects: Objects) -> tuple[Record, str]:
     if fields.get("format") != FORMAT:
         raise SchemaError(f"{location} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
     listed = _check_entries(fields.get("objects"), location)
-    if seal_digest(listed) != fields.get("digest"):
-        raise DigestMismatch(
-            f"{location}: its content does not have the digest {fields.get('digest')!r} it states: the manifest is damaged"
-        )
+    if _seal_digest(listed) != fields.get("digest"):
+        stated = fields.get("digest")
+        raise DigestMismatch(f"{location}: its content does not have the digest {stated!r} it states: the manifest is damaged")
     return listed, str(fields["digest"])
 
 

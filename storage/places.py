@@ -72,7 +72,7 @@ def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str =
     parsed = _read_form(text, what)
     if use is not None and parsed.kind not in USES[use].kinds:
         chosen = USES[use]
-        forms = ", ".join(_describe_kind(kind) for kind in ("path", "file", "objects", "web") if kind in chosen.kinds)
+        forms = ", ".join(["a path", *(f"{scheme}://" for scheme, kind in SCHEMES.items() if kind in chosen.kinds)])
         raise UrlError(f"{what} {text!r} cannot be {chosen.name}: {chosen.why} (allowed: {forms})")
     return parsed
 
@@ -85,10 +85,6 @@ def check_place(url: str, use: str, what: str = "url") -> str:
 def is_local(url: str | os.PathLike[str]) -> bool:
     """Tell a local path or ``file://`` from a place elsewhere."""
     return parse_place(url).kind in _LOCAL
-
-
-def _describe_kind(kind: Kind) -> str:
-    return "a path" if kind == "path" else ", ".join(f"{scheme}://" for scheme, known in SCHEMES.items() if known == kind)
 
 
 def _read_form(text: str, what: str) -> Place:

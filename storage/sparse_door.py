@@ -153,7 +153,7 @@ def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, 
         _refuse_matrix(name, f"{what}[{first + k}] is {places[k]}{where(k)}; it must be in 0 … {end - 1}")
 
 
-def _plain_class(X: SparseMatrix, name: str) -> type:
+def _plain_class(X: SparseMatrix) -> type:
     """The plain class of a matrix: a subclass of the user's may do anything."""
     return getattr(sp, f"{X.format}_{'array' if isinstance(X, sp.sparray) else 'matrix'}")
 
@@ -161,7 +161,7 @@ def _plain_class(X: SparseMatrix, name: str) -> type:
 def _admit_compressed(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
     arrays = X.data, X.indices, X.indptr
     parts = check_compressed(arrays, shape, X.format, name)
-    make, claims = _plain_class(X, name), vars(X)
+    make, claims = _plain_class(X), vars(X)
     unclaimed = "_has_canonical_format" not in claims and "_has_sorted_indices" not in claims
     if unclaimed and type(X) is make and all(a is b for a, b in zip(arrays, parts, strict=True)):
         return X
@@ -177,7 +177,7 @@ def _admit_coordinates(X: SparseMatrix, shape: tuple[int, int], name: str) -> Sp
         if len(part) != len(data):
             _refuse_matrix(name, f"coords[{k}] has {len(part)} entries and data has {len(data)}; they must agree")
         _check_range(part, shape[k], f"coords[{k}]", name)
-    return _plain_class(X, name)((data, checked), shape=shape)
+    return _plain_class(X)((data, checked), shape=shape)
 
 
 def _admit_blocks(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
@@ -187,7 +187,7 @@ def _admit_blocks(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseM
         _refuse_matrix(name, f"data has blocks of the shape {(tall, wide)}; they must divide the shape {shape}")
     grid = shape[0] // tall, shape[1] // wide
     values, indices, indptr = check_compressed((np.arange(len(data)), X.indices, X.indptr), grid, "csr", name)
-    return _plain_class(X, name)((data[: len(values)], indices, indptr), shape=shape, blocksize=(tall, wide))
+    return _plain_class(X)((data[: len(values)], indices, indptr), shape=shape, blocksize=(tall, wide))
 
 
 def _admit_diagonals(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
@@ -198,7 +198,7 @@ def _admit_diagonals(X: SparseMatrix, shape: tuple[int, int], name: str) -> Spar
         _refuse_matrix(name, "offsets names a diagonal twice; they must differ")
     # A diagonal outside the matrix is legal and has no entry.
     inside = (offsets > -shape[0]) & (offsets < shape[1])
-    return _plain_class(X, name)((np.ascontiguousarray(data[inside]), offsets[inside]), shape=shape)
+    return _plain_class(X)((np.ascontiguousarray(data[inside]), offsets[inside]), shape=shape)
 
 
 def _admit_lists(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:

@@ -10,25 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import versions
 from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
 from ..layout import DenseLayout, StripeLayout
 from ..manifest import MANIFEST, Journal, write_seal
 from ..meta import BlockMeta, ColumnScale
 from ..objects import LocalObjects, Objects, require_space
 from ..urls import check_name, local_path, open_objects
-from ..versions import (
-    JOURNAL,
-    POINTER,
-    drop_unfinished,
-    is_finished,
-    next_version,
-    open_version,
-    publish_version,
-    read_versions_or_none,
-    refuse_foreign_files,
-    refuse_other_stores,
-    version_objects,
-)
+from ..versions import JOURNAL, POINTER
 from .arrays import ArraySpec, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
 from .store import INDEX_NAME, BlockStore, forget_shared
 
@@ -48,7 +37,7 @@ class BlockWriter:
         self.done: Record = {}
         self._layouts = layouts
         self._base = open_objects(url)
-        self._objects: Objects = version_objects(self._base, version)
+        self._objects: Objects = versions.version_objects(self._base, version)
         self._journal: Journal | None = None
 
     @classmethod
@@ -290,7 +279,7 @@ class BlockWriter:
         digest = write_seal(self._objects, self.done)
         # What this process keeps open for references alone is no reader that an old version must wait for.
         forget_shared(self.url)
-        publish_version(self._base, self.version, digest)
+        versions.publish_version(self._base, self.version, digest)
         self._close_journal()
         return BlockStore.open(self.url, digest)
 
@@ -347,21 +336,21 @@ def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]
 def drop_journal(url: str) -> None:
     """Remove the journal of a finished version, which a writer killed after its last step leaves behind."""
     if local_path(url) is not None:
-        open_version(open_objects(url)).objects.delete(JOURNAL)
+        versions.open_version(open_objects(url)).objects.delete(JOURNAL)
 
 
 def _new_version(base: Objects, overwrite: bool) -> str:
     """Name of the version to write; SchemaError if a store is there and is not to be replaced, or files that it did not write."""
-    if is_finished(base) and not overwrite:
+    if versions.is_finished(base) and not overwrite:
         raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")
-    versions = read_versions_or_none(base)
+    current = versions.read_versions_or_none(base)
     if isinstance(base, LocalObjects) and base.root.exists():
-        refuse_other_stores(base, versions)
-        refuse_foreign_files(base, versions)
-        drop_unfinished(base)
-    elif not isinstance(base, LocalObjects) and versions is None:
+        versions.refuse_other_stores(base, current)
+        versions.refuse_foreign_files(base, current)
+        versions.drop_unfinished(base)
+    elif not isinstance(base, LocalObjects) and current is None:
         # Objects that no ingest wrote: a store is not mixed with a bucket's other content.
         keys = set(base.listing())
         if keys and not any(key.endswith("columns/zarr.json") for key in keys):
             raise SchemaError(f"below {base.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
-    return next_version(versions)
+    return versions.next_version(current)

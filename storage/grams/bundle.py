@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from .records import record_length
 SCHEMA = "gramplane.grams/1"
 BUNDLE_SCHEMA = "gramplane.bundle/1"
 FOLDER = "grams"
+ROOT = "zarr.json"
 Kernel = tuple[str, Any]
 """Digest of a raw kernel, and what it is in JSON."""
 
@@ -82,9 +83,12 @@ class GramMeta:
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group."""
-        names = ("n", "block", "dtype", "data", "budget")
-        values = dict(zip(names, astuple(self), strict=False))
+        values = {name: value for name, value in asdict(self).items() if name != "groups"}
         return {"gramplane": {"schema": SCHEMA, **values, **({"groups": list(self.groups)} if self.groups else {})}}
+
+    def texts(self) -> dict[str, bytes]:
+        """Descriptions that every store has: key -> content."""
+        return {ROOT: group_json(self.attributes()), f"{FOLDER}/zarr.json": group_json()}
 
     @classmethod
     def from_attributes(cls, attributes: Json, where: str) -> "GramMeta":
@@ -202,9 +206,8 @@ def _read_fields(attributes: Json, schema: str, where: str, what: str, advice: s
     if not isinstance(values, dict) or "schema" not in values:
         raise SchemaError(f"{where} is not {what}: its attributes have no 'gramplane.schema'")
     if values["schema"] != schema:
-        raise SchemaError(
-            f"{where} has the schema {values['schema']!r}; this version reads {schema!r}: {advice}, or install the other version"
-        )
+        stored = values["schema"]
+        raise SchemaError(f"{where} has the schema {stored!r}; this version reads {schema!r}: {advice}, or install the other version")
     return values
 
 

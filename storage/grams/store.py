@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks.arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, write_array, write_object
+from ..blocks.arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, read_listed, write_array, write_object
 from ..blocks.store import VerifyReport
 from ..errors import DigestMismatch, MissingBlock, UnalignedWrite
 from ..manifest import MANIFEST, read_seal
@@ -23,7 +23,7 @@ from ..objects import LocalObjects
 from ..urls import open_objects
 from ..versions import is_finished, open_version
 from .bundle import Bundle, GramMeta, GramTask, check_kernels, merge_runs
-from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, describe_bundle, describe_store, lock_store
+from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, lock_store, write_texts
 from .layout import OBJECT_BYTES, plan_block
 from .records import BlockRecord, GramSums, add_up, block_sums, running_crcs
 from .upkeep import copy_kernels, remove_tree, repair_tasks, verify_objects
@@ -139,9 +139,8 @@ class GramStore(GramCatalog):
             self.refresh()
         bundle = self.bundles.get(task.bundle)
         if bundle is None or bundle.task(task.url, task.i, task.j) != task:
-            raise UnalignedWrite(
-                f"{self.url} has no bundle {task.bundle} with the block ({task.i}, {task.j}) of this task: it was replaced"
-            )
+            block = f"the block ({task.i}, {task.j}) of this task"
+            raise UnalignedWrite(f"{self.url} has no bundle {task.bundle} with {block}: it was replaced")
         return bundle
 
     @contextmanager
@@ -163,9 +162,9 @@ class GramStore(GramCatalog):
             self.refresh()
         for record in records:
             self.written |= record
-        described = describe_store(self.objects, self.meta, self.listed)
+        described = write_texts(self.objects, self.meta, self.listed)
         for bundle in self.bundles.values():
-            described |= describe_bundle(self.objects, bundle, self.listed)
+            described |= write_texts(self.objects, bundle, self.listed)
             self._note_records(bundle)
         listed = {**self.listed, **described, **self.written}
         for bundle in self.bundles.values():
@@ -250,13 +249,12 @@ class GramStore(GramCatalog):
             self.require([bundle])
             diagonal, row_sums = (table[q] for table in self._add_up(bundle))
             return GramSums(float(diagonal.sum()), diagonal, row_sums, float(row_sums.sum()))
-        trace, diagonal, row_sums, total = (self._table_row(f"{prefix}/{name}", q) for name in GramSums._fields)
+        rows: list[npt.NDArray[Any]] = []
+        for table in (f"{prefix}/{name}" for name in GramSums._fields):
+            spec = ArraySpec.from_json(read_listed(self.objects, self.listed, f"{table}/zarr.json"), f"{self.url}/{table}/zarr.json")
+            rows.append(ChunkedArray(self.objects, table, spec, self.listed, self._verified).read(q, q + 1)[0])
+        trace, diagonal, row_sums, total = rows
         return GramSums(float(trace), diagonal, row_sums, float(total))
-
-    def _table_row(self, prefix: str, row: int) -> npt.NDArray[Any]:
-        key = f"{prefix}/zarr.json"
-        spec = ArraySpec.from_json(self.read_listed(key), f"{self.url}/{key}")
-        return ChunkedArray(self.objects, prefix, spec, self.listed, self._verified).read(row, row + 1)[0]
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Compare all listed or recorded objects with their checksums; ``progress`` is called with (bytes read, bytes in total)."""
@@ -270,13 +268,9 @@ class GramStore(GramCatalog):
             if key not in places:
                 # Descriptions and sums follow from what is known: commit writes what is not listed.
                 self.listed.pop(key, None)
-                self._forget_sums(key)
+                for sums in (bundle.sums_prefix for bundle in self.bundles.values() if key.startswith(bundle.sums_prefix)):
+                    self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(sums)}
         return repair_tasks(self.url, places, keys)
-
-    def _forget_sums(self, key: str) -> None:
-        for bundle in self.bundles.values():
-            if key.startswith(bundle.sums_prefix):
-                self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(bundle.sums_prefix)}
 
     def drop(self, digests: Digests) -> None:
         """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles."""
@@ -296,9 +290,8 @@ class GramStore(GramCatalog):
         self.bundles |= {bundle.id: bundle for bundle in made}
         for before, after in zip(old, new, strict=True):
             if after is not None:
-                listed |= describe_bundle(self.objects, after, {}) | copy_kernels(
-                    self.url, self.reader, self.write, before, after, recorded
-                )
+                listed |= write_texts(self.objects, after, {})
+                listed |= copy_kernels(self.url, self.reader, self.write, before, after, recorded)
         self.set_bundles(sorted([*others, *made], key=lambda bundle: bundle.number))
         for bundle in made:
             listed = self._note_sums(bundle, listed)

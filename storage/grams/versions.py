@@ -2,19 +2,11 @@
 
 import os
 
+from .. import versions
 from ..errors import StorageError
 from ..manifest import MANIFEST
 from ..objects import LocalObjects
 from ..urls import open_objects
-from ..versions import (
-    is_finished,
-    next_version,
-    publish_version,
-    read_versions_or_none,
-    refuse_foreign_files,
-    refuse_other_stores,
-    version_objects,
-)
 from .store import GramStore, forget_grams
 
 
@@ -25,13 +17,13 @@ def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str)
     of the same samples and type. SchemaError if the place holds something else, or files that it did not write.
     """
     base = open_objects(url)
-    if not is_finished(base) or _is_compatible(base.url, data_digest, dtype):
+    if not versions.is_finished(base) or _is_compatible(base.url, data_digest, dtype):
         return None
-    versions = read_versions_or_none(base)
+    current = versions.read_versions_or_none(base)
     if isinstance(base, LocalObjects):
-        refuse_other_stores(base, versions, "a Gram store")
-        refuse_foreign_files(base, versions)
-    fresh = version_objects(base, next_version(versions))
+        versions.refuse_other_stores(base, current, "a Gram store")
+        versions.refuse_foreign_files(base, current)
+    fresh = versions.version_objects(base, versions.next_version(current))
     if fresh.size(MANIFEST) is not None and not _is_compatible(fresh.url, data_digest, dtype):
         fresh.clear()
     return fresh.url
@@ -48,4 +40,4 @@ def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
 def end_replacement(url: str | os.PathLike[str], place: str) -> None:
     """Make a version current that `begin_replacement` named; the old one goes when nobody reads it."""
     forget_grams()
-    publish_version(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)
+    versions.publish_version(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)

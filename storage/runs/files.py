@@ -102,8 +102,7 @@ def read_run_json(file: Path, *, required: bool) -> Json:
 
 
 def _with_remedy(message: str, name: str) -> str:
-    remedy = REMEDIES.get(name)
-    return message if remedy is None else f"{message}; {remedy}"
+    return f"{message}; {REMEDIES[name]}" if name in REMEDIES else message
 
 
 def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -125,13 +124,10 @@ def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str,
         except DigestMismatch as error:
             if not required and b'"crc32c"' not in line:
                 continue
-            raise DigestMismatch(f"{error}; {_cut_back(file, number)}") from error
+            advice = f"`sed -i '{number},$d' {file}` keeps the rows before it; checkpoints and model do not need them"
+            raise DigestMismatch(f"{error}; {advice}, so the run goes on as it is") from error
         if isinstance(entry, dict):
             yield line, entry
-
-
-def _cut_back(file: Path, number: int) -> str:
-    return f"`sed -i '{number},$d' {file}` keeps the rows before it; checkpoints and model do not need them, so the run goes on as it is"
 
 
 def checkpoint_names(folder: Path) -> list[str]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,7 +66,9 @@ class StepManifest:
         """Whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are still there unchanged."""
         if self.status != "done" or self.key != wanted.key:
             return False
-        return all(_digest_or_none(path) == digest for path, digest in self.outputs.items())
+        with suppress(MissingBlock):
+            return all(digest_of(path) == digest for path, digest in self.outputs.items())
+        return False
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the manifest, atomically."""
@@ -116,13 +119,6 @@ def digest_of(path: str | os.PathLike[str]) -> str:
         raise MissingBlock(f"{local} does not exist")
     files = sorted(file for file in local.rglob("*") if file.is_file())
     return hashlib.sha256(canonical_json([[str(file.relative_to(local)), _file_digest(file)] for file in files])).hexdigest()
-
-
-def _digest_or_none(path: str) -> str | None:
-    try:
-        return digest_of(path)
-    except MissingBlock:
-        return None
 
 
 def _object_digest(url: str) -> str:

@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -198,8 +197,7 @@ class RunStore:
     def reset(self) -> None:
         """Forget everything but the configuration: checkpoints, history, events, arrays and model (to start the run anew)."""
         for name in ("checkpoints", "arrays", "scratch", "model"):
-            if (self.path / name).exists():
-                shutil.rmtree(self.path / name)
+            self._remove_folder(name)
         for file in self.path.iterdir():
             if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
                 file.unlink()
@@ -211,8 +209,11 @@ class RunStore:
 
     def drop_scratch(self) -> None:
         """Remove the scratch folder, if there is one."""
-        if self.scratch.exists():
-            shutil.rmtree(self.scratch)
+        self._remove_folder("scratch")
+
+    def _remove_folder(self, name: str) -> None:
+        if (self.path / name).exists():
+            shutil.rmtree(self.path / name)
 
     def withdraw(self) -> None:
         """Forget the configuration, too: the folder can be used for another run."""
@@ -229,14 +230,8 @@ class RunStore:
         np.savez(packed, **named)
         data = packed.getbuffer()
         name = f"{iteration:010d}"
-        fields = {
-            "format": CHECKPOINT_FORMAT,
-            "iteration": iteration,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "state": value,
-            "about": dict(about or {}),
-            "packed": index,
-        }
+        fields = {"format": CHECKPOINT_FORMAT, "iteration": iteration, "sha256": hashlib.sha256(data).hexdigest()}
+        fields |= {"state": value, "about": dict(about or {}), "packed": index}
         fields["digest"] = hashlib.sha256(canonical_json(fields)).hexdigest()
         write_atomic(str(self.path / "checkpoints" / f"{name}.npz"), (np.frombuffer(data, np.uint8),), fsync=True)
         self._write(f"checkpoints/{name}.json", canonical_json(fields))
@@ -289,15 +284,7 @@ class RunStore:
 
     def append_history(self, entry: Mapping[str, Any]) -> None:
         """Add a line with its checksum to ``history.jsonl``; infinities and NaN become null."""
-        self._append(HISTORY, seal_text(dump_json(entry), LINE))
-
-    def log_event(self, event: Mapping[str, Any]) -> None:
-        """Add a line with the present time to ``events.log``."""
-        self._append("events.log", dump_json({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}))
-
-    def _append(self, name: str, text: bytes) -> None:
-        line = text + b"\n"
-        path = self.path / name
+        line, path = seal_text(dump_json(entry), LINE) + b"\n", self.path / HISTORY
         with space_for(path, len(line)):
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
@@ -341,8 +328,7 @@ class RunStore:
 
     def write_model(self, record: Any) -> str:
         """Write the model of the run in place of any that is there; return its digest."""
-        if (self.path / "model").exists():
-            shutil.rmtree(self.path / "model")
+        self._remove_folder("model")
         return models.write_model(self.path / "model", record)
 
     def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:
