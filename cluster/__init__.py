@@ -4,7 +4,6 @@ Names are imported on first use.
 """
 
 from importlib import import_module
-from typing import Any
 
 _NAMES = {
     "config": "FORMS ClusterConfig Limits driver_bytes parse_bytes parse_cluster",
@@ -22,7 +21,7 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] (names of the stub)
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -39,7 +39,7 @@ def arithmetic() -> Arithmetic:
 
     Two processes with equal answers, and equal versions of the software, give the same bits.
     """
-    config: Any = np.show_config(mode="dicts")
+    config = cast(dict[str, Any], np.show_config(mode="dicts"))
     compiler = [f"{name}={os.environ[name]}" for name in COMPILER if name in os.environ]
     return {
         "processor": os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),

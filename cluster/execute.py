@@ -64,7 +64,7 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, OSError) and not isinstance(error, _PERMANENT) and error.errno not in _PERMANENT_CODES
 
 
-def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
+def run_chunk(step: Step, ordinal: int, ref: object, worker: str) -> Done:
     """Run one chunk step, again if its storage failed; BlockFailure names the block, and its cause is what the chunk raised last."""
     began = time.perf_counter()
     for attempt in itertools.count(1):

@@ -96,7 +96,7 @@ class Executor:
         self._emit({"event": "finish", **_outcome_fields(plan, began), **_summary_fields(done)})
         return plan.program.finalize(done.value)
 
-    def run_on_workers(self, function: Callable[..., Any], *args: Any) -> None:
+    def run_on_workers(self, function: Callable[..., Any], *args: object) -> None:
         """Call ``function(*args)`` in every worker process, now and in each that joins later (here: in this process).
 
         A further call with the same function replaces the earlier arguments.

@@ -12,7 +12,7 @@ from .errors import bytes_text
 R = TypeVar("R")
 
 
-def identity(value: Any) -> Any:
+def identity(value: R) -> R:
     """Return ``value``."""
     return value
 
@@ -105,7 +105,7 @@ class Plan(Generic[R]):
         return f"{self.program.name}: {self.n_tasks} tasks, {self.n_combines} combines, at most {bytes_text(self.memory_bound)} a step"
 
 
-def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: Any, split_every: int = 8) -> Plan[R]:
+def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: object, split_every: int = 8) -> Plan[R]:
     """Plan a program over references (blocks, or tuples of blocks) with further arguments of every chunk step; nothing runs."""
     if not refs:
         raise ValueError(f"plan of '{program.name}': refs is empty, at least one block is needed")

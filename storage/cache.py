@@ -4,6 +4,8 @@ import threading
 from collections import OrderedDict
 from typing import Any, Protocol
 
+from .value_types import Matrix
+
 DEFAULT_LIMIT = 256 << 20
 
 REMEMBERED = 100_000
@@ -14,7 +16,7 @@ class _Loadable(Protocol):
     @property
     def nbytes(self) -> int: ...
 
-    def load(self) -> Any: ...
+    def load(self) -> Matrix: ...
 
 
 class BlockCache:
@@ -34,7 +36,7 @@ class BlockCache:
         self._clock = 0
         self._lock = threading.Lock()
 
-    def load(self, ref: _Loadable) -> Any:
+    def load(self, ref: _Loadable) -> Matrix:
         """Return the block, from memory if it is held; references to blocks in memory are passed through."""
         if hasattr(ref, "source"):
             return ref.load()
@@ -50,7 +52,7 @@ class BlockCache:
             self._keep(ref, block, interval)
         return block
 
-    def held(self, ref: _Loadable) -> Any:
+    def held(self, ref: _Loadable) -> Matrix:
         """Return the block if it is in memory, else None; nothing is read."""
         with self._lock:
             return self._blocks.get(ref)
@@ -64,7 +66,7 @@ class BlockCache:
             self._asked.popitem(last=False)
         return float("inf") if before is None else self._clock - before
 
-    def _keep(self, ref: _Loadable, block: Any, interval: float) -> None:
+    def _keep(self, ref: _Loadable, block: Matrix, interval: float) -> None:
         if ref.nbytes > self.limit or ref in self._blocks or not self._room(ref.nbytes, interval):
             return
         self._blocks[ref] = block

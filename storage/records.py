@@ -7,7 +7,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,15 @@ import scipy.sparse as sp
 from .errors import SchemaError
 from .value_types import Json
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 FORMAT = "gramplane.record/1"
 T = TypeVar("T")
 Arrays = dict[str, npt.NDArray[Any]]
 Index = dict[str, list[Any]]
+_Hint: TypeAlias = Any  # an annotation, of which Python has no type
+_Hints: TypeAlias = tuple[_Hint, ...] | None
 _SPARSE: dict[str, type] = {"csc": sp.csc_array, "csr": sp.csr_array}
 _ADVICE = "start again in a new folder, or install the gramplane version that wrote it"
 
@@ -29,7 +34,7 @@ MAX_SMALL_BYTES = 1 << 16
 """Bytes up to which an array is small, too small for a file (or two Zarr objects) of its own."""
 
 
-def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
+def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
     """Split a record into arrays, under names in [A-Za-z0-9._-]{1,128}, and a value for ``json.dumps(..., allow_nan=False)``.
 
     Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with str
@@ -56,7 +61,7 @@ def record_class(value: Mapping[str, Any]) -> str | None:
     return record.get("$class") if isinstance(record, Mapping) else None
 
 
-def _is_record(obj: object) -> bool:
+def _is_record(obj: object) -> "TypeGuard[DataclassInstance]":
     return dataclasses.is_dataclass(obj) and not isinstance(obj, type)
 
 
@@ -87,7 +92,7 @@ def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
     return _encode_container(value, path, arrays)
 
 
-def _encode_container(value: Any, path: str, arrays: Arrays) -> Json:
+def _encode_container(value: object, path: str, arrays: Arrays) -> Json:
     if _is_record(value):
         values = {f.name: _encode_value(getattr(value, f.name), _join_path(path, f.name), arrays) for f in dataclasses.fields(value)}
         return {"$class": record_name(type(value)), "$version": _record_version(type(value)), **values}
@@ -118,7 +123,7 @@ def _join_path(path: str, part: str) -> str:
     return f"{path}.{part}" if path else part
 
 
-def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_value(kind: _Hint, node: Json, arrays: Mapping[str, Any], path: str) -> object:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, typing.NewType):
         return _decode_value(kind.__supertype__, node, arrays, path)
@@ -143,7 +148,7 @@ def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -
     raise SchemaError(f"field {path} is declared as {kind}, which a record cannot restore")
 
 
-def _check_node(holds: bool, node: Json, kind: Any, path: str) -> None:
+def _check_node(holds: bool, node: Json, kind: _Hint, path: str) -> None:
     if not holds:
         raise SchemaError(f"field {path} holds {repr(node)[:80]}; it must be {getattr(kind, '__name__', kind)}: {_ADVICE}")
 
@@ -164,7 +169,7 @@ def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: st
     return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
 
 
-def _decode_union(args: Sequence[Any], node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_union(args: Sequence[_Hint], node: Json, arrays: Mapping[str, Any], path: str) -> object:
     if node is None and type(None) in args:
         return None
     # an exact scalar type first, so that `int | float` keeps 1 and 1.0 apart
@@ -175,7 +180,7 @@ def _decode_union(args: Sequence[Any], node: Json, arrays: Mapping[str, Any], pa
     raise SchemaError(f"field {path} fits none of {', '.join(str(arg) for arg in args)}: {_ADVICE}")
 
 
-def _decode_untyped(node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_untyped(node: Json, arrays: Mapping[str, Any], path: str) -> object:
     if isinstance(node, list):
         return [_decode_untyped(item, arrays, path) for item in node]
     if not isinstance(node, Mapping):
@@ -190,12 +195,12 @@ def _decode_untyped(node: Json, arrays: Mapping[str, Any], path: str) -> Any:
     return {key: _decode_untyped(item, arrays, path) for key, item in node.items()}
 
 
-def _decode_scalar(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+def _decode_scalar(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> object:
     _check_node(type(node) is kind, node, kind, path)
     return node
 
 
-def _decode_float(kind: type, args: Any, node: Json, arrays: Any, path: str) -> float:
+def _decode_float(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> float:
     if isinstance(node, Mapping) and node.get("$float") in ("nan", "inf", "-inf"):
         return float(str(node["$float"]))
     number: Json = node
@@ -203,7 +208,7 @@ def _decode_float(kind: type, args: Any, node: Json, arrays: Any, path: str) -> 
     return float(number)
 
 
-def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:
+def _decode_array(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:
     _check_node(isinstance(node, Mapping) and node.get("$array") in arrays, node, kind, path)
     array = np.asarray(arrays[node["$array"]])
     if node.get("scalar"):
@@ -211,13 +216,13 @@ def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], 
     return np.asfortranarray(array) if node.get("order") == "F" else np.ascontiguousarray(array)
 
 
-def _decode_sparse(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_sparse(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> object:
     _check_node(isinstance(node, Mapping) and _SPARSE.get(str(node.get("$sparse"))) is kind, node, kind, path)
     parts = tuple(_decode_array(np.ndarray, (), node.get(part), arrays, f"{path}.{part}") for part in ("data", "indices", "indptr"))
     return kind(parts, shape=tuple(node["shape"]))
 
 
-def _decode_tuple(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+def _decode_tuple(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> tuple[Any, ...]:
     _check_node(isinstance(node, list), node, kind, path)
     if args is None or (len(args) == 2 and args[1] is Ellipsis):
         item = args[0] if args else Any
@@ -226,12 +231,12 @@ def _decode_tuple(kind: type, args: Any, node: Json, arrays: Any, path: str) -> 
     return tuple(_decode_value(arg, part, arrays, f"{path}[{i}]") for i, (arg, part) in enumerate(zip(args, node, strict=True)))
 
 
-def _decode_list(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+def _decode_list(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> object:
     items = _decode_tuple(kind, args and (args[0], Ellipsis), node, arrays, path)
     return list(items) if kind is list else items
 
 
-def _decode_dict(kind: type, args: Any, node: Json, arrays: Any, path: str) -> dict[str, Any]:
+def _decode_dict(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> dict[str, Any]:
     _check_node(isinstance(node, Mapping) and not any(key.startswith("$") for key in node), node, kind, path)
     item = args[1] if args and len(args) == 2 else Any
     return {key: _decode_value(item, part, arrays, f"{path}[{key!r}]") for key, part in node.items()}

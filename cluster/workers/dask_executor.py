@@ -100,7 +100,7 @@ class DaskExecutor(Executor):
         facts = {"kind": self.kind, "n_workers": self.n_workers, "worker_memory": self.worker_memory, "seconds": seconds}
         self._emit({"event": "phase", "phase": "cluster", **facts})
 
-    def run_on_workers(self, function: Callable[..., Any], *args: Any) -> None:
+    def run_on_workers(self, function: Callable[..., Any], *args: object) -> None:
         """Call ``function(*args)`` in every worker process, now and in each that joins later."""
         name = f"gramplane-{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         self._plugins.add(name)

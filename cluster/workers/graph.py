@@ -85,7 +85,7 @@ def _check_broadcast(plan: Plan[Any]) -> None:
         logger.warning("plan '%s' carries %s of shared arguments in every task; %s", plan.program.name, bytes_text(size), advice)
 
 
-def _chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
+def _chunk_on_worker(step: Step, ordinal: int, ref: object) -> Done:
     """Run one chunk step as a Dask task; VersionMismatch on a worker that joined after the first check and runs another version."""
     worker = get_worker().address
     if own_version() != step.version:
@@ -99,7 +99,7 @@ def _combine_on_worker(step: Step, *parts: Done) -> Done:
     return _send_safely(run_combine, step, parts, get_worker().address)
 
 
-def _send_safely(function: Callable[..., Done], *args: Any) -> Done:
+def _send_safely(function: Callable[..., Done], *args: object) -> Done:
     try:
         return function(*args)
     except BlockFailure as failure:

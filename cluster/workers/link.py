@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from distributed.comm import CommClosedError
 
@@ -17,6 +17,7 @@ from ..errors import ClusterLost
 if TYPE_CHECKING:
     from distributed import Client, WorkerPlugin
 
+T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 """Seconds a question may take."""
 
@@ -61,7 +62,7 @@ class Link:
 
         return self._wait(self._identity, ANSWER_SECONDS)["workers"]
 
-    async def _identity(self) -> Any:
+    async def _identity(self) -> dict[str, Any]:
         return await self._scheduler().identity(n_workers=-1)
 
     def leave_out_silent(self) -> list[str]:
@@ -83,19 +84,19 @@ class Link:
     def has_stranded(self, keys: Sequence[Any]) -> bool:
         """Tell whether one of the tasks has no worker to run on."""
 
-        async def states() -> Any:
+        async def states() -> Mapping[Any, str]:
             return await self._scheduler().get_task_status(keys=list(keys))
 
         return "no-worker" in self._wait(states, ANSWER_SECONDS).values()
 
-    def ask(self, function: Callable[..., Any], *args: Any, timeout: float = ANSWER_SECONDS) -> dict[str, Any]:
+    def ask(self, function: Callable[..., Any], *args: object, timeout: float = ANSWER_SECONDS) -> dict[str, Any]:
         """Run ``function`` on every worker; where it fails its exception stands in place of the answer.
 
         Each worker is asked by itself: one that hangs keeps the answers of the others from nobody, and is left out when it has given no
         sign of life for too long. One that lives and has not answered within ``timeout`` seconds has a ``TimeoutError`` for an answer.
         """
 
-        async def one(worker: str) -> Any:
+        async def one(worker: str) -> object:
             return (await self.client.run(function, *args, workers=[worker], on_error="return"))[worker]
 
         async def run() -> dict[str, Any]:
@@ -118,10 +119,10 @@ class Link:
         if pending:
             await asyncio.wait(pending, timeout=_POLL)
 
-    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER_SECONDS) -> Any:
+    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER_SECONDS) -> object:
         """Run ``function`` on the scheduler and return its answer or its exception."""
 
-        async def run() -> Any:
+        async def run() -> object:
             return await self.client.run_on_scheduler(function)
 
         try:
@@ -166,7 +167,7 @@ class Link:
         with self._answering():
             return dict(self._wait(self._ncores, ANSWER_SECONDS))
 
-    async def _ncores(self) -> Any:
+    async def _ncores(self) -> dict[str, int]:
         return await self._scheduler().ncores(workers=None)
 
     @contextmanager
@@ -181,15 +182,15 @@ class Link:
             raise ConnectionError(f"the connection to the scheduler is {self.client.status}")
         return self.client.scheduler
 
-    def _wait(self, question: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Any:
+    def _wait(self, question: Callable[[], Coroutine[Any, Any, T]], timeout: float) -> T:
         try:
-            return self.client.sync(question, callback_timeout=timeout)
+            return cast(T, self.client.sync(question, callback_timeout=timeout))
         except (CancelledError, RuntimeError) as error:
             # A closed event loop or a call that was cut off: the connection went away under the question.
             raise ConnectionError(str(error)) from error
 
 
-def _task_answer(task: asyncio.Future[Any], timeout: float) -> Any:
+def _task_answer(task: asyncio.Future[Any], timeout: float) -> object:
     if not task.done() or task.cancelled():
         return TimeoutError(f"no answer within {timeout:g} s")
     error = task.exception()

@@ -19,7 +19,7 @@ ROOT = "zarr.json"
 T = TypeVar("T")
 
 
-def write_model(url: str | os.PathLike[str], record: Any) -> str:
+def write_model(url: str | os.PathLike[str], record: object) -> str:
     """Write a record as a model, in place of a model that is there, never of anything else; return its digest."""
     named, value = to_arrays(record)
     arrays, index = pack(named)

@@ -220,7 +220,7 @@ class RunStore:
         self.reset()
         (self.path / "config.json").unlink(missing_ok=True)
 
-    def save_checkpoint(self, iteration: int, state: Any, about: Mapping[str, Any] | None = None) -> None:
+    def save_checkpoint(self, iteration: int, state: object, about: Mapping[str, Any] | None = None) -> None:
         """Write the state after ``iteration`` iterations, and JSON values about it; the last two are kept, also when the disk is full."""
         named_arrays, value = to_arrays(state)
         arrays, index = pack(named_arrays)
@@ -326,7 +326,7 @@ class RunStore:
         for old in others[max(0, keep - 1) :]:
             old.unlink(missing_ok=True)
 
-    def write_model(self, record: Any) -> str:
+    def write_model(self, record: object) -> str:
         """Write the model of the run in place of any that is there; return its digest."""
         self._remove_folder("model")
         return models.write_model(self.path / "model", record)
