@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,15 +102,12 @@ def _is_loopback_ip(text: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Tell whether every address of ``host`` lies on this machine's loopback interface; unknown names do not."""
-    try:
+    with suppress(ValueError):
         return _is_loopback_ip(host)
-    except ValueError:
-        pass
-    try:
+    with suppress(OSError):
         addresses = socket.getaddrinfo(host, None)
-    except OSError:
-        return False
-    return bool(addresses) and all(_is_loopback_ip(str(entry[4][0])) for entry in addresses)
+        return bool(addresses) and all(_is_loopback_ip(str(entry[4][0])) for entry in addresses)
+    return False
 
 
 def is_plaintext_abroad(address: str) -> bool:

@@ -19,8 +19,7 @@ from .temporary import locked_files
 from .value_types import Foreign
 
 
-def describe_holder() -> dict[str, Any]:
-    """This process: pid, host and the present time."""
+def _describe_holder() -> dict[str, Any]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
@@ -45,7 +44,7 @@ def file_lock(path: Path) -> Iterator[None]:
             except BlockingIOError as error:
                 raise _locked_error(str(path.parent), _read_holder(os.pread(fd, 4096, 0))) from error
             os.ftruncate(fd, 0)
-            os.pwrite(fd, canonical_json(describe_holder()), 0)
+            os.pwrite(fd, canonical_json(_describe_holder()), 0)
         yield
     finally:
         if fd in locked_files:
@@ -156,7 +155,7 @@ class Lease:
         return True
 
     def _acquire(self, wait: bool) -> None:
-        self._holder = describe_holder()
+        self._holder = _describe_holder()
         if self._put("create"):
             return
         try:

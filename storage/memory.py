@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .blocks.selection import check_ids, check_rows, mark_canonical
 from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
-from .blocks.tables import COLUMN_TABLES, column_tables
+from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, mark_canonical
 from .errors import SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
@@ -69,22 +68,17 @@ class MemoryBlocks(BlockSource):
         tables: Mapping[str, npt.ArrayLike] | None = None,
         stripe_bytes: int = STRIPE_BYTES,
     ) -> None:
-        self._given = _check_numbers(X)
-        n, d = (int(length) for length in self._given.shape)
+        self.X = _check_numbers(X)
+        n, d = (int(length) for length in self.X.shape)
         self.scale = scale or ColumnScale()
-        kind = "sparse" if sp.issparse(self._given) else "dense"
-        self.meta = BlockMeta(n, d, kind, self._given.dtype.name, labels, self.scale.kind, ("columns", "rows"))
+        kind = "sparse" if sp.issparse(self.X) else "dense"
+        self.meta = BlockMeta(n, d, kind, self.X.dtype.name, labels, self.scale.kind, ("columns", "rows"))
         row_tables = {**(tables or {}), **({} if y is None else {"y": y})}
         self._tables = {name: _check_length(name, table, n) for name, table in row_tables.items()}
         self._names = None if names is None else [str(name) for name in _check_length("names", list(names), d)]
         self._groups = None if groups is None else np.asarray(_check_length("groups", groups, d), dtype=np.int64)
         self._stripe_bytes = stripe_bytes
         self._entries = max(STRIPE_ENTRIES, stripe_bytes // self.meta.itemsize) if stripe_bytes > STRIPE_BYTES else STRIPE_ENTRIES
-
-    @property
-    def X(self) -> Matrix:
-        """The matrix as it was given."""
-        return self._given
 
     @cached_property
     def digest(self) -> str:
@@ -102,14 +96,14 @@ class MemoryBlocks(BlockSource):
     @cached_property
     def by_columns(self) -> npt.NDArray[Any] | sp.csc_array:
         """The whole matrix as columns: an array, or CSC with int32 rows that ascend; a copy only of what was given in another form."""
-        return _canonical_csc(self._given) if sp.issparse(self._given) else self._given
+        return _canonical_csc(self.X) if sp.issparse(self.X) else self.X
 
     @cached_property
     def _by_rows(self) -> npt.NDArray[Any] | sp.csr_array:
-        if isinstance(self._given, np.ndarray):
-            return self._given
-        given_rows = self._given.format == "csr" and self._given.has_canonical_format
-        csr = self._given if given_rows else sp.csr_array(self.by_columns)
+        if isinstance(self.X, np.ndarray):
+            return self.X
+        given_rows = self.X.format == "csr" and self.X.has_canonical_format
+        csr = self.X if given_rows else sp.csr_array(self.by_columns)
         return mark_canonical(sp.csr_array((csr.data, _as_int32(csr.indices), _as_int32(csr.indptr)), shape=self.shape))
 
     @cached_property

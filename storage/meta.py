@@ -109,7 +109,9 @@ class BlockMeta:
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
             "n_missing": lambda v: type(v) is int and v >= 0 and (named or (v > 0) == (stored["schema"] == SCHEMA_WITH_MISSING)),
-            "task_names": lambda v: _are_names(v) if named else v is None,
+            "task_names": lambda v: (
+                v and isinstance(v, list) and set(map(type, v)) == {str} and v == sorted(set(v)) if named else v is None
+            ),
         }
         for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
             if name not in values or not rules.get(name, bool)(values[name]):
@@ -117,7 +119,3 @@ class BlockMeta:
         tuples = {name: values[name] and tuple(values[name]) for name in ("layouts", "task_names")}
         labels = None if values["labels"] is None else tuple(values["labels"])
         return cls(**{**values, **tuples, "labels": labels, "digest": digest})
-
-
-def _are_names(values: Json) -> bool:
-    return isinstance(values, list) and bool(values) and all(isinstance(name, str) for name in values) and values == sorted(set(values))

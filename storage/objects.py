@@ -48,31 +48,24 @@ class Objects(Protocol):
 
     def size(self, key: str) -> int | None:
         """Bytes of an object; None if it is absent."""
-        ...
 
     def read(self, key: str) -> Bytes:
         """All bytes of an object."""
-        ...
 
     def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
         """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
-        ...
 
     def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
         """Replace an object, atomically, by the concatenated parts."""
-        ...
 
     def delete(self, key: str) -> None:
         """Remove an object if present."""
-        ...
 
     def listing(self) -> Iterator[str]:
         """All keys, in no particular order."""
-        ...
 
     def clear(self) -> None:
         """Remove every object."""
-        ...
 
 
 class LocalObjects:
@@ -163,10 +156,6 @@ class LocalObjects:
             for name in files:
                 sync_folder(os.path.join(folder, name), os.O_NOFOLLOW)
             sync_folder(folder)
-
-    def sweep(self) -> int:
-        """See `sweep_temporaries`."""
-        return sweep_temporaries(self.root)
 
     def clear(self) -> None:
         """Remove the folder and everything in it."""

@@ -242,8 +242,7 @@ def _decode_dict(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any]
     return {key: _decode_value(item, part, arrays, f"{path}[{key!r}]") for key, part in node.items()}
 
 
-_Decoder = Callable[[Any, Any, Any, Any, str], Any]
-_DECODERS: tuple[tuple[tuple[Any, ...], _Decoder], ...] = (
+_DECODERS: tuple[tuple[tuple[Any, ...], Callable[..., Any]], ...] = (
     ((int, str, bool, type(None)), _decode_scalar),
     ((float,), _decode_float),
     ((np.ndarray,), _decode_array),

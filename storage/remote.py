@@ -52,8 +52,7 @@ _RETRY: Foreign = {
 """A moment's failure is passed over; a store that is not there is told within half a minute."""
 
 
-def has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
-    """Tell whether the environment names credentials for a kind of store."""
+def _has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
     variables = os.environ if environment is None else environment
     family = _FAMILY[scheme]
     if any(value and re.fullmatch(_CREDENTIALS[family], name, re.IGNORECASE) for name, value in variables.items()):
@@ -67,7 +66,7 @@ def is_unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bo
     allowed = variables.get(ASK_THE_MACHINE, "").lower()
     if allowed not in ("", "0", "no", "false", "1", "yes", "true"):
         raise SchemaError(f"{ASK_THE_MACHINE}={allowed!r}: must be 1 or 0")
-    return allowed in ("", "0", "no", "false") and not has_credentials(scheme, variables)
+    return allowed in ("", "0", "no", "false") and not _has_credentials(scheme, variables)
 
 
 def connect_store(url: str) -> "ObjectStore":

@@ -125,18 +125,11 @@ class Opened:
     name: str
     digest: str
 
-    def keep(self, fd: int | None) -> "Opened":
-        """Close a lock when this goes."""
-        if fd is not None:
-            weakref.finalize(self, os.close, fd).atexit = False
-        return self
-
     def check(self, digest: str) -> None:
         """Compare the digest of its manifest with the one it must have. Raises DigestMismatch if they differ."""
         if digest != self.digest:
-            raise DigestMismatch(
-                f"{self.objects.url}/{MANIFEST} has the digest {digest}; {self.base.url}/{POINTER} says {self.digest}: one was changed"
-            )
+            pointed = f"{self.base.url}/{POINTER} says {self.digest}"
+            raise DigestMismatch(f"{self.objects.url}/{MANIFEST} has the digest {digest}; {pointed}: one was changed")
 
     def confirm(self) -> None:
         """Check that the store was not removed, or removed and made again, since it was opened; DigestMismatch if it was."""
@@ -162,7 +155,10 @@ def open_version(base: Objects, digest: str | None = None) -> Opened:
         objects = version_objects(base, name)
         fd = _shared_lock(objects)
         if fd is not None or versions == before or not isinstance(objects, LocalObjects):
-            return Opened(base, objects, name, expected).keep(fd)
+            opened = Opened(base, objects, name, expected)
+            if fd is not None:
+                weakref.finalize(opened, os.close, fd).atexit = False
+            return opened
     raise MissingBlock(f"{base.url} is being replaced over and over; open it again later")
 
 
@@ -171,9 +167,8 @@ def _choose_version(base: Objects, found: Versions | None, digest: str | None) -
         raise MissingBlock(f"{base.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)")
     name = found.current if digest is None else found.holding(digest)
     if name is None:
-        raise DigestMismatch(
-            f"{base.url} has the digest {found.digests[found.current]}, but the reference was made from {digest}: the store was replaced"
-        )
+        stored = found.digests[found.current]
+        raise DigestMismatch(f"{base.url} has the digest {stored}, but the reference was made from {digest}: the store was replaced")
     return name, found.digests[name]
 
 

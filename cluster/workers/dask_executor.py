@@ -242,7 +242,6 @@ class _Run:
             future.add_done_callback(self._news.put)
 
     def result(self) -> Done:
-        """Return the result of the last task; raise _Reported around what the cluster reported."""
         while True:
             try:
                 item = self._news.get(timeout=_POLL)

@@ -41,7 +41,7 @@ class _Nanny(Nanny):
         super()._on_worker_exit_sync(exitcode)
 
 
-class Keeper:
+class _Keeper:
     """Keeps one worker: Dask's nanny restarts a process that dies; what the nanny itself does not survive, a new one follows.
 
     A nanny gives up on a process that dies in its first start, on one that fails while it starts again, and on one that the scheduler told
@@ -57,11 +57,9 @@ class Keeper:
 
     @property
     def running(self) -> bool:
-        """Whether there is a worker now."""
         return self._nanny is not None and self._nanny.status == Status.running and self._nanny.is_alive()
 
     async def keep(self) -> None:
-        """Start the worker, and again whenever it is lost, until the end or until a start fails by an error of its own."""
         errors = 0
         while not self._ended:
             with dask.config.set(self._settings):
@@ -130,7 +128,7 @@ class Keepers:
     """All workers of a cluster; their processes are started from the thread of ``loop``."""
 
     def __init__(self, count: int, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], loop: IOLoop) -> None:
-        self._keepers = [Keeper(scheduler, options, settings) for _ in range(count)]
+        self._keepers = [_Keeper(scheduler, options, settings) for _ in range(count)]
         self._loop = cast(Any, loop).asyncio_loop
 
     def start(self, config: ClusterConfig, emit: Sink) -> None:

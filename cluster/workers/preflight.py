@@ -40,9 +40,8 @@ def worker_facts(dask_worker: Worker) -> WorkerFacts:
     limit, pause = manager.memory_limit or psutil.virtual_memory().total, manager.memory_pause_fraction or TERMINATE_SHARE
     # Asked before what the process computes with: that loads SciPy's BLAS.
     resident = resident_bytes()
-    return WorkerFacts(
-        software_versions(), int(limit), dask_worker.state.nthreads, resident, min(float(pause), TERMINATE_SHARE), arithmetic()
-    )
+    threads, share = dask_worker.state.nthreads, min(float(pause), TERMINATE_SHARE)
+    return WorkerFacts(software_versions(), int(limit), threads, resident, share, arithmetic())
 
 
 @dataclass(frozen=True)

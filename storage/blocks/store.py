@@ -23,7 +23,7 @@ from ..meta import BlockMeta, ColumnScale
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
 from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, read_listed
-from .selection import check_ids, check_rows, mark_canonical, reorder_columns
+from .tables import check_ids, check_rows, mark_canonical, reorder_columns
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 

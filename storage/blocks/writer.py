@@ -15,7 +15,7 @@ from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, sp
 from ..layout import DenseLayout, StripeLayout
 from ..manifest import MANIFEST, Journal, write_seal
 from ..meta import BlockMeta, ColumnScale
-from ..objects import LocalObjects, Objects, require_space
+from ..objects import LocalObjects, Objects, require_space, sweep_temporaries
 from ..urls import check_name, local_path, open_objects
 from ..versions import JOURNAL, POINTER
 from .arrays import ArraySpec, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
@@ -90,7 +90,7 @@ class BlockWriter:
             if objects.root.exists():
                 objects.clear()
             return
-        objects.sweep()
+        sweep_temporaries(objects.root)
         objects.delete(MANIFEST)
         self.done.update({key: entry for key, entry in finished.items() if self._is_sound(key, entry)})
 

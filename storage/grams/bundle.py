@@ -131,10 +131,6 @@ class Bundle:
         """Beginning of the keys of its sums; the crc32c of the records they were made from follows."""
         return f"{self.prefix}/sums-"
 
-    def is_sums(self, key: str) -> bool:
-        """Whether a key is the group of its sums."""
-        return key.startswith(self.sums_prefix) and key.endswith("/zarr.json") and key.count("/") == 3
-
     def without(self, digests: set[str]) -> "Bundle | None":
         """The bundle of its other kernels, if there are any."""
         others = tuple(kernel for kernel in self.kernels if kernel[0] not in digests)

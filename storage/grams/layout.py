@@ -48,9 +48,8 @@ class GramLayout:
         if not (type(self.n) is type(self.block) is int and 1 <= self.block <= self.n < 2**31):
             raise SchemaError(f"n is {self.n!r} and block {self.block!r}; both must be integers with 1 <= block <= n < 2^31")
         if self.groups and (any(type(size) is not int or size < 1 for size in self.groups) or sum(self.groups) != self.n):
-            raise SchemaError(
-                f"groups are {len(self.groups)} sizes that add up to {sum(self.groups)}; they must be positive and add up to {self.n}"
-            )
+            total = sum(self.groups)
+            raise SchemaError(f"groups are {len(self.groups)} sizes that add up to {total}; they must be positive and add up to {self.n}")
         if self.n_pairs > MAX_BLOCKS * (MAX_BLOCKS + 1) // 2:
             raise SchemaError(f"n is {self.n} and block {self.block}: {self.n_blocks} row blocks; the limit is {MAX_BLOCKS}")
 

@@ -44,13 +44,13 @@ class BlockReader:
 
     def _check(self, bundle: Bundle, i: int, j: int, start: int, planes: npt.NDArray) -> None:
         running = self._running_of(bundle, i, j)
-        if wrong_planes(running, start, planes):
+        if _wrong_planes(running, start, planes):
             # Another process may have written the object again, with another record.
             self.forget(bundle, i, j)
             running = self._running_of(bundle, i, j)
-        wrong = wrong_planes(running, start, planes)
+        wrong = _wrong_planes(running, start, planes)
         if wrong:
-            raise DigestMismatch(f"{self._objects.url}: {describe_planes(bundle, bundle.block_key(i, j), wrong)}")
+            raise DigestMismatch(f"{self._objects.url}: {_describe_planes(bundle, bundle.block_key(i, j), wrong)}")
 
     def _running_of(self, bundle: Bundle, i: int, j: int) -> npt.NDArray[np.uint32]:
         key = bundle.block_key(i, j)
@@ -78,22 +78,21 @@ class BlockReader:
         planes = np.empty((len(bundle.kernels), bundle.plane_bytes), np.uint8)
         running = self.record(bundle, i, j).running
         self._objects.read_into(key, as_bytes(planes), 0, planes.nbytes)
-        wrong = wrong_planes(running, 0, planes)
+        wrong = _wrong_planes(running, 0, planes)
         if wrong:
-            raise DigestMismatch(f"{self._objects.url}: {describe_planes(bundle, key, wrong)}")
+            raise DigestMismatch(f"{self._objects.url}: {_describe_planes(bundle, key, wrong)}")
         if listed is not None and listed != (planes.nbytes, int(running[-1])):
             check_crc(self._objects.url, key, as_bytes(planes), listed)
 
 
-def wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:
+def _wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:
     """Positions of planes, the first being number ``start``, whose bytes do not lead from one running checksum to the next."""
     before = [int(running[start - 1]) if start else 0, *running[start : start + len(planes)].tolist()]
     steps = zip(planes, pairwise(before), strict=True)
     return [start + k for k, (plane, (last, now)) in enumerate(steps) if google_crc32c.extend(last, as_bytes(plane)) != now]
 
 
-def describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
-    """Name the array, the chunk, the bytes and the kernels of damaged planes."""
+def _describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
     lo, hi = wrong[0] * bundle.plane_bytes, (wrong[-1] + 1) * bundle.plane_bytes
     names = ", ".join(bundle.digests[q] for q in wrong[:4]) + (", …" if len(wrong) > 4 else "")
     return (

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import versions
 from ..blocks.arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, read_listed, write_array, write_object
 from ..blocks.store import VerifyReport
-from ..errors import DigestMismatch, MissingBlock, UnalignedWrite
+from ..errors import DigestMismatch, MissingBlock, StorageError, UnalignedWrite
 from ..manifest import MANIFEST, read_seal
-from ..objects import LocalObjects
+from ..objects import LocalObjects, sweep_temporaries
 from ..urls import open_objects
-from ..versions import is_finished, open_version
 from .bundle import Bundle, GramMeta, GramTask, check_kernels, merge_runs
 from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, lock_store, write_texts
 from .layout import OBJECT_BYTES, plan_block
@@ -90,7 +90,7 @@ class GramStore(GramCatalog):
         builds.
         """
         checked, objects = check_kernels(kernels), open_objects(url)
-        if not is_finished(objects):
+        if not versions.is_finished(objects):
             itemsize = np.dtype(dtype).itemsize if dtype in ("float32", "float64") else 4
             planned = plan_block(max(groups, default=n), len(checked), itemsize, budget) if block is None else min(block, n)
             create_store(objects, GramMeta(n, planned, dtype, data_digest, budget, tuple(groups)))
@@ -108,9 +108,9 @@ class GramStore(GramCatalog):
     def open(cls, url: str | os.PathLike[str]) -> "GramStore":
         """Open a store, finished or not, in the version that is current now, and stay on it; MissingBlock if there is none."""
         base = open_objects(url)
-        if not is_finished(base):
+        if not versions.is_finished(base):
             return cls(base)
-        opened = open_version(base)
+        opened = versions.open_version(base)
         return cls(opened.objects, opened)
 
     def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
@@ -148,7 +148,7 @@ class GramStore(GramCatalog):
         """Hold the store, as the one who hands out tasks, for the duration of the block; what was finished is committed at the end."""
         with lock_store(self.objects):
             if isinstance(self.objects, LocalObjects):
-                self.objects.sweep()
+                sweep_temporaries(self.objects.root)
             self.refresh()
             yield self
             self.commit()
@@ -244,7 +244,8 @@ class GramStore(GramCatalog):
     def sums(self, digest: str) -> GramSums:
         """Trace, diagonal, row sums and total of a kernel's raw matrix; MissingBlock if blocks were not computed yet."""
         bundle, q = self.find(digest)
-        prefix = next((key.rpartition("/")[0] for key in self.listed if bundle.is_sums(key)), None)
+        sums = (key for key in self.listed if key.startswith(bundle.sums_prefix) and key.endswith("/zarr.json") and key.count("/") == 3)
+        prefix = next((key.rpartition("/")[0] for key in sums), None)
         if prefix is None:
             self.require([bundle])
             diagonal, row_sums = (table[q] for table in self._add_up(bundle))
@@ -304,7 +305,7 @@ class GramStore(GramCatalog):
         with lock_store(self.objects):
             self.refresh()
             if isinstance(self.objects, LocalObjects):
-                self.objects.sweep()
+                sweep_temporaries(self.objects.root)
             orphans = self.orphans()
             for key, _ in orphans:
                 self.objects.delete(key)
@@ -336,3 +337,36 @@ def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
 def forget_grams() -> None:
     """Let go of the stores that this process keeps open for references alone."""
     _shared.clear()
+
+
+def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str) -> str | None:
+    """Return the place of a new version of a Gram store, or None where kernels can be added to what is there, or nothing is.
+
+    The new version is built there like any store; `end_replacement` makes it current. A killed build is found again, and goes on, if it was
+    of the same samples and type. SchemaError if the place holds something else, or files that it did not write.
+    """
+    base = open_objects(url)
+    if not versions.is_finished(base) or _is_compatible(base.url, data_digest, dtype):
+        return None
+    current = versions.read_versions_or_none(base)
+    if isinstance(base, LocalObjects):
+        versions.refuse_other_stores(base, current, "a Gram store")
+        versions.refuse_foreign_files(base, current)
+    fresh = versions.version_objects(base, versions.next_version(current))
+    if fresh.size(MANIFEST) is not None and not _is_compatible(fresh.url, data_digest, dtype):
+        fresh.clear()
+    return fresh.url
+
+
+def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
+    try:
+        meta = GramStore.open(url).meta
+    except StorageError:
+        return False
+    return (meta.data, meta.dtype, meta.groups) == (data_digest, dtype, ())
+
+
+def end_replacement(url: str | os.PathLike[str], place: str) -> None:
+    """Make a version current that `begin_replacement` named; the old one goes when nobody reads it."""
+    forget_grams()
+    versions.publish_version(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)
