@@ -78,7 +78,7 @@ def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str =
 
 
 def check_place(url: str, use: str, what: str = "url") -> str:
-    """Return the text to go on with: a URL of an object store or web server, else a local path. Raises UrlError: as `parse_place` does."""
+    """Return the text to go on with: a URL of an object store or web server, else a local path (see `parse_place`)."""
     return parse_place(url, use, what).text
 
 

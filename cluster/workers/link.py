@@ -59,7 +59,6 @@ class Link:
 
     def workers(self) -> Mapping[str, Any]:
         """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …"""
-
         return self._wait(self._identity, ANSWER_SECONDS)["workers"]
 
     async def _identity(self) -> dict[str, Any]:
