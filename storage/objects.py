@@ -51,6 +51,7 @@ class Objects(Protocol):
 
     def read(self, key: str) -> Bytes:
         """All bytes of an object."""
+        ...
 
     def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
         """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
@@ -63,6 +64,7 @@ class Objects(Protocol):
 
     def listing(self) -> Iterator[str]:
         """All keys, in no particular order."""
+        ...
 
     def clear(self) -> None:
         """Remove every object."""
