@@ -1,7 +1,4 @@
-"""Machines: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics.
-
-Names are imported on first use.
-"""
+"""Machines: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics."""
 
 from importlib import import_module
 

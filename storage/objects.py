@@ -156,7 +156,7 @@ class LocalObjects:
         """Force every file and folder to the disk, also those that were written without."""
         for folder, _, files in os.walk(self.url):
             for name in files:
-                sync_folder(os.path.join(folder, name), os.O_NOFOLLOW)
+                _sync(os.path.join(folder, name), os.O_NOFOLLOW)
             sync_folder(folder)
 
     def clear(self) -> None:
@@ -232,9 +232,13 @@ def write_all(fd: int, data: npt.NDArray | bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def sync_folder(folder: str, flags: int = os.O_DIRECTORY) -> None:
-    """Make renames inside a folder durable; the content of a file with its ``flags``."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | flags)
+def sync_folder(folder: str) -> None:
+    """Make renames inside a folder durable."""
+    _sync(folder, os.O_DIRECTORY)
+
+
+def _sync(path: str, flags: int) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(fd)
     finally:
