@@ -104,6 +104,13 @@ def module_stub(name: str) -> str:
     return HEAD + "".join(lines) + f"\n__all__ = {sorted(homes)!r}\n"
 
 
+def folder_stub(folder: str) -> str:
+    """Return the stub of ``gramplane.storage`` or ``gramplane.cluster``."""
+    homes = import_module(f"gramplane.{folder}")._HOMES
+    lines = [f"from .{home} import {name} as {name}\n" for name, home in sorted(homes.items(), key=lambda item: (item[1], item[0]))]
+    return HEAD + "".join(lines) + f"\n__all__ = {sorted(homes)!r}\n"
+
+
 def written() -> dict[Path, str]:
     """Return every file with the text it should have."""
     import gramplane
@@ -114,6 +121,7 @@ def written() -> dict[Path, str]:
         ROOT / "pipeline" / "__init__.pyi": pipeline_stub(),
         ROOT / DOOR / "__init__.pyi": door_stub(),
         **{ROOT / DOOR / f"{name}.pyi": module_stub(name) for name in gramplane.DOORS},
+        **{ROOT / folder / "__init__.pyi": folder_stub(folder) for folder in ("cluster", "storage")},
     }
 
 

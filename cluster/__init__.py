@@ -1,62 +1,28 @@
 """Machines: programs over blocks, planned before they run, in this process or on a Dask cluster. No disk, no mathematics."""
 
-from .config import FORMS, ClusterConfig, Limits, driver_bytes, parse_bytes, parse_cluster
-from .errors import (
-    ClusterConfigError,
-    ClusterError,
-    ClusterLost,
-    ClusterUnreachable,
-    MemoryBoundExceeded,
-    PlaintextRefused,
-    PreflightFailed,
-    Stalled,
-    TaskFailed,
-    VersionMismatch,
-    WorkerDiskFull,
-    WorkersKilled,
-    bytes_text,
-)
-from .events import JsonLinesSink, LogSink, MemorySink, Sink, tee
-from .executor import Executor
-from .opening import executor_for_client, open_executor
-from .process import default_driver_memory, machine_memory
-from .program import BlockProgram, Plan, combine_tree, plan
-from .security import TLSFiles, make_certificates
+from importlib import import_module
 
-__all__ = [
-    "FORMS",
-    "BlockProgram",
-    "ClusterConfig",
-    "ClusterConfigError",
-    "ClusterError",
-    "ClusterLost",
-    "ClusterUnreachable",
-    "Executor",
-    "JsonLinesSink",
-    "Limits",
-    "LogSink",
-    "MemoryBoundExceeded",
-    "MemorySink",
-    "PlaintextRefused",
-    "Plan",
-    "PreflightFailed",
-    "Sink",
-    "Stalled",
-    "TLSFiles",
-    "TaskFailed",
-    "VersionMismatch",
-    "WorkerDiskFull",
-    "WorkersKilled",
-    "bytes_text",
-    "combine_tree",
-    "default_driver_memory",
-    "driver_bytes",
-    "executor_for_client",
-    "machine_memory",
-    "make_certificates",
-    "open_executor",
-    "parse_bytes",
-    "parse_cluster",
-    "plan",
-    "tee",
-]
+_NAMES = {
+    "config": "FORMS ClusterConfig Limits driver_bytes parse_bytes parse_cluster",
+    "errors": "ClusterConfigError ClusterError ClusterLost ClusterUnreachable MemoryBoundExceeded "
+    "PlaintextRefused PreflightFailed Stalled TaskFailed VersionMismatch WorkerDiskFull WorkersKilled bytes_text",
+    "events": "JsonLinesSink LogSink MemorySink Sink tee",
+    "executor": "Executor",
+    "opening": "executor_for_client open_executor",
+    "process": "default_driver_memory machine_memory",
+    "program": "BlockProgram Plan combine_tree plan",
+    "security": "TLSFiles make_certificates",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] (names of the stub)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

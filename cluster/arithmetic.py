@@ -11,9 +11,10 @@ import importlib
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -38,13 +39,14 @@ def arithmetic() -> Arithmetic:
 
     Two processes with equal answers, and equal versions of the software, give the same bits.
     """
+    config = cast(dict[str, Any], np.show_config(mode="dicts"))
     compiler = [f"{name}={os.environ[name]}" for name in COMPILER if name in os.environ]
     return {
         "processor": os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name(),
         "vectors": " ".join(_vector_features()),
         "compiler": " ".join(compiler) or "as it comes",
         "blas": ", ".join(_blas_libraries()) or "unknown",
-        "numpy": " ".join(_numpy_kernels()) or "baseline",
+        "numpy": " ".join(config.get("SIMD Extensions", {}).get("found", [])) or "baseline",
         "libc": " ".join(platform.libc_ver()).strip() or platform.system(),
     }
 
@@ -58,16 +60,12 @@ def fingerprint() -> str:
 def _vector_features() -> list[str]:
     # As numba reads them: the variable first, none for the generic processor, else what the processor has.
     configured = os.environ.get("NUMBA_CPU_FEATURES", "" if os.environ.get("NUMBA_CPU_NAME", "").lower() == "generic" else None)
-    features = _host_features() if configured is None else configured
+    features = configured or ""
+    if configured is None:
+        with suppress(RuntimeError):
+            features = llvm.get_host_cpu_features().flatten()
     enabled = (feature.removeprefix("+") for feature in features.split(",") if feature.startswith("+"))
     return sorted(feature for feature in enabled if feature.startswith(VECTORS))
-
-
-def _host_features() -> str:
-    try:
-        return llvm.get_host_cpu_features().flatten()
-    except RuntimeError:
-        return ""
 
 
 def _blas_libraries() -> list[str]:
@@ -80,16 +78,8 @@ def _blas_libraries() -> list[str]:
     return sorted({" ".join(str(pool[part]) for part in parts if pool.get(part)) for pool in bundled or libraries})
 
 
-def _numpy_kernels() -> list[str]:
-    config: Any = np.show_config(mode="dicts")
-    return list(config.get("SIMD Extensions", {}).get("found", []))
-
-
 def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
-    """Return a line that names the groups of processes which compute differently, and what no longer holds; ``None`` if all agree.
-
-    ``driver``: of this process; ``workers``: by address.
-    """
+    """Return a line that names the groups of processes (workers by address) which compute differently; ``None`` if all agree."""
     description = _describe_groups([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
     return description and (
         f"processors or their kernels differ ({description}): results agree to the tolerance asked for, but are no longer the same bits "
@@ -98,13 +88,7 @@ def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> s
 
 
 def describe_change(seen: Sequence[Arithmetic]) -> str | None:
-    """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed.
-
-    Parameters
-    ----------
-    seen
-        What it computed with, in order.
-    """
+    """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed."""
     description = _describe_groups([("at first" if not k else "then", facts) for k, facts in enumerate(seen)])
     return description and (
         f"the run goes on with another processor or other kernels ({description}): its result agrees to the tolerance asked for, but "
@@ -113,16 +97,14 @@ def describe_change(seen: Sequence[Arithmetic]) -> str | None:
 
 
 def _describe_groups(processes: Sequence[tuple[str, Arithmetic]]) -> str | None:
-    """Return which processes compute alike, and what sets the groups apart; ``None`` if there is but one group."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for who, facts in processes:
         groups.setdefault(tuple(sorted(facts.items())), []).append(who)
     if len(groups) < 2:
         return None
     differing = [kind for kind in processes[0][1] if len({dict(facts).get(kind) for facts in groups}) > 1]
-    return "; ".join(
-        f"{_name_processes(who)}: {_describe_group(dict(facts), differing, list(map(dict, groups)))}" for facts, who in groups.items()
-    )
+    everywhere = set.intersection(*(set(dict(facts).get("vectors", "").split()) for facts in groups))
+    return "; ".join(f"{_name_processes(who)}: {_name_facts(dict(facts), differing, everywhere)}" for facts, who in groups.items())
 
 
 def _name_processes(who: list[str]) -> str:
@@ -130,8 +112,7 @@ def _name_processes(who: list[str]) -> str:
     return ", ".join(who[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _describe_group(found: Arithmetic, differing: list[str], groups: list[Arithmetic]) -> str:
-    """Return what sets a group apart; of the vector instructions those that not all have."""
-    everywhere = set.intersection(*(set(group.get("vectors", "").split()) for group in groups))
-    facts = {**found, "vectors": " ".join(name for name in found.get("vectors", "").split() if name not in everywhere) or "none beyond"}
-    return ", ".join(f"{kind} {facts.get(kind, 'unknown')}" for kind in differing)
+def _name_facts(facts: Arithmetic, differing: list[str], everywhere: set[str]) -> str:
+    # Of the vector instructions those that not all have.
+    beyond = " ".join(name for name in facts.get("vectors", "").split() if name not in everywhere) or "none beyond"
+    return ", ".join(f"{kind} {beyond if kind == 'vectors' else facts.get(kind, 'unknown')}" for kind in differing)

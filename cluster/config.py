@@ -23,47 +23,22 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 @dataclass(frozen=True)
 class Limits:
-    """How much trouble a run endures.
+    """How much trouble a run endures; times in seconds."""
 
-    Attributes
-    ----------
-    retries
-        Further attempts of a task whose storage failed (``OSError`` that can pass); other exceptions are never retried.
-    retry_wait
-        Seconds before the first further attempt; doubled each time.
-    allowed_failures
-        Worker deaths a task survives (clusters started here; elsewhere the scheduler's own setting holds).
-    connect_timeout
-        Seconds a scheduler elsewhere may take to answer at first.
-    no_workers_timeout
-        Seconds without any worker before the cluster counts as lost.
-    silent_worker_timeout
-        Seconds without a sign of life after which a worker counts as hung and is left out; longer than any call that keeps Python from
-        running other threads.
-    stall_timeout
-        Seconds without a finished task before the run is given up.
-    full_disk_timeout
-        Seconds without a finished task after which paused workers with a full disk end the run.
-    free_disk
-        Bytes free below which a disk counts as full.
-    """
-
-    retries: int = 3
-    retry_wait: float = 0.1
-    allowed_failures: int = 10
-    connect_timeout: float = 10.0
-    no_workers_timeout: float = 300.0
+    retries: int = 3  # further attempts of a task whose storage failed (an ``OSError`` that can pass); nothing else is tried again
+    retry_wait: float = 0.1  # before the first further attempt; doubled each time
+    allowed_failures: int = 10  # worker deaths a task survives (clusters started here; elsewhere the scheduler's own setting holds)
+    connect_timeout: float = 10.0  # for the first answer of a scheduler elsewhere
+    no_workers_timeout: float = 300.0  # without any worker, after which the cluster counts as lost
+    # Without a sign of life, after which a worker is left out; longer than any call that keeps Python from running other threads.
     silent_worker_timeout: float = 60.0
-    stall_timeout: float = 300.0
-    full_disk_timeout: float = 30.0
-    free_disk: int = 64 << 20
+    stall_timeout: float = 300.0  # without a finished task, after which the run is given up
+    full_disk_timeout: float = 30.0  # without a finished task, after which paused workers with a full disk end the run
+    free_disk: int = 64 << 20  # bytes free below which a disk counts as full
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Limits:
-        """Return the limits that ``GRAMPLANE_NO_WORKERS_TIMEOUT=20`` and the like set, one variable for each attribute.
-
-        Raises ClusterConfigError: a value that is no number, or negative; the variable is named.
-        """
+        """Return the limits that ``GRAMPLANE_NO_WORKERS_TIMEOUT=20`` and the like set, one variable for each attribute."""
         source = os.environ if environment is None else environment
         variables = {limit.name: f"GRAMPLANE_{limit.name.upper()}" for limit in fields(cls)}
         return cls(**{name: _read_limit(name, variable, source[variable]) for name, variable in variables.items() if variable in source})
@@ -75,33 +50,15 @@ _LOCAL_SHARE = 0.9
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """Where to run, as parsed from the grammar.
-
-    Attributes
-    ----------
-    kind
-        Which form it was.
-    target
-        Address, path or dotted name.
-    workers, threads
-        Of a local cluster: processes, and tasks at a time in each.
-    worker_memory
-        Bytes per worker: the limit of local workers, the most a plan may count on elsewhere; ``None``: what there is.
-    tls
-        Certificate files; ``None``: those of the environment or of Dask's configuration.
-    allow_plaintext
-        Whether an unencrypted connection may leave this machine.
-    limits
-        How much trouble a run endures.
-    """
+    """Where to run, as parsed from the grammar."""
 
     kind: Kind = "sync"
-    target: str = ""
-    workers: int = 1
-    threads: int = 1
-    worker_memory: int | None = None
-    tls: TLSFiles | None = None
-    allow_plaintext: bool = False
+    target: str = ""  # address, path or dotted name
+    workers: int = 1  # processes of a local cluster
+    threads: int = 1  # tasks at a time in each
+    worker_memory: int | None = None  # limit of local workers, the most a plan may count on elsewhere; None: what there is
+    tls: TLSFiles | None = None  # None: those of the environment or of Dask's configuration
+    allow_plaintext: bool = False  # whether an unencrypted connection may leave this machine
     limits: Limits = field(default_factory=Limits)
 
     def __str__(self) -> str:
@@ -122,32 +79,19 @@ class ClusterConfig:
 
 
 def driver_bytes(value: str | int | None) -> int:
-    """Return the bytes a driver may hold: those given, or half of the memory of machine or container.
-
-    Raises
-    ------
-    ClusterConfigError
-        If the text is no number of bytes.
-    """
+    """Return the bytes a driver may hold: those given, or half of the memory of machine or container."""
     return default_driver_memory() if value is None else parse_bytes(value)
 
 
 def parse_bytes(value: int | str) -> int:
-    """Return a number of bytes from ``268435456``, ``"256MiB"``, ``"1.5 GB"``; units without ``i`` are powers of 1000.
+    """Return the bytes of ``268435456``, ``"256MiB"``, ``"1.5 GB"``; units without ``i`` are powers of 1000.
 
-    Raises
-    ------
-    ClusterConfigError
-        When the text has no such form, or the number is not positive.
-
-    Examples
-    --------
     >>> parse_bytes("256MiB")
     268435456
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:e\d+)?)\s*([kmgt]?)(i?)b?\s*", str(value), re.IGNORECASE)
     number = float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()] if match else 0.0
-    if match is None or not 1 <= number < math.inf:
+    if not 1 <= number < math.inf:
         raise ClusterConfigError(f"{value!r} is not a number of bytes: expected a positive number with an optional unit, such as '2GiB'")
     return int(number)
 
@@ -230,31 +174,13 @@ def parse_cluster(
     tls: TLSFiles | None = None,
     limits: Limits | None = None,
 ) -> ClusterConfig:
-    """Parse the name of a cluster.
+    """Parse the name of a cluster: ``sync`` (also ``None``, in this process), ``local:N`` (N worker processes here), ``local:NxT`` (of T
+    threads), ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function of no
+    arguments that returns a Dask cluster or client.
 
-    Parameters
-    ----------
-    text
-        ``None`` or ``sync`` (in this process), ``local:N`` (N worker processes here), ``local:NxT`` (of T threads),
-        ``tcp://HOST:PORT``, ``tls://HOST:PORT``, ``scheduler-file:PATH``, or ``factory:PACKAGE.MODULE:CALLABLE``, a function of no
-        arguments that returns a Dask cluster or client.
-    allow_plaintext
-        Let an unencrypted connection leave this machine.
-    allow_code
-        Let ``factory:`` import and call code; off where the text comes from a file that should only be data.
-    worker_memory
-        Bytes per worker, see :class:`ClusterConfig`.
-    tls
-        Certificate files.
-    limits
-        How much trouble a run endures; by default as the environment says.
-
-    Raises
-    ------
-    ClusterConfigError
-        Naming the value found and the allowed forms.
-    PlaintextRefused
-        For ``tcp://`` off loopback, unless allowed.
+    ``allow_plaintext``: let an unencrypted connection leave this machine, else PlaintextRefused. ``allow_code``: let ``factory:`` import
+    and call code; off where the text comes from a file that should only be data. ``worker_memory``: bytes, or a text with a unit.
+    ``limits``: by default as the environment says. ClusterConfigError names the value found and the allowed forms.
     """
     config = _parse_form(text or "sync")
     if config.kind == "factory" and not allow_code:

@@ -44,18 +44,11 @@ class WorkerDiskFull(ClusterError):
 
 
 class MemoryBoundExceeded(ClusterError):
-    """A plan needs more memory than a worker has (exit code 5).
-
-    Attributes
-    ----------
-    needed, available
-        Bytes one task may take, and bytes a worker can give it.
-    """
+    """A plan needs more memory than a worker has: bytes that one task may take, and those a worker can give it (exit code 5)."""
 
     def __init__(self, message: str, needed: int, available: int) -> None:
         super().__init__(message, needed, available)
-        self.needed = needed
-        self.available = available
+        self.needed, self.available = needed, available
 
     def __str__(self) -> str:
         return self.args[0]
@@ -64,21 +57,12 @@ class MemoryBoundExceeded(ClusterError):
 class TaskFailed(ClusterError):
     """One task raised; ``__cause__`` is the original exception with its attributes (exit code: that of the cause).
 
-    Attributes
-    ----------
-    block
-        ``repr`` of the reference the task was given: for programs, no part of the message.
-    attempts
-        How often it was tried.
-    worker
-        Where it failed last.
+    ``block``: ``repr`` of the reference the task was given, for programs: no part of the message; ``worker``: where it failed last.
     """
 
     def __init__(self, message: str, block: str = "", attempts: int = 1, worker: str = "") -> None:
         super().__init__(message, block, attempts, worker)
-        self.block = block
-        self.attempts = attempts
-        self.worker = worker
+        self.block, self.attempts, self.worker = block, attempts, worker
 
     def __str__(self) -> str:
         return self.args[0]
@@ -89,10 +73,7 @@ class BlockFailure(Exception):
 
     def __init__(self, task: str, block: str, attempts: int, worker: str) -> None:
         super().__init__(task, block, attempts, worker)
-        self.task = task
-        self.block = block
-        self.attempts = attempts
-        self.worker = worker
+        self.task, self.block, self.attempts, self.worker = task, block, attempts, worker
 
     def as_task_failed(self, program: str) -> TaskFailed:
         """Return what the caller of a run sees."""
@@ -111,8 +92,6 @@ def shorten_text(value: object, limit: int = 400) -> str:
 def bytes_text(nbytes: float) -> str:
     """Return ``1.5 GiB`` for people.
 
-    Examples
-    --------
     >>> bytes_text(3 << 29)
     '1.5 GiB'
     """

@@ -19,13 +19,7 @@ def ignore_event(event: Mapping[str, Any]) -> None:
 
 
 class MemorySink:
-    """Keep events in a list.
-
-    Attributes
-    ----------
-    events
-        What was received, oldest first.
-    """
+    """Keep events in a list. ``events``: what was received, oldest first."""
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []

@@ -22,19 +22,14 @@ _PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENA
 
 
 class TaskReport(NamedTuple):
-    """What one chunk step took.
-
-    ``ordinal``: its place among the plan's references; ``worker``: where it ran; ``seconds``: wall time of all its attempts; ``attempts``:
-    how often it was tried there; ``peak``: largest resident memory of that process so far, bytes; 0 when not looked at; ``arithmetic``:
-    what that process computes with, where it is not what the driver does.
-    """
+    """What the chunk step of one reference took on a worker, all attempts together; ``peak`` bytes and arithmetic as found there."""
 
     ordinal: int
     worker: str
     seconds: float
     attempts: int
-    peak: int = 0
-    arithmetic: Arithmetic | None = None
+    peak: int = 0  # largest resident memory of the process so far; 0 when not looked at
+    arithmetic: Arithmetic | None = None  # where it is not what the driver computes with
 
 
 class Done(NamedTuple):
@@ -46,12 +41,7 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What all tasks of a plan share.
-
-    ``name``, ``chunk``, ``combine``, ``broadcast``: of the plan and its program; ``retries``, ``wait``: see
-    :class:`~gramplane.cluster.config.Limits`; ``version``: of this package on the driver; ``arithmetic``: fingerprint of what the driver
-    computes with; empty where all tasks run there.
-    """
+    """What all tasks of a plan share: its program and arguments, retries and version of the driver."""
 
     name: str
     chunk: Callable[..., Any]
@@ -60,7 +50,7 @@ class Step:
     retries: int
     wait: float
     version: str
-    arithmetic: str = ""
+    arithmetic: str = ""  # fingerprint of the driver's; empty where all tasks run there
 
     @classmethod
     def of(cls, plan: Plan[Any], limits: Limits) -> Step:
@@ -74,11 +64,8 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, OSError) and not isinstance(error, _PERMANENT) and error.errno not in _PERMANENT_CODES
 
 
-def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
-    """Run one chunk step, again if its storage failed.
-
-    Raises BlockFailure, naming the block; ``__cause__`` is what the chunk function raised last.
-    """
+def run_chunk(step: Step, ordinal: int, ref: object, worker: str) -> Done:
+    """Run one chunk step, again if its storage failed; BlockFailure names the block, and its cause is what the chunk raised last."""
     began = time.perf_counter()
     for attempt in itertools.count(1):
         try:
@@ -92,10 +79,7 @@ def run_chunk(step: Step, ordinal: int, ref: Any, worker: str) -> Done:
 
 
 def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
-    """Combine partial results in the order given.
-
-    Raises BlockFailure, naming the blocks by the range of their places.
-    """
+    """Combine partial results in the order given; BlockFailure names the blocks by the range of their places."""
     reports = tuple(itertools.chain.from_iterable(part.reports for part in parts))
     try:
         return Done(step.combine([part.value for part in parts]), reports)

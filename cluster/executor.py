@@ -19,12 +19,7 @@ from .program import Plan
 class Executor:
     """Runs plans; this base class is the in-process executor.
 
-    Attributes
-    ----------
-    kind
-        ``"sync"``, ``"local"``, ``"address"``, ``"scheduler-file"``, ``"factory"`` or ``"client"``.
-    reserved
-        Bytes of every worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
+    ``reserved``: bytes of every worker that something else holds, such as a cache of blocks; set by the caller, counted by :meth:`check`.
     """
 
     kind: str = "sync"
@@ -68,10 +63,7 @@ class Executor:
         return self._base
 
     def measure(self, held: Callable[[], int]) -> None:
-        """Measure what worker processes take by themselves.
-
-        ``held``: bytes that a process keeps only to save work, such as a cache; called in each, and not counted.
-        """
+        """Measure what worker processes take by themselves, without the ``held()`` bytes, such as a cache, that only save work."""
         self._base = own_bytes(held)
 
     def planned_peak(self, step: int) -> int:
@@ -79,25 +71,18 @@ class Executor:
         return self.base_memory + self.reserved + self.threads * step
 
     def check(self, plan: Plan[Any]) -> None:
-        """Compare a plan's memory bound with what a worker has.
-
-        Raises MemoryBoundExceeded, with both numbers and what can be changed.
-        """
+        """Compare the memory bound of a plan with what a worker has; MemoryBoundExceeded names both numbers and what can be changed."""
         needed, available = plan.memory_bound, self.task_memory
         if needed > available:
-            raise MemoryBoundExceeded(
-                f"plan '{plan.program.name}' needs up to {bytes_text(needed)} a step and a worker can give it {bytes_text(available)} "
-                f"({self._memory_text()}); give workers more memory (--worker-memory) or fewer threads, or use smaller blocks "
-                "(ingest --budget)",
-                needed,
-                available,
-            )
+            sizes = f"needs up to {bytes_text(needed)} a step and a worker can give it {bytes_text(available)} ({self._memory_text()})"
+            advice = "give workers more memory (--worker-memory) or fewer threads, or use smaller blocks (ingest --budget)"
+            raise MemoryBoundExceeded(f"plan '{plan.program.name}' {sizes}; {advice}", needed, available)
 
     def run(self, plan: Plan[Any]) -> Any:
         """Run a plan and return its finalized result.
 
-        Raises MemoryBoundExceeded before anything runs; TaskFailed: a chunk or combine function raised; ``__cause__`` is its exception;
-        ClusterLost: scheduler or workers are gone (not in-process).
+        MemoryBoundExceeded before anything runs; TaskFailed, caused by what a chunk or combine function raised; ClusterLost (not
+        in-process).
         """
         self.check(plan)
         self._emit({"event": "plan", **plan.describe(), "planned_peak": self.planned_peak(plan.memory_bound)})
@@ -111,7 +96,7 @@ class Executor:
         self._emit({"event": "finish", **_outcome_fields(plan, began), **_summary_fields(done)})
         return plan.program.finalize(done.value)
 
-    def run_on_workers(self, function: Callable[..., Any], *args: Any) -> None:
+    def run_on_workers(self, function: Callable[..., Any], *args: object) -> None:
         """Call ``function(*args)`` in every worker process, now and in each that joins later (here: in this process).
 
         A further call with the same function replaces the earlier arguments.
@@ -140,12 +125,7 @@ class Executor:
 
 
 def _outcome_fields(plan: Plan[Any], began: float) -> dict[str, Any]:
-    return {
-        "program": plan.program.name,
-        "n_tasks": plan.n_tasks,
-        "n_combines": plan.n_combines,
-        "seconds": time.perf_counter() - began,
-    }
+    return {"program": plan.program.name, "n_tasks": plan.n_tasks, "n_combines": plan.n_combines, "seconds": time.perf_counter() - began}
 
 
 def _summary_fields(done: Done) -> dict[str, Any]:

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-def _resolve_config(config: ClusterConfig | str | None, worker_memory: int | str | None) -> ClusterConfig:
-    if not isinstance(config, ClusterConfig):
-        return parse_cluster(config, worker_memory=worker_memory)
-    return config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
-
-
 @contextlib.contextmanager
 def open_executor(
     config: ClusterConfig | str | None = None,
@@ -31,35 +25,17 @@ def open_executor(
     worker_memory: int | str | None = None,
     connect_timeout: float | None = None,
 ) -> Iterator[Executor]:
-    """Open the executor that ``config`` names and close it at the end, with everything it started.
+    """Open the executor that ``config`` names (see :func:`~gramplane.cluster.config.parse_cluster`); at the end close all that it started.
 
-    Parameters
-    ----------
-    config
-        A parsed configuration or a text of the grammar, see :func:`~gramplane.cluster.config.parse_cluster`; ``None`` or ``"sync"``
-        runs in this process, without a graph and without Dask.
-    events
-        Sink of event records.
-    preflight
-        Called on every worker and here before anything runs; all must return the same, for instance the digest of the store's
-        manifest. Not called in-process.
-    worker_memory
-        Bytes per worker; overrides the one of ``config``.
-    connect_timeout
-        Seconds to wait for a scheduler elsewhere; overrides the one of ``config``'s limits.
-
-    Raises
-    ------
-    ClusterConfigError, PlaintextRefused
-        See :func:`~gramplane.cluster.config.parse_cluster`.
-    ClusterUnreachable
-        No scheduler within ``connect_timeout``.
-    ClusterLost
-        A scheduler without workers.
-    VersionMismatch, PreflightFailed
-        A worker that would compute something else.
+    ``None`` or ``"sync"`` runs in this process, without a graph and without Dask. ``preflight``: called on every worker and here before
+    anything runs; all must return the same, for instance the digest of the store's manifest. ``worker_memory`` (bytes) and
+    ``connect_timeout`` (seconds) override those of ``config``. Raises ClusterUnreachable: no scheduler in time; ClusterLost: a scheduler
+    without workers; VersionMismatch, PreflightFailed: a worker that would compute something else.
     """
-    settings = _resolve_config(config, worker_memory)
+    if not isinstance(config, ClusterConfig):
+        settings = parse_cluster(config, worker_memory=worker_memory)
+    else:
+        settings = config if worker_memory is None else replace(config, worker_memory=parse_bytes(worker_memory))
     if settings.kind == "sync":
         yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
         return
@@ -84,10 +60,7 @@ def executor_for_client(
     worker_memory: int | str | None = None,
     limits: Limits | None = None,
 ) -> Executor:
-    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it.
-
-    Parameters are those of :func:`open_executor`; the checks before the run are the same.
-    """
+    """Return an executor on an existing client, which stays the caller's: closing the executor does not close it."""
     from .workers.dask_executor import DaskExecutor
 
     settings = ClusterConfig(worker_memory=parse_bytes(worker_memory) if worker_memory else None, limits=limits or Limits())

@@ -6,6 +6,7 @@ import functools
 import resource
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -21,12 +22,9 @@ def machine_memory() -> int:
     """Return the memory of this machine in bytes, or of the container around this process if that is less."""
     total = psutil.virtual_memory().total
     for path in _CGROUP_LIMITS:
-        try:
-            text = path.read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
+        with suppress(OSError):
+            if (text := path.read_text().strip()).isdigit():
+                total = min(total, int(text))
     return total
 
 
@@ -50,12 +48,10 @@ def own_bytes(held: Callable[[], int]) -> int:
 def peak_bytes() -> int:
     """Return the largest resident memory of this process so far, or since :func:`reset_peak`."""
     # getrusage would also count the process this one was forked from, so it is only the fallback.
-    try:
+    with suppress(OSError):
         for line in _STATUS.read_bytes().splitlines():
             if line.startswith(b"VmHWM:"):
                 return int(line.split()[1]) << 10
-    except OSError:
-        pass
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10
 

@@ -12,32 +12,19 @@ from .errors import bytes_text
 R = TypeVar("R")
 
 
-def identity(value: Any) -> Any:
+def identity(value: R) -> R:
     """Return ``value``."""
     return value
 
 
 @dataclass(frozen=True)
 class BlockProgram(Generic[R]):
-    """A quantity ``finalize(combine over blocks of chunk(block))``.
+    """A quantity ``finalize(combine over blocks of chunk(block))``; the name is shown in task keys, events and errors.
 
-    Attributes
-    ----------
-    name
-        Shown in task keys, events and errors.
-    chunk
-        ``chunk(ref, *broadcast) -> R`` on a worker. ``ref`` is whatever stands in the plan's references: one block reference, or a
-        tuple of them.
-    combine
-        ``combine(parts) -> R`` on a worker; associative. It is called on two or more parts, in a fixed tree order.
-    task_bytes
-        Upper bound in bytes of the memory of one chunk step, from the reference alone.
-    result_bytes
-        Upper bound in bytes of one ``R``.
-    finalize
-        Applied to the last ``R`` on the driver.
-    combine_bytes
-        Upper bound in bytes of one combine step where it is less than that of fan-in + 1 results, as for programs that concatenate.
+    ``chunk(ref, *broadcast) -> R`` and ``combine(parts) -> R`` run on a worker. ``ref`` is whatever stands in the plan's references: one
+    block reference, or a tuple of them. ``combine`` is associative and called on two or more parts, in a fixed tree order. ``task_bytes``
+    bounds the memory of one chunk step from the reference alone, ``result_bytes`` one ``R``, and ``combine_bytes`` one combine step where
+    it is less than fan-in + 1 results, as for programs that concatenate. ``finalize`` is applied to the last ``R`` on the driver.
     """
 
     name: str
@@ -54,8 +41,6 @@ def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
 
     A range of one item is passed on as it is. The tree depends on the number of tasks alone, hence so do the bits of a sum.
 
-    Examples
-    --------
     >>> combine_tree(5, 2)
     [[(0, 2), (2, 4), (4, 5)], [(0, 2), (2, 3)], [(0, 2)]]
     """
@@ -70,16 +55,7 @@ def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:
 class Plan(Generic[R]):
     """A program, its references and its small shared arguments: everything known before anything runs.
 
-    Attributes
-    ----------
-    program
-        What is computed.
-    refs
-        One task each.
-    broadcast
-        Further arguments of every chunk step; they travel with the tasks, so they must be small (about a megabyte).
-    split_every
-        Fan-in of the combine tree.
+    ``broadcast`` travels with every task, so it must be small (about a megabyte); ``split_every``: fan-in of the combine tree.
     """
 
     program: BlockProgram[R]
@@ -129,25 +105,8 @@ class Plan(Generic[R]):
         return f"{self.program.name}: {self.n_tasks} tasks, {self.n_combines} combines, at most {bytes_text(self.memory_bound)} a step"
 
 
-def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: Any, split_every: int = 8) -> Plan[R]:
-    """Plan ``program`` over ``refs``; nothing runs.
-
-    Parameters
-    ----------
-    program
-        What to compute.
-    refs
-        One per task: a block reference, or a tuple of them when a task takes several blocks.
-    *broadcast
-        Further arguments of every chunk step.
-    split_every
-        Fan-in of the combine tree.
-
-    Raises
-    ------
-    ValueError
-        When there is nothing to do or the tree would not shrink.
-    """
+def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: object, split_every: int = 8) -> Plan[R]:
+    """Plan a program over references (blocks, or tuples of blocks) with further arguments of every chunk step; nothing runs."""
     if not refs:
         raise ValueError(f"plan of '{program.name}': refs is empty, at least one block is needed")
     if split_every < 2:

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,10 +37,7 @@ class TLSFiles:
     key: str
 
     def check(self) -> TLSFiles:
-        """Return ``self`` when the files can be read.
-
-        Raises ClusterConfigError, naming the file and the setting it came from.
-        """
+        """Return ``self`` when the files can be read; ClusterConfigError names the one that cannot, and its setting."""
         for name, variable in VARIABLES.items():
             path = Path(getattr(self, name))
             if not os.access(path, os.R_OK):
@@ -69,10 +67,7 @@ def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
 
 
 def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
-    """Return how to talk to ``address``: with certificates under ``tls://``, without under ``tcp://``.
-
-    Raises ClusterConfigError when the address needs certificates and none are set.
-    """
+    """Return how to talk to ``address``: with certificates, which must be set, under ``tls://``, without under ``tcp://``."""
     if not address.startswith("tls://"):
         return None
     files = find_tls(tls)
@@ -89,8 +84,7 @@ def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
 def make_security(folder: str | os.PathLike[str]) -> Security:
     """Return how the processes of a cluster started here talk to each other: with a certificate of its own, which both sides must show.
 
-    ``folder``: new folder for certificate and key, which only this user can enter; see :func:`make_certificates`. Workers that are started
-    again read them there, so it must last as long as the cluster.
+    Workers that are started again read it in ``folder``, which only this user can enter, so that must last as long as the cluster.
     """
     from ssl import TLSVersion
 
@@ -108,15 +102,12 @@ def _is_loopback_ip(text: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Tell whether every address of ``host`` lies on this machine's loopback interface; unknown names do not."""
-    try:
+    with suppress(ValueError):
         return _is_loopback_ip(host)
-    except ValueError:
-        pass
-    try:
+    with suppress(OSError):
         addresses = socket.getaddrinfo(host, None)
-    except OSError:
-        return False
-    return bool(addresses) and all(_is_loopback_ip(str(entry[4][0])) for entry in addresses)
+        return bool(addresses) and all(_is_loopback_ip(str(entry[4][0])) for entry in addresses)
+    return False
 
 
 def is_plaintext_abroad(address: str) -> bool:
@@ -126,10 +117,7 @@ def is_plaintext_abroad(address: str) -> bool:
 
 
 def check_plaintext(address: str, allow_plaintext: bool) -> str | None:
-    """Refuse an unencrypted connection off loopback; return a warning when it was allowed explicitly.
-
-    Raises PlaintextRefused: whoever reaches a Dask port runs code, so this needs the user's word.
-    """
+    """Refuse an unencrypted connection off loopback, as whoever reaches a Dask port runs code; if allowed, return a warning."""
     if not is_plaintext_abroad(address):
         return None
     reason = f"cluster {address!r} is not on this machine and not encrypted: anyone on the network between can run code on it"
@@ -147,21 +135,10 @@ def _write_private(path: Path, content: bytes, mode: int) -> None:
 def make_certificates(
     folder: str | os.PathLike[str], *, hosts: Sequence[str] = ("localhost", "127.0.0.1", "::1"), days: int = 365
 ) -> TLSFiles:
-    """Make one self-signed certificate that serves a whole cluster as authority, certificate and key.
+    """Make one self-signed certificate that serves a whole cluster as authority, certificate and key: whoever holds the key belongs to it.
 
-    Parameters
-    ----------
-    folder
-        Where ``cert.pem`` (0644) and ``key.pem`` (0600) are created; must not hold them yet. Made with mode 0700 if absent.
-    hosts
-        Names and addresses the certificate is made out to.
-    days
-        How long it is valid; negative: it ended that many days ago (for tests).
-
-    Returns
-    -------
-    TLSFiles
-        For scheduler, workers and driver alike: whoever holds the key belongs to the cluster.
+    ``folder``: where ``cert.pem`` (0644) and ``key.pem`` (0600) are created; must not hold them yet; made with mode 0700 if absent.
+    ``hosts``: names and addresses it is made out to. ``days``: how long it is valid; negative: it ended that many days ago (for tests).
     """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec

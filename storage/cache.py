@@ -4,43 +4,27 @@ import threading
 from collections import OrderedDict
 from typing import Any, Protocol
 
+from .value_types import Matrix
+
 DEFAULT_LIMIT = 256 << 20
 
 REMEMBERED = 100_000
 """Blocks not held whose last use is remembered."""
 
 
-class Loadable(Protocol):
-    """A reference to a block."""
-
+class _Loadable(Protocol):
     @property
-    def nbytes(self) -> int:
-        """Bytes of the loaded block."""
-        ...
+    def nbytes(self) -> int: ...
 
-    def load(self) -> Any:
-        """Read the block."""
-        ...
+    def load(self) -> Matrix: ...
 
 
 class BlockCache:
-    """Cache of blocks, bounded in bytes. Blocks are shared: nobody may change them.
+    """Cache of blocks, bounded to ``limit`` bytes. Blocks are shared: nobody may change them.
 
     Passes read all blocks in turn. Were the least recently used block always the one to go, a cache a little smaller than the data would
-    never hit. So a block takes the place of older ones only if it comes back sooner than they have been lying unused: of a cycle that
-    does not fit, what fits stays; blocks nobody reads any more go.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes; a block larger than this is never kept.
-
-    Attributes
-    ----------
-    hits, misses : int
-        Loads answered from memory, and others.
-    nbytes : int
-        Bytes held.
+    never hit. So a block takes the place of older ones only if it comes back sooner than they have been lying unused: of a cycle that does
+    not fit, what fits stays; blocks nobody reads any more go.
     """
 
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
@@ -52,7 +36,7 @@ class BlockCache:
         self._clock = 0
         self._lock = threading.Lock()
 
-    def load(self, ref: Loadable) -> Any:
+    def load(self, ref: _Loadable) -> Matrix:
         """Return the block, from memory if it is held; references to blocks in memory are passed through."""
         if hasattr(ref, "source"):
             return ref.load()
@@ -68,12 +52,12 @@ class BlockCache:
             self._keep(ref, block, interval)
         return block
 
-    def held(self, ref: Loadable) -> Any:
+    def held(self, ref: _Loadable) -> Matrix:
         """Return the block if it is in memory, else None; nothing is read."""
         with self._lock:
             return self._blocks.get(ref)
 
-    def _ask(self, ref: Loadable) -> float:
+    def _ask(self, ref: _Loadable) -> float:
         """Note that a block is asked for; return the loads since the last time."""
         self._clock += 1
         before = self._asked.pop(ref, None)
@@ -82,7 +66,7 @@ class BlockCache:
             self._asked.popitem(last=False)
         return float("inf") if before is None else self._clock - before
 
-    def _keep(self, ref: Loadable, block: Any, interval: float) -> None:
+    def _keep(self, ref: _Loadable, block: Matrix, interval: float) -> None:
         if ref.nbytes > self.limit or ref in self._blocks or not self._room(ref.nbytes, interval):
             return
         self._blocks[ref] = block

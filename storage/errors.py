@@ -51,15 +51,7 @@ class RunLocked(StorageError):
 
 
 class OutOfSpace(StorageError, OSError):
-    """The disk is full.
-
-    Attributes
-    ----------
-    path : str
-        File or folder being written.
-    needed : int
-        Bytes that were to be written.
-    """
+    """The disk is full: ``needed`` bytes were to be written to ``path``, a file or folder."""
 
     def __init__(self, path: str, needed: int) -> None:
         OSError.__init__(self, errno.ENOSPC, f"no space left to write {needed} bytes to {path}; free space there and start again", path)
@@ -74,17 +66,7 @@ class OutOfSpace(StorageError, OSError):
 
 
 class DataError(StorageError, ValueError):
-    """Input data is invalid.
-
-    Parameters
-    ----------
-    reason : str
-        The value found and the rule it breaks.
-    file : str
-        Name of the source; empty for arrays.
-    line, column : int or None
-        Position in the source, counted from one.
-    """
+    """Input data is invalid: ``reason`` names the value found and the rule it breaks; ``line`` and ``column`` count from one."""
 
     def __init__(self, reason: str, file: str = "", line: int | None = None, column: int | None = None) -> None:
         position = ":".join(str(part) for part in (file or None, line, column) if part is not None)
@@ -100,11 +82,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @contextmanager
 def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
-    """Turn "no space left", "quota exceeded" and "file too large" inside the block into `OutOfSpace`.
+    """Turn "no space left", "quota exceeded" and "file too large" inside the block into `OutOfSpace`, with the bytes needed.
 
     Other errors of the system that name no path, such as those of an open file, are given this one.
-
-    ``path``: what is being written; ``needed``: its bytes. Raises OutOfSpace if the system refuses the write for lack of space.
     """
     try:
         yield

@@ -32,14 +32,7 @@ _MIN_DENSE_COLUMNS = 16
 class StripeLayout:
     """How a sparse matrix is cut into stripes along one axis (columns for CSC, rows for CSR).
 
-    Attributes
-    ----------
-    edges : int64 array (n_stripes + 1,)
-        Stripe s holds the columns (rows) ``edges[s]:edges[s + 1]``.
-    nnz : int64 array (n_stripes,)
-        Stored entries of each stripe.
-    chunk : int
-        Elements of one chunk, L.
+    Stripe s holds the columns (rows) ``edges[s]:edges[s + 1]`` with ``nnz[s]`` stored entries, in chunks of L = ``chunk`` elements.
     """
 
     edges: npt.NDArray[np.int64]
@@ -64,15 +57,7 @@ class StripeLayout:
 
 @dataclass(frozen=True)
 class DenseLayout:
-    """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid.
-
-    Attributes
-    ----------
-    shape : (int, int)
-        Rows and columns of the array.
-    chunk : (int, int)
-        Rows and columns of one chunk; chunks at the far edges are padded on disk.
-    """
+    """A regular grid over a dense (n_rows, n_cols) array; a stripe is one column of the grid. Chunks at the far edges are padded."""
 
     shape: tuple[int, int]
     chunk: tuple[int, int]
@@ -111,30 +96,11 @@ def plan_stripes(
     groups: npt.ArrayLike | None = None,
     entries: int = STRIPE_ENTRIES,
 ) -> StripeLayout:
-    """Cut columns into stripes of about equal non-zeros.
+    """Cut columns with ``counts`` (n_cols,) stored entries into stripes of about equal non-zeros (rows, of a row-wise layout).
 
-    Parameters
-    ----------
-    counts : integer array (n_cols,)
-        Stored entries per column (per row for a row-wise layout).
-    itemsize : int
-        Bytes of one value, 4 or 8.
-    stripe_bytes : int
-        Bytes of the values of one stripe; the chunk length is L = min(entries, stripe_bytes / itemsize, what the data need).
-    groups : array (n_cols,), optional
-        Labels of contiguous runs that no cut may divide.
-    entries : int
-        Most entries of a chunk.
-
-    Returns
-    -------
-    StripeLayout
-        Every stripe holds at most L entries, except one consisting of a single heavier column (or run), which has several chunks.
-
-    Raises
-    ------
-    SchemaError
-        If the counts are negative, the budget is smaller than one value, or one stripe would hold 2^31 entries.
+    The chunk length is L = min(entries, stripe_bytes / itemsize, what the data need). Every stripe holds at most L entries, but for one
+    that is a single heavier column or run of equal labels in ``groups`` (n_cols,), which no cut divides: it has several chunks. SchemaError
+    if one stripe would hold 2^31 entries.
     """
     per_column = np.asarray(counts)
     if per_column.ndim != 1 or (per_column.size and int(per_column.min()) < 0):
@@ -182,17 +148,7 @@ def _balanced_cuts(filled: npt.NDArray[np.int64], chunk: int) -> npt.NDArray[np.
 
 
 def plan_dense(n_rows: int, n_cols: int, itemsize: int, *, stripe_bytes: int = STRIPE_BYTES) -> DenseLayout:
-    """Cut a dense array into column stripes: whole columns while a few of them fit one chunk, else row pieces of 16 columns.
-
-    Parameters
-    ----------
-    n_rows, n_cols : int
-        Shape of the array.
-    itemsize : int
-        Bytes of one value.
-    stripe_bytes : int
-        Bytes of one chunk, about.
-    """
+    """Cut a dense array into column stripes: whole columns while a few of them fit one chunk, else row pieces of 16 columns."""
     per_chunk = max(1, stripe_bytes // itemsize)
     columns = max(1, min(n_cols, max(_MIN_DENSE_COLUMNS, per_chunk // max(1, n_rows))))
     rows = max(1, min(n_rows, per_chunk // columns))

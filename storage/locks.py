@@ -11,19 +11,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .blocks.arrays import canonical_json, load_json
 from .errors import RunLocked, SchemaError, StorageError, space_for
 from .temporary import locked_files
 from .value_types import Foreign
 
-if TYPE_CHECKING:
-    from obstore.store import ObjectStore
 
-
-def describe_holder() -> dict[str, Any]:
-    """This process: pid, host and the present time."""
+def _describe_holder() -> dict[str, Any]:
     return {"pid": os.getpid(), "host": socket.gethostname(), "since": datetime.now(UTC).isoformat(timespec="seconds")}
 
 
@@ -34,12 +30,10 @@ def _locked_error(where: str, found: dict[str, Any]) -> RunLocked:
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file for the duration of the block.
+    """Hold an exclusive lock on a file, which stays: its content names the holder, its lock lives and dies with the process.
 
-    The file stays: its content names the holder, its lock lives and dies with the process.
-
-    Raises RunLocked at once, if another process (or another block of this one) holds it, naming pid, host and starting time; StorageError
-    if the file is a symbolic link: the lock of another place would be held, and its file overwritten.
+    Raises RunLocked at once if another process (or another block of this one) holds it, naming pid, host and starting time; StorageError if
+    the file is a symbolic link: the lock of another place would be held, and its file overwritten.
     """
     fd = _open_lock(path)
     locked_files.add(fd)
@@ -50,7 +44,7 @@ def file_lock(path: Path) -> Iterator[None]:
             except BlockingIOError as error:
                 raise _locked_error(str(path.parent), _read_holder(os.pread(fd, 4096, 0))) from error
             os.ftruncate(fd, 0)
-            os.pwrite(fd, canonical_json(describe_holder()), 0)
+            os.pwrite(fd, canonical_json(_describe_holder()), 0)
         yield
     finally:
         if fd in locked_files:
@@ -63,13 +57,7 @@ _UNWRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 @contextmanager
 def lock_unless_done(path: Path, done: Callable[[], bool]) -> Iterator[bool]:
-    """Hold `file_lock`; where nothing may be written, on a read-only disk say, do without it if everything is done.
-
-    Yields
-    ------
-    bool
-        Whether the lock is held.
-    """
+    """Hold `file_lock`; where nothing may be written (a read-only disk, say), do without if all is done. Yields whether it is held."""
     with ExitStack() as stack:
         try:
             stack.enter_context(file_lock(path))
@@ -114,35 +102,24 @@ def _object_version(meta: Foreign) -> dict[str, str]:
 
 
 class Lease:
-    """A lock on an object store: an object created by conditional put and renewed by a heartbeat thread.
+    """A lock on an object store: an object created by conditional put and renewed every ``beat`` seconds by a thread.
 
-    A lease that was not renewed for three heartbeats, by the watcher's own monotonic clock, is taken over by a put conditional
-    on its version, so that of several watchers one wins.
-
-    Parameters
-    ----------
-    store : obstore.store.ObjectStore
-        The object store.
-    key : str
-        Key of the lease object.
-    beat : float
-        Seconds between heartbeats.
+    A lease that was not renewed for three heartbeats, by the watcher's own monotonic clock, is taken over by a put conditional on its
+    version, so that of several watchers one wins.
     """
 
-    def __init__(self, store: "ObjectStore", key: str, beat: float = 10.0) -> None:
+    def __init__(self, store: Foreign, key: str, beat: float = 10.0) -> None:
         self.store, self.key, self.beat = store, key, beat
         self._version: Foreign = None
         self._holder: dict[str, Any] = {}
         self._renewed = 0.0
-        self._lost = threading.Event()
-        self._stop = threading.Event()
+        self._lost, self._stop = threading.Event(), threading.Event()
 
     @contextmanager
     def held(self, wait: bool = False) -> Iterator["Lease"]:
-        """Hold the lease for the duration of the block.
+        """Hold the lease; RunLocked if another process does, naming pid, host and starting time.
 
-        ``wait``: watch a lease that exists for three heartbeats and take it over if its holder is silent; otherwise fail at once. Raises
-        RunLocked if another process holds it, naming pid, host and starting time.
+        ``wait``: watch a lease that exists for three heartbeats and take it over if its holder is silent; otherwise fail at once.
         """
         self._acquire(wait)
         self._stop.clear()
@@ -157,10 +134,7 @@ class Lease:
                 self.store.delete(self.key)
 
     def check(self) -> None:
-        """Raise if the lease was lost to another process (call before writing something that must not be written twice).
-
-        Raises RunLocked if it was.
-        """
+        """Raise RunLocked if the lease was lost to another process (call before writing something that must not be written twice)."""
         if self._lost.is_set():
             raise _locked_error(self.key, _read_holder(self._read()[0]))
 
@@ -181,7 +155,7 @@ class Lease:
         return True
 
     def _acquire(self, wait: bool) -> None:
-        self._holder = describe_holder()
+        self._holder = _describe_holder()
         if self._put("create"):
             return
         try:

@@ -1,46 +1,37 @@
-"""The manifest of a store: every object with its length and crc32c, sealed by a sha256 digest, written last."""
+"""The manifest of a store: every object with its length and crc32c, sealed by a sha256 digest, written last. The journal of its writer."""
 
 import hashlib
+import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from .blocks.arrays import Record, canonical_json, parse_json
-from .errors import DigestMismatch, MissingBlock, SchemaError
-from .objects import Objects, check_key
+from .errors import DigestMismatch, MissingBlock, SchemaError, space_for
+from .objects import Objects, check_key, sync_folder, write_all
 
 MANIFEST = "manifest.json"
 FORMAT = "gramplane.manifest/1"
 
 
-def seal_digest(listed: Mapping[str, tuple[int, int]]) -> str:
-    """sha256 (hex) of the canonical content of a manifest."""
+def _seal_digest(listed: Mapping[str, tuple[int, int]]) -> str:
     return hashlib.sha256(canonical_json({"format": FORMAT, "objects": listed})).hexdigest()
 
 
 def write_seal(objects: Objects, listed: Record) -> str:
     """Write ``manifest.json`` atomically and durably; return the digest of the store."""
-    digest = seal_digest(listed)
+    digest = _seal_digest(listed)
     objects.write(MANIFEST, canonical_json({"format": FORMAT, "objects": listed, "digest": digest}), fsync=True)
     return digest
 
 
 def read_seal(objects: Objects) -> tuple[Record, str]:
-    """Read and check ``manifest.json``; return the listed objects and the digest.
-
-    Raises
-    ------
-    MissingBlock
-        If there is none: the store was never finished.
-    SchemaError
-        If it has another format.
-    DigestMismatch
-        If its content does not have its own digest.
-    """
+    """Read and check ``manifest.json``; return the listed objects and the digest. MissingBlock if there is none: never finished."""
     try:
         data = objects.read(MANIFEST).tobytes()
     except MissingBlock as error:
-        raise MissingBlock(
-            f"{objects.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)"
-        ) from error
+        advice = "it is not a store, or writing it was never finished (ingest it again)"
+        raise MissingBlock(f"{objects.url} has no {MANIFEST}: {advice}") from error
     location = f"{objects.url}/{MANIFEST}"
     try:
         fields = parse_json(data, location)
@@ -49,10 +40,9 @@ def read_seal(objects: Objects) -> tuple[Record, str]:
     if fields.get("format") != FORMAT:
         raise SchemaError(f"{location} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
     listed = _check_entries(fields.get("objects"), location)
-    if seal_digest(listed) != fields.get("digest"):
-        raise DigestMismatch(
-            f"{location}: its content does not have the digest {fields.get('digest')!r} it states: the manifest is damaged"
-        )
+    if _seal_digest(listed) != fields.get("digest"):
+        stated = fields.get("digest")
+        raise DigestMismatch(f"{location}: its content does not have the digest {stated!r} it states: the manifest is damaged")
     return listed, str(fields["digest"])
 
 
@@ -68,3 +58,52 @@ def _check_entries(found: object, where: str) -> Record:
         except SchemaError as error:
             raise DigestMismatch(f"{where}: {error}; the manifest is damaged") from error
     return listed
+
+
+class Journal:
+    """Lines of finished objects, continued if they were begun for the same plan (digest); a torn last line is ignored."""
+
+    def __init__(self, path: Path, plan: str) -> None:
+        self.path = path
+        self._unsynced = 0
+        with space_for(path, 256):
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            # a new line first: it ends a line torn by a kill
+            write_all(self._fd, b"\n" + canonical_json({"plan": plan}) + b"\n")
+            os.fsync(self._fd)
+            sync_folder(str(path.parent))
+
+    def append(self, record: Record) -> None:
+        """Add a line; synced to the disk after every 64 MiB of objects."""
+        line = canonical_json(record) + b"\n"
+        with space_for(self.path, len(line)):
+            write_all(self._fd, line)
+            self._unsynced += sum(size for size, _ in record.values())
+            if self._unsynced > 64 << 20:
+                os.fsync(self._fd)
+                self._unsynced = 0
+
+    def remove(self) -> None:
+        """Close and delete the journal."""
+        os.close(self._fd)
+        self.path.unlink(missing_ok=True)
+
+    @staticmethod
+    def read(path: Path, plan: str) -> Record | None:
+        """Objects noted for this plan; None if there is no journal or it belongs to another plan."""
+        if not path.exists():
+            return None
+        record: Record = {}
+        for line in path.read_bytes().splitlines():
+            try:
+                entry = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if not isinstance(entry, dict):
+                continue
+            if "plan" in entry:
+                if entry["plan"] != plan:
+                    return None
+                continue
+            record.update({key: (int(size), int(crc)) for key, (size, crc) in entry.items()})
+        return record

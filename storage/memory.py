@@ -4,15 +4,14 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from .blocks.selection import check_ids, check_rows, mark_canonical
-from .blocks.store import Block, BlockMeta, ColumnScale, VerifyReport
-from .blocks.tables import COLUMN_TABLES, column_tables
+from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
+from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, mark_canonical
 from .errors import SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
@@ -46,35 +45,13 @@ class MemoryRef:
         raise SchemaError("blocks in memory cannot be sent to another process; write them to a (temporary) store first")
 
 
-class MemoryBlocks:
+class MemoryBlocks(BlockSource):
     """The interface of `BlockStore` over arrays in memory.
 
-    Parameters
-    ----------
-    X : ndarray or SciPy sparse matrix or array (n_rows, n_cols)
-        float32 and float64 are taken as they are; other numbers become float64. Anything sparse but CSC is converted once, when
-        columns are first asked for.
-    y : array (n_rows,), optional
-        Target.
-    labels : tuple, optional
-        Original label of class code 0, 1, ….
-    names : sequence of str, optional
-        Feature names.
-    groups : int array (n_cols,), optional
-        Group label of every feature; stripes do not cut runs of one label.
-    scale : ColumnScale, optional
-        Scaling factors.
-    tables : mapping of str to array (n_rows,), optional
-        Further row tables ("task", "group", "weight").
-    stripe_bytes : int
-        As in `plan_stripes`; the default gives the blocks a store of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones.
-
-    Raises
-    ------
-    SchemaError
-        If X is not a 2-D array of numbers or a length does not fit.
-    DataError
-        If X is sparse and has a place outside of it (see `admitted`).
+    ``X`` (n_rows, n_cols): float32 and float64 are taken as they are, other numbers become float64; anything sparse but CSC is converted
+    once, when columns are first asked for. ``labels``: original label of class code 0, 1, …; ``groups`` (n_cols,): stripes do not cut runs
+    of one label; ``tables``: further row tables ("task", "group", "weight"). ``stripe_bytes`` as in `plan_stripes`; the default gives the
+    blocks a store of the same data has, `MEMORY_STRIPE_BYTES` fewer and larger ones.
     """
 
     url = "memory"
@@ -91,37 +68,17 @@ class MemoryBlocks:
         tables: Mapping[str, npt.ArrayLike] | None = None,
         stripe_bytes: int = STRIPE_BYTES,
     ) -> None:
-        self._given = _check_numbers(X)
-        n, d = self.shape = (int(self._given.shape[0]), int(self._given.shape[1]))
+        self.X = _check_numbers(X)
+        n, d = (int(length) for length in self.X.shape)
         self.scale = scale or ColumnScale()
-        kind = "sparse" if sp.issparse(self._given) else "dense"
-        self.meta = BlockMeta(n, d, kind, self._given.dtype.name, labels, self.scale.kind, ("columns", "rows"))
+        kind = "sparse" if sp.issparse(self.X) else "dense"
+        self.meta = BlockMeta(n, d, kind, self.X.dtype.name, labels, self.scale.kind, ("columns", "rows"))
         row_tables = {**(tables or {}), **({} if y is None else {"y": y})}
         self._tables = {name: _check_length(name, table, n) for name, table in row_tables.items()}
         self._names = None if names is None else [str(name) for name in _check_length("names", list(names), d)]
         self._groups = None if groups is None else np.asarray(_check_length("groups", groups, d), dtype=np.int64)
         self._stripe_bytes = stripe_bytes
         self._entries = max(STRIPE_ENTRIES, stripe_bytes // self.meta.itemsize) if stripe_bytes > STRIPE_BYTES else STRIPE_ENTRIES
-
-    @property
-    def X(self) -> Matrix:
-        """The matrix as it was given."""
-        return self._given
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows (samples)."""
-        return self.shape[0]
-
-    @property
-    def n_cols(self) -> int:
-        """Number of columns (features)."""
-        return self.shape[1]
-
-    @property
-    def holds(self) -> Literal["columns", "strings"]:
-        """What its rows are: numbers in columns, or strings."""
-        return "columns" if self.n_cols else "strings"
 
     @cached_property
     def digest(self) -> str:
@@ -139,28 +96,28 @@ class MemoryBlocks:
     @cached_property
     def by_columns(self) -> npt.NDArray[Any] | sp.csc_array:
         """The whole matrix as columns: an array, or CSC with int32 rows that ascend; a copy only of what was given in another form."""
-        return _canonical_csc(self._given) if sp.issparse(self._given) else self._given
+        return _canonical_csc(self.X) if sp.issparse(self.X) else self.X
 
     @cached_property
     def _by_rows(self) -> npt.NDArray[Any] | sp.csr_array:
-        if isinstance(self._given, np.ndarray):
-            return self._given
-        given_rows = self._given.format == "csr" and self._given.has_canonical_format
-        csr = self._given if given_rows else sp.csr_array(self.by_columns)
+        if isinstance(self.X, np.ndarray):
+            return self.X
+        given_rows = self.X.format == "csr" and self.X.has_canonical_format
+        csr = self.X if given_rows else sp.csr_array(self.by_columns)
         return mark_canonical(sp.csr_array((csr.data, _as_int32(csr.indices), _as_int32(csr.indptr)), shape=self.shape))
 
     @cached_property
     def _column_layout(self) -> StripeLayout | DenseLayout:
-        if self.meta.kind == "dense":
+        if isinstance(self.by_columns, np.ndarray):
             return plan_dense(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
-        counts = np.diff(self.by_columns.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        counts = np.diff(self.by_columns.indptr)
         return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, groups=self._groups, entries=self._entries)
 
     @cached_property
     def _row_layout(self) -> StripeLayout | DenseLayout:
-        if self.meta.kind == "dense":
+        if isinstance(self._by_rows, np.ndarray):
             return plan_dense_rows(*self.shape, self.meta.itemsize, stripe_bytes=self._stripe_bytes)
-        counts = np.diff(self._by_rows.indptr)  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+        counts = np.diff(self._by_rows.indptr)
         return plan_stripes(counts, self.meta.itemsize, stripe_bytes=self._stripe_bytes, entries=self._entries)
 
     def column_blocks(self) -> list[MemoryRef]:
@@ -189,10 +146,7 @@ class MemoryBlocks:
         return mark_canonical(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given.
-
-        Raises SchemaError if an id is outside 0 … n_cols - 1, or the rows are outside the data.
-        """
+        """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given."""
         columns, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
         data = self.by_columns
         if isinstance(data, np.ndarray):
@@ -201,10 +155,6 @@ class MemoryBlocks:
             return np.take(part, columns, axis=1) if part.flags.c_contiguous else np.ascontiguousarray(part[:, columns])
         chosen = mark_canonical(sp.csc_array(data[:, columns]))
         return chosen if rows is None else mark_canonical(sp.csc_array(chosen[span]))
-
-    def target(self) -> npt.NDArray[np.float64]:
-        """Target of every row, float64 (n_rows,)."""
-        return np.asarray(self.row_table("y"), dtype=np.float64)
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
         """Table with one entry per row: "y", "task", "group", "weight", …."""

@@ -27,16 +27,8 @@ _VALUES = ("float32", "float64")
 class ColumnScale:
     """Scaling as factors, never as a copy: x~_ij = r_i (x_ij - mu_j) s_j.
 
-    Attributes
-    ----------
-    kind : str
-        "none", "unit-column", "standard" or "unit-row".
-    factor : float64 array (n_cols,) or None
-        s; None means ones.
-    shift : float64 array (n_cols,) or None
-        mu; None means zeros (always None for sparse data).
-    row_factor : float64 array (n_rows,) or None
-        r; None means ones.
+    ``factor`` is s and ``shift`` mu, float64 (n_cols,), ``row_factor`` is r, (n_rows,); None means ones or zeros. Sparse data have no
+    shift.
     """
 
     kind: ScaleKind = "none"
@@ -53,29 +45,11 @@ class ColumnScale:
 class BlockMeta:
     """Description of a block store.
 
-    Attributes
-    ----------
-    n_rows, n_cols : int
-        Shape.
-    kind : str
-        "sparse" or "dense".
-    dtype : str
-        "float32" or "float64", the type of the values.
-    labels : tuple or None
-        Original label of class code 0, 1, …; None for a real-valued target.
-    scale : str
-        Kind of the column scaling; the factors are `BlockStore.scale`.
-    layouts : tuple of str
-        ("columns",) or ("columns", "rows").
-    info : mapping
-        Free JSON values: source, options of the ingest, ….
-    n_missing : int
-        Missing values (NaN) of a store, all columns together; the column table "missing" has them by column. Only dense stores ingested
-        with ``missing="keep"`` have any. Those of arrays in memory are not counted.
-    task_names : tuple of str or None
-        Name of task code 0, 1, …, ascending; None where the row table "task" holds the numbers of the tasks, or is not there.
-    digest : str
-        sha256 of the manifest; empty before the store is committed.
+    ``labels``: original label of class code 0, 1, …; None for a real-valued target. ``scale``: kind of the column scaling, whose factors
+    are `BlockStore.scale`. ``info``: free JSON values, such as source and options of the ingest. ``n_missing``: missing values (NaN) of a
+    dense store ingested with ``missing="keep"``, of all columns; the column table "missing" has them by column. Those of arrays in memory
+    are not counted. ``task_names``: name of task code 0, 1, …, ascending; None where the row table "task" holds the numbers of the tasks,
+    or is not there. ``digest``: sha256 of the manifest; empty before the store is committed.
     """
 
     n_rows: int
@@ -111,24 +85,14 @@ class BlockMeta:
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group; the digest is not among them, since it covers them."""
-        values = {name: value for name, value in asdict(self).items() if name != "digest"}
-        for name in ("n_missing", "task_names"):
-            if not values[name]:
-                del values[name]
-        return {"gramplane": {"schema": self._schema, **values}}
-
-    @property
-    def _schema(self) -> str:
-        if self.task_names:
-            return SCHEMA_WITH_TASK_NAMES
-        return SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
+        schema = SCHEMA_WITH_TASK_NAMES if self.task_names else SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
+        values = {name: value for name, value in asdict(self).items() if value or name not in ("n_missing", "task_names")}
+        del values["digest"]
+        return {"gramplane": {"schema": schema, **values}}
 
     @classmethod
     def from_attributes(cls, attributes: Json, digest: str, where: str) -> "BlockMeta":
-        """Read the attributes of the root group.
-
-        Raises SchemaError if this is no block store, or one of a version this program does not know.
-        """
+        """Read the attributes of the root group; SchemaError if this is no block store, or one of an unknown version."""
         stored = attributes.get("gramplane") if isinstance(attributes, dict) else None
         if not isinstance(stored, dict) or "schema" not in stored:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
@@ -137,7 +101,7 @@ class BlockMeta:
                 f"{where} has the schema {stored['schema']!r}; this version reads {', '.join(map(repr, _SCHEMAS))}: "
                 "run `gramplane ingest` again on the source, or install the version that wrote it"
             )
-        values = {f.name: stored[f.name] for f in fields(cls) if f.name in stored}
+        values = {"n_missing": 0, "task_names": None, **{f.name: stored[f.name] for f in fields(cls) if f.name in stored}}
         named = stored["schema"] == SCHEMA_WITH_TASK_NAMES
         rules = {
             **dict.fromkeys(("n_rows", "n_cols"), lambda v: type(v) is int),
@@ -145,18 +109,13 @@ class BlockMeta:
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
             "n_missing": lambda v: type(v) is int and v >= 0 and (named or (v > 0) == (stored["schema"] == SCHEMA_WITH_MISSING)),
-            "task_names": lambda v: _are_names(v) if named else v is None,
+            "task_names": lambda v: (
+                v and isinstance(v, list) and set(map(type, v)) == {str} and v == sorted(set(v)) if named else v is None
+            ),
         }
-        values.setdefault("n_missing", 0)
-        values.setdefault("task_names", None)
         for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
             if name not in values or not rules.get(name, bool)(values[name]):
                 raise SchemaError(f"{where}: the attribute {name} is {values.get(name)!r}, which a block store cannot have")
-        values["labels"] = None if values["labels"] is None else tuple(values["labels"])
-        values["layouts"] = tuple(values["layouts"])
-        values["task_names"] = tuple(values["task_names"]) if named else None
-        return cls(**{**values, "digest": digest})
-
-
-def _are_names(values: Json) -> bool:
-    return isinstance(values, list) and bool(values) and all(isinstance(name, str) for name in values) and values == sorted(set(values))
+        tuples = {name: values[name] and tuple(values[name]) for name in ("layouts", "task_names")}
+        labels = None if values["labels"] is None else tuple(values["labels"])
+        return cls(**{**values, **tuples, "labels": labels, "digest": digest})

@@ -35,10 +35,7 @@ def total_bytes(*parts: npt.NDArray | bytes) -> int:
 
 
 def check_key(key: str) -> str:
-    """Return ``key`` if every part of it is an allowed name.
-
-    Raises SchemaError if a part is empty, "." or "..", or has a character outside [A-Za-z0-9._-].
-    """
+    """Return ``key`` if every part of it is a name in [A-Za-z0-9._-]{1,128} other than "." and ".."; else SchemaError."""
     if not _KEY.fullmatch(key):
         raise SchemaError(f"object key {key!r}: every part between slashes must match [A-Za-z0-9._-]{{1,128}} and not be '.' or '..'")
     return key
@@ -51,7 +48,6 @@ class Objects(Protocol):
 
     def size(self, key: str) -> int | None:
         """Bytes of an object; None if it is absent."""
-        ...
 
     def read(self, key: str) -> Bytes:
         """All bytes of an object."""
@@ -59,15 +55,12 @@ class Objects(Protocol):
 
     def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
         """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
-        ...
 
     def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
         """Replace an object, atomically, by the concatenated parts."""
-        ...
 
     def delete(self, key: str) -> None:
         """Remove an object if present."""
-        ...
 
     def listing(self) -> Iterator[str]:
         """All keys, in no particular order."""
@@ -75,14 +68,10 @@ class Objects(Protocol):
 
     def clear(self) -> None:
         """Remove every object."""
-        ...
 
 
 class LocalObjects:
-    """Objects as files below a folder: written under a temporary name and renamed, read by positional reads.
-
-    ``root``: the folder; made on the first write.
-    """
+    """Objects as files below a folder, made on the first write: written under a temporary name and renamed, read by positional reads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -97,8 +86,7 @@ class LocalObjects:
         return path
 
     def _check_inside(self, folder: str) -> None:
-        root = os.path.realpath(self.url)
-        real = os.path.realpath(folder)
+        root, real = os.path.realpath(self.url), os.path.realpath(folder)
         if real != root and not real.startswith(root + os.sep):
             raise SchemaError(f"{folder} is a symbolic link to {real}, outside the store {root}: refused")
         if os.path.isdir(folder):
@@ -168,12 +156,8 @@ class LocalObjects:
         """Force every file and folder to the disk, also those that were written without."""
         for folder, _, files in os.walk(self.url):
             for name in files:
-                sync_file(os.path.join(folder, name))
+                _sync(os.path.join(folder, name), os.O_NOFOLLOW)
             sync_folder(folder)
-
-    def sweep(self) -> int:
-        """Remove temporary files a killed writer left behind; return how many."""
-        return sweep_temporaries(self.root)
 
     def clear(self) -> None:
         """Remove the folder and everything in it."""
@@ -182,13 +166,7 @@ class LocalObjects:
 
 
 def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bool) -> None:
-    """Write the parts to a temporary file beside ``path`` and rename it; nothing is left behind on failure.
-
-    Raises
-    ------
-    OutOfSpace
-        If the disk is full.
-    """
+    """Write the parts to a temporary file beside ``path`` and rename it; nothing is left behind on failure, OutOfSpace for one."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -205,29 +183,23 @@ def write_atomic(path: str, parts: tuple[npt.NDArray | bytes, ...], *, fsync: bo
         sync_folder(folder)
 
 
-def require_space(path: str | os.PathLike[str], needed: int) -> None:
-    """Check that the disk of ``path`` (which need not exist yet) has room, before work starts.
+def _existing_folder(path: str | os.PathLike[str]) -> Path:
+    there = Path(os.path.abspath(path))
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    return there
 
-    Raises OutOfSpace if fewer than ``needed`` bytes are free.
-    """
-    existing = Path(os.path.abspath(path))
-    while not existing.exists():
-        existing = existing.parent
+
+def require_space(path: str | os.PathLike[str], needed: int) -> None:
+    """Raise OutOfSpace, before work starts, if fewer than ``needed`` bytes are free on the disk of ``path``, which need not exist yet."""
+    existing = _existing_folder(path)
     if shutil.disk_usage(existing).free < needed:
         raise OutOfSpace(os.fspath(path), needed)
 
 
 def require_writable(path: str | os.PathLike[str]) -> None:
-    """Check, before work starts, that something may be written at a path, or below the nearest folder of it that is there.
-
-    Raises
-    ------
-    OSError
-        If the system says that it may not, naming the path.
-    """
-    existing = Path(os.path.abspath(path))
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
+    """Raise the OSError of the system, before work starts, if nothing may be written at a path or below its nearest folder."""
+    existing = _existing_folder(path)
     if not os.access(existing, os.W_OK):
         number = errno.EROFS if os.statvfs(existing).f_flag & os.ST_RDONLY else errno.EACCES
         raise OSError(number, os.strerror(number), os.fspath(path))
@@ -260,18 +232,13 @@ def write_all(fd: int, data: npt.NDArray | bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def sync_file(path: str) -> None:
-    """Make the content of a file durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def sync_folder(folder: str) -> None:
     """Make renames inside a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync(folder, os.O_DIRECTORY)
+
+
+def _sync(path: str, flags: int) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(fd)
     finally:

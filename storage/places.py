@@ -27,10 +27,7 @@ _READ: frozenset[Kind] = frozenset({"path", "file", "objects", "web"})
 
 @dataclass(frozen=True)
 class Use:
-    """A use of a place.
-
-    ``name``: what the place is, for messages; ``kinds``: kinds of places that serve; ``why``: why the others do not.
-    """
+    """A use of a place: its name for messages, the kinds of places that serve, and why the others do not."""
 
     name: str
     kinds: frozenset[Kind]
@@ -60,59 +57,34 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True)
 class Place:
-    """Where something is.
-
-    ``kind``: kind of the place; ``text``: a path (``file://`` becomes one), or the URL without a slash at its end.
-    """
+    """Where something is: a path (``file://`` becomes one), or a URL without a slash at its end."""
 
     kind: Kind
     text: str
 
 
 def parse_place(url: str | os.PathLike[str], use: str | None = None, what: str = "url") -> Place:
-    """Return where a path or URL points to, if it may be used so.
+    """Return where a path or URL points to, if it may be used so: ``use`` is a key of `USES`; without one only the form is checked.
 
-    Parameters
-    ----------
-    url
-        Path or URL.
-    use
-        A key of `USES`; ``None``: only the form is checked.
-    what
-        Opens the message of an error: the argument's name.
-
-    Raises
-    ------
-    UrlError
-        For an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does not serve this use.
+    UrlError for an unknown scheme, a form that is likely a mistake, credentials in the URL, or a place that does not serve this use.
     """
     text = os.fspath(url)
     parsed = _read_form(text, what)
     if use is not None and parsed.kind not in USES[use].kinds:
         chosen = USES[use]
-        forms = ", ".join(_describe_kind(kind) for kind in ("path", "file", "objects", "web") if kind in chosen.kinds)
+        forms = ", ".join(["a path", *(f"{scheme}://" for scheme, kind in SCHEMES.items() if kind in chosen.kinds)])
         raise UrlError(f"{what} {text!r} cannot be {chosen.name}: {chosen.why} (allowed: {forms})")
     return parsed
 
 
 def check_place(url: str, use: str, what: str = "url") -> str:
-    """Return the text to go on with: a URL of an object store or web server, else a local path.
-
-    Raises
-    ------
-    UrlError
-        As `parse_place` does.
-    """
+    """Return the text to go on with: a URL of an object store or web server, else a local path (see `parse_place`)."""
     return parse_place(url, use, what).text
 
 
 def is_local(url: str | os.PathLike[str]) -> bool:
     """Tell a local path or ``file://`` from a place elsewhere."""
     return parse_place(url).kind in _LOCAL
-
-
-def _describe_kind(kind: Kind) -> str:
-    return "a path" if kind == "path" else ", ".join(f"{scheme}://" for scheme, known in SCHEMES.items() if known == kind)
 
 
 def _read_form(text: str, what: str) -> Place:
@@ -165,10 +137,7 @@ def _hide_secrets(text: str) -> str:
 
 
 def require_local(url: str | os.PathLike[str], use: str, what: str = "url") -> Path:
-    """Return the path of a place that must be local.
-
-    Raises UrlError if it is not.
-    """
+    """Return the path of a place that must be local. Raises UrlError if it is not."""
     parsed = parse_place(url, use, what)
     assert parsed.kind in _LOCAL
     return Path(parsed.text)

@@ -6,7 +6,8 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, Union
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -15,34 +16,30 @@ import scipy.sparse as sp
 from .errors import SchemaError
 from .value_types import Json
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 FORMAT = "gramplane.record/1"
 T = TypeVar("T")
 Arrays = dict[str, npt.NDArray[Any]]
+Index = dict[str, list[Any]]
+_Hint: TypeAlias = Any  # an annotation, of which Python has no type
+_Hints: TypeAlias = tuple[_Hint, ...] | None
 _SPARSE: dict[str, type] = {"csc": sp.csc_array, "csr": sp.csr_array}
 _ADVICE = "start again in a new folder, or install the gramplane version that wrote it"
 
+MAX_PLAIN_ARRAYS = 64
+"""Up to this many small arrays are left as they are: a record of ordinary size stays readable by name."""
+MAX_SMALL_BYTES = 1 << 16
+"""Bytes up to which an array is small, too small for a file (or two Zarr objects) of its own."""
 
-def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
-    """Split a record into arrays and a JSON value.
 
-    Parameters
-    ----------
-    obj : dataclass
-        Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists,
-        dicts with str keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and
-        ``record_name: ClassVar[str]``, under which it is stored (default: its own name).
+def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
+    """Split a record into arrays, under names in [A-Za-z0-9._-]{1,128}, and a value for ``json.dumps(..., allow_nan=False)``.
 
-    Returns
-    -------
-    dict of str to ndarray
-        The arrays, under names in [A-Za-z0-9._-]{1,128}.
-    dict
-        Everything else; it can be written with ``json.dumps(..., allow_nan=False)``.
-
-    Raises
-    ------
-    SchemaError
-        Naming the field whose value cannot be stored.
+    Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with str
+    keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``,
+    under which it is stored (default: its own name). Raises SchemaError, naming the field whose value cannot be stored.
     """
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
@@ -51,13 +48,7 @@ def to_arrays(obj: Any) -> tuple[Arrays, dict[str, Any]]:
 
 
 def from_arrays(cls: type[T], arrays: Mapping[str, npt.NDArray[Any]], value: Mapping[str, Any]) -> T:
-    """Rebuild a record of the given class from `to_arrays`.
-
-    Raises
-    ------
-    SchemaError
-        If the format, the class, its version or a field differs from what the class declares.
-    """
+    """Rebuild a record from `to_arrays`; SchemaError if format, class, version or a field is not what the class declares."""
     if not isinstance(value, Mapping) or value.get("format") != FORMAT:
         format_name = value.get("format") if isinstance(value, Mapping) else value
         raise SchemaError(f"record has the format {format_name!r}; this version reads {FORMAT!r}: {_ADVICE}")
@@ -70,7 +61,7 @@ def record_class(value: Mapping[str, Any]) -> str | None:
     return record.get("$class") if isinstance(record, Mapping) else None
 
 
-def _is_record(obj: object) -> bool:
+def _is_record(obj: object) -> "TypeGuard[DataclassInstance]":
     return dataclasses.is_dataclass(obj) and not isinstance(obj, type)
 
 
@@ -83,13 +74,10 @@ def _record_version(cls: type) -> int:
     return int(getattr(cls, "record_version", 1))
 
 
-# -- to JSON -------------------------------------------------------------------------------------------------------------
-
-
 def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, int | np.integer):
         return int(value)
@@ -104,7 +92,7 @@ def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
     return _encode_container(value, path, arrays)
 
 
-def _encode_container(value: Any, path: str, arrays: Arrays) -> Json:
+def _encode_container(value: object, path: str, arrays: Arrays) -> Json:
     if _is_record(value):
         values = {f.name: _encode_value(getattr(value, f.name), _join_path(path, f.name), arrays) for f in dataclasses.fields(value)}
         return {"$class": record_name(type(value)), "$version": _record_version(type(value)), **values}
@@ -135,10 +123,7 @@ def _join_path(path: str, part: str) -> str:
     return f"{path}.{part}" if path else part
 
 
-# -- from JSON -----------------------------------------------------------------------------------------------------------
-
-
-def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_value(kind: _Hint, node: Json, arrays: Mapping[str, Any], path: str) -> object:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(kind, typing.NewType):
         return _decode_value(kind.__supertype__, node, arrays, path)
@@ -147,10 +132,10 @@ def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -
         return _decode_value(meant[args] if args else meant, node, arrays, path)
     if kind is Any or kind is object or isinstance(kind, TypeVar):
         return _decode_untyped(node, arrays, path)
-    if origin in (Union, types.UnionType):
-        return _decode_union(args, node, arrays, path)
     if origin is typing.Annotated:
         return _decode_value(args[0], node, arrays, path)
+    if origin in (Union, types.UnionType):
+        return _decode_union(args, node, arrays, path)
     if origin is Literal:
         _check_node(any(type(node) is type(arg) and node == arg for arg in args), node, kind, path)
         return node
@@ -163,10 +148,9 @@ def _decode_value(kind: Any, node: Json, arrays: Mapping[str, Any], path: str) -
     raise SchemaError(f"field {path} is declared as {kind}, which a record cannot restore")
 
 
-def _check_node(holds: bool, node: Json, kind: Any, path: str) -> None:
+def _check_node(holds: bool, node: Json, kind: _Hint, path: str) -> None:
     if not holds:
-        shown = repr(node)
-        raise SchemaError(f"field {path} holds {shown[:80]}; it must be {getattr(kind, '__name__', kind)}: {_ADVICE}")
+        raise SchemaError(f"field {path} holds {repr(node)[:80]}; it must be {getattr(kind, '__name__', kind)}: {_ADVICE}")
 
 
 def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: str) -> T:
@@ -174,35 +158,29 @@ def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: st
         stored = node.get("$class") if isinstance(node, Mapping) else node
         raise SchemaError(f"{path} holds a record of class {stored!r}; expected {record_name(cls)!r}: {_ADVICE}")
     if node.get("$version") != _record_version(cls):
-        raise SchemaError(
-            f"{path} was written as version {node.get('$version')} of {record_name(cls)}; this is {_record_version(cls)}: {_ADVICE}"
-        )
+        written = node.get("$version")
+        raise SchemaError(f"{path} was written as version {written} of {record_name(cls)}; this is {_record_version(cls)}: {_ADVICE}")
     declared = [f.name for f in dataclasses.fields(cls) if f.init]  # pyright: ignore[reportArgumentType] (a dataclass)
     names = {name for name in node if not name.startswith("$")}
     if names != set(declared):
-        raise SchemaError(
-            f"{path}: the fields {sorted(names ^ set(declared))} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}"
-        )
+        differing = sorted(names ^ set(declared))
+        raise SchemaError(f"{path}: the fields {differing} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}")
     hints = typing.get_type_hints(cls, include_extras=True)
     return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
 
 
-def _decode_union(args: Sequence[Any], node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_union(args: Sequence[_Hint], node: Json, arrays: Mapping[str, Any], path: str) -> object:
     if node is None and type(None) in args:
         return None
     # an exact scalar type first, so that `int | float` keeps 1 and 1.0 apart
-    ordered = sorted(args, key=lambda arg: type(node) is not arg)
-    for arg in ordered:
-        if arg is type(None):
-            continue
-        try:
-            return _decode_value(arg, node, arrays, path)
-        except SchemaError:
-            continue
+    for arg in sorted(args, key=lambda arg: type(node) is not arg):
+        if arg is not type(None):
+            with suppress(SchemaError):
+                return _decode_value(arg, node, arrays, path)
     raise SchemaError(f"field {path} fits none of {', '.join(str(arg) for arg in args)}: {_ADVICE}")
 
 
-def _decode_untyped(node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_untyped(node: Json, arrays: Mapping[str, Any], path: str) -> object:
     if isinstance(node, list):
         return [_decode_untyped(item, arrays, path) for item in node]
     if not isinstance(node, Mapping):
@@ -217,12 +195,12 @@ def _decode_untyped(node: Json, arrays: Mapping[str, Any], path: str) -> Any:
     return {key: _decode_untyped(item, arrays, path) for key, item in node.items()}
 
 
-def _decode_scalar(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+def _decode_scalar(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> object:
     _check_node(type(node) is kind, node, kind, path)
     return node
 
 
-def _decode_float(kind: type, args: Any, node: Json, arrays: Any, path: str) -> float:
+def _decode_float(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> float:
     if isinstance(node, Mapping) and node.get("$float") in ("nan", "inf", "-inf"):
         return float(str(node["$float"]))
     number: Json = node
@@ -230,7 +208,7 @@ def _decode_float(kind: type, args: Any, node: Json, arrays: Any, path: str) -> 
     return float(number)
 
 
-def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:
+def _decode_array(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> npt.NDArray[Any]:
     _check_node(isinstance(node, Mapping) and node.get("$array") in arrays, node, kind, path)
     array = np.asarray(arrays[node["$array"]])
     if node.get("scalar"):
@@ -238,15 +216,13 @@ def _decode_array(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], 
     return np.asfortranarray(array) if node.get("order") == "F" else np.ascontiguousarray(array)
 
 
-def _decode_sparse(kind: type, args: Any, node: Json, arrays: Mapping[str, Any], path: str) -> Any:
+def _decode_sparse(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> object:
     _check_node(isinstance(node, Mapping) and _SPARSE.get(str(node.get("$sparse"))) is kind, node, kind, path)
-    data, indices, indptr = (
-        _decode_array(np.ndarray, (), node.get(part), arrays, f"{path}.{part}") for part in ("data", "indices", "indptr")
-    )
-    return kind((data, indices, indptr), shape=tuple(node["shape"]))
+    parts = tuple(_decode_array(np.ndarray, (), node.get(part), arrays, f"{path}.{part}") for part in ("data", "indices", "indptr"))
+    return kind(parts, shape=tuple(node["shape"]))
 
 
-def _decode_tuple(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
+def _decode_tuple(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> tuple[Any, ...]:
     _check_node(isinstance(node, list), node, kind, path)
     if args is None or (len(args) == 2 and args[1] is Ellipsis):
         item = args[0] if args else Any
@@ -255,21 +231,18 @@ def _decode_tuple(kind: type, args: Any, node: Json, arrays: Any, path: str) -> 
     return tuple(_decode_value(arg, part, arrays, f"{path}[{i}]") for i, (arg, part) in enumerate(zip(args, node, strict=True)))
 
 
-def _decode_list(kind: type, args: Any, node: Json, arrays: Any, path: str) -> Any:
-    _check_node(isinstance(node, list), node, kind, path)
-    item = args[0] if args else Any
-    items = [_decode_value(item, part, arrays, f"{path}[{i}]") for i, part in enumerate(node)]
-    return items if kind is list else tuple(items)
+def _decode_list(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> object:
+    items = _decode_tuple(kind, args and (args[0], Ellipsis), node, arrays, path)
+    return list(items) if kind is list else items
 
 
-def _decode_dict(kind: type, args: Any, node: Json, arrays: Any, path: str) -> dict[str, Any]:
+def _decode_dict(kind: type, args: _Hints, node: Json, arrays: Mapping[str, Any], path: str) -> dict[str, Any]:
     _check_node(isinstance(node, Mapping) and not any(key.startswith("$") for key in node), node, kind, path)
     item = args[1] if args and len(args) == 2 else Any
     return {key: _decode_value(item, part, arrays, f"{path}[{key!r}]") for key, part in node.items()}
 
 
-_Decoder = Callable[[Any, Any, Any, Any, str], Any]
-_DECODERS: tuple[tuple[tuple[Any, ...], _Decoder], ...] = (
+_DECODERS: tuple[tuple[tuple[Any, ...], Callable[..., Any]], ...] = (
     ((int, str, bool, type(None)), _decode_scalar),
     ((float,), _decode_float),
     ((np.ndarray,), _decode_array),
@@ -295,3 +268,36 @@ def _plain_json(value: object) -> Json:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
+    """Lay small arrays of one type end to end, in ``packed-TYPE``; the others keep their names.
+
+    Returns the arrays to write, and ``{name: [type, shape, offset]}`` of the packed ones; empty when there are few.
+    """
+    small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES}
+    if len(small) <= MAX_PLAIN_ARRAYS:
+        return dict(arrays), {}
+    parts: dict[str, list[npt.NDArray[Any]]] = {}
+    filled: dict[str, int] = {}
+    index: Index = {}
+    for name, array in small.items():
+        kind = array.dtype.name
+        index[name] = [kind, list(array.shape), filled.get(kind, 0)]
+        parts.setdefault(kind, []).append(np.ravel(array))
+        filled[kind] = filled.get(kind, 0) + array.size
+    packed = {f"packed-{kind}": np.concatenate(chunks) for kind, chunks in parts.items()}
+    return {**{name: array for name, array in arrays.items() if name not in small}, **packed}, index
+
+
+def unpack(arrays: Mapping[str, npt.NDArray[Any]], index: Mapping[str, Any]) -> Arrays:
+    """Undo `pack`. Raises SchemaError if an entry of the index does not fit the arrays."""
+    out = {name: array for name, array in arrays.items() if not (index and name.startswith("packed-"))}
+    for name, entry in index.items():
+        try:
+            kind, shape, offset = entry
+            size = int(np.prod(shape, dtype=np.int64))
+            out[name] = arrays[f"packed-{kind}"][offset : offset + size].reshape(shape).copy()
+        except (KeyError, TypeError, ValueError) as error:
+            raise SchemaError(f"packed array {name!r}: its entry {entry!r} does not fit what is stored") from error
+    return out

@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -52,8 +52,7 @@ _RETRY: Foreign = {
 """A moment's failure is passed over; a store that is not there is told within half a minute."""
 
 
-def has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
-    """Tell whether the environment names credentials for a kind of store."""
+def _has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
     variables = os.environ if environment is None else environment
     family = _FAMILY[scheme]
     if any(value and re.fullmatch(_CREDENTIALS[family], name, re.IGNORECASE) for name, value in variables.items()):
@@ -62,22 +61,16 @@ def has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -
 
 
 def is_unsigned(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
-    """Tell whether requests go unsigned: without credentials, and without leave to ask the machine for some.
-
-    Raises SchemaError if the variable that gives the leave has a value that is neither yes nor no.
-    """
+    """Tell whether requests go unsigned: without credentials, and without leave to ask the machine for some (SchemaError if malformed)."""
     variables = os.environ if environment is None else environment
     allowed = variables.get(ASK_THE_MACHINE, "").lower()
     if allowed not in ("", "0", "no", "false", "1", "yes", "true"):
         raise SchemaError(f"{ASK_THE_MACHINE}={allowed!r}: must be 1 or 0")
-    return allowed in ("", "0", "no", "false") and not has_credentials(scheme, variables)
+    return allowed in ("", "0", "no", "false") and not _has_credentials(scheme, variables)
 
 
 def connect_store(url: str) -> "ObjectStore":
-    """Return a client of the store behind a URL.
-
-    Raises SchemaError if obstore is not installed or does not take the URL.
-    """
+    """Return a client of the store behind a URL; SchemaError if obstore is not installed or does not take the URL."""
     try:
         from obstore.exceptions import BaseError
         from obstore.store import HTTPStore, from_url
@@ -99,11 +92,8 @@ def connect_store(url: str) -> "ObjectStore":
 def _client_options(scheme: str) -> Foreign:
     """Options of the client: those of the environment, which explicit ones would hide, over our own."""
     prefix = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}[_FAMILY[scheme]]
-    options: dict[str, Any] = {
-        match[1].lower(): value
-        for name, value in os.environ.items()
-        if (match := _CLIENT_VARIABLES.fullmatch(name)) and name.startswith(prefix)
-    }
+    variables = [(_CLIENT_VARIABLES.fullmatch(name), value) for name, value in os.environ.items() if name.startswith(prefix)]
+    options: dict[str, Any] = {match[1].lower(): value for match, value in variables if match}
     for flag in ("allow_http", "allow_invalid_certificates"):
         if flag in options:
             options[flag] = options[flag].lower() in ("1", "true", "yes", "on", "y")
@@ -131,10 +121,7 @@ def _as_array(data: Foreign) -> Bytes:
 
 
 class RemoteObjects:
-    """Objects below a URL.
-
-    ``url``: shown in messages; ``store``: the client.
-    """
+    """Objects below a URL, by a client of its store."""
 
     def __init__(self, url: str, store: "ObjectStore") -> None:
         self.url = url
@@ -176,11 +163,8 @@ class RemoteObjects:
         """What the store says of an object (size, e_tag, last_modified); None if it is absent."""
         import obstore
 
-        try:
-            with self.asking(key):
-                return wait_for(lambda: obstore.head(self.store, key))
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), self.asking(key):
+            return wait_for(lambda: obstore.head(self.store, key))
 
     def size(self, key: str) -> int | None:
         """Bytes of an object; None if it is absent."""
@@ -225,8 +209,7 @@ class RemoteObjects:
 
     def write(self, key: str, *parts: npt.NDArray | bytes, fsync: bool = False) -> None:
         """Replace an object by the concatenated parts; object stores do this atomically and durably by themselves."""
-        data = b"".join(as_bytes(part).tobytes() for part in parts)
-        self.put(check_key(key), data, total_bytes(*parts))
+        self.put(check_key(key), b"".join(as_bytes(part).tobytes() for part in parts), total_bytes(*parts))
 
     def put(self, key: str, data: bytes | Path, nbytes: int) -> None:
         """Replace an object by bytes or by the content of a file."""
@@ -242,11 +225,8 @@ class RemoteObjects:
         """Remove an object if present."""
         import obstore
 
-        try:
-            with self.asking(check_key(key)):
-                wait_for(lambda: obstore.delete(self.store, key))
-        except FileNotFoundError:
-            return
+        with suppress(FileNotFoundError), self.asking(check_key(key)):
+            wait_for(lambda: obstore.delete(self.store, key))
 
     def listing(self) -> Iterator[str]:
         """All keys, in no particular order."""
@@ -259,16 +239,12 @@ class RemoteObjects:
         """Remove every object."""
         import obstore
 
-        keys = list(self.listing())
-        if keys:
+        if keys := list(self.listing()):
             with self.asking(""):
                 wait_for(lambda: obstore.delete(self.store, keys))
 
     def pieces(self, key: str) -> Iterator[bytes]:
-        """All bytes of an object, one piece after another.
-
-        Raises NothingThere if it is absent.
-        """
+        """All bytes of an object, one piece after another; NothingThere if it is absent."""
         import obstore
 
         try:
@@ -284,10 +260,7 @@ class RemoteObjects:
             raise NothingThere(f"{self.url}/{key} does not exist") from error
 
     def fetch(self, key: str, path: Path) -> None:
-        """Copy an object into a file, piece by piece.
-
-        Raises NothingThere if it is absent; OutOfSpace if the disk is full.
-        """
+        """Copy an object into a file, piece by piece; NothingThere if it is absent."""
         with path.open("wb") as file:
             for piece in self.pieces(key):
                 with space_for(path, len(piece)):
@@ -298,7 +271,6 @@ _STATUS = re.compile(r"status code: (\d{3})")
 
 
 def _translate_error(url: str, error: BaseException) -> StorageError:
-    """Return our error for one of obstore's."""
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     text = str(error)
@@ -306,21 +278,14 @@ def _translate_error(url: str, error: BaseException) -> StorageError:
     if "NoSuchBucket" in text or ("error performing list" in text.lower() and status == 404):
         return NothingThere(f"the bucket of {url} does not exist; create it, or correct the URL")
     if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in (401, 403):
-        return AccessRefused(
-            f"{url}: access refused (status {status}); set credentials with this right in the environment"
-            f"{_credential_hint(urlsplit(url).scheme)}"
-        )
+        scheme = urlsplit(url).scheme
+        machine = f", or {ASK_THE_MACHINE}=1 to ask the cloud machine for its own" if scheme in _FAMILY and is_unsigned(scheme) else ""
+        return AccessRefused(f"{url}: access refused (status {status}); set credentials with this right in the environment{machine}")
     if status is None and "HTTP error" in text:
-        return Unreachable(f"{url} is not reached: {_describe_cause(text)}; run the same command again when it is")
+        kind = re.search(r"kind: (\w+)", text)
+        causes = {"Connect": "no connection", "Timeout": "no answer in time"}
+        cause = causes.get(kind[1] if kind else "", "the request was not answered")
+        return Unreachable(f"{url} is not reached: {cause}; run the same command again when it is")
     if status is not None and (status >= 500 or status == 429):
         return Unreachable(f"{url}: the store answers {status}, now and when asked again; run the same command later")
     return StorageError(f"{url}: {_first_line(error)}")
-
-
-def _credential_hint(scheme: str) -> str:
-    return f", or {ASK_THE_MACHINE}=1 to ask the cloud machine for its own" if scheme in _FAMILY and is_unsigned(scheme) else ""
-
-
-def _describe_cause(text: str) -> str:
-    kind = re.search(r"kind: (\w+)", text)
-    return {"Connect": "no connection", "Timeout": "no answer in time"}.get(kind[1] if kind else "", "the request was not answered")

@@ -1,9 +1,9 @@
 """The one door for sparse matrices from outside: nothing compiled, and nothing in place, touches one that has not passed.
 
-SciPy and compiled loops read and write where the index arrays say, and SciPy's own check stops at ``indptr[-1]``: with a last pointer
-of 0 it passes whatever lies before. So every number that names a place is looked at here, in NumPy, which cannot leave an array: one pass
-over the pointers and one over the indices, 1 % of the time of one conversion from rows to columns. Duplicates, and indices that do not
-ascend, are legal; who needs them sorted sorts a copy.
+SciPy and compiled loops read and write where the index arrays say, and SciPy's own check stops at ``indptr[-1]``: with a last pointer of 0
+it passes whatever lies before. So every number that names a place is looked at here, in NumPy, which cannot leave an array: one pass over
+the pointers and one over the indices, 1 % of the time of one conversion from rows to columns. Duplicates, and indices that do not ascend,
+are legal.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,24 +26,9 @@ _SHOWN = 40
 def admitted(X: UserData, name: str = "X") -> UserData:
     """Return what was handed over, if all of its places are sound; anything but a sparse matrix or a frame passes unseen.
 
-    Parameters
-    ----------
-    X : object
-        A SciPy sparse matrix or array of any format, a data frame whose columns may be sparse, or something else.
-    name : str
-        The argument or file, for messages.
-
-    Returns
-    -------
-    object
-        ``X`` itself where nothing about it has to change. Else a plain matrix of the same format (COO for LIL and DOK) on the same
-        arrays, without what the given one claimed to know of itself: native byte order, indices int32 or int64, float32 for half
-        precision.
-
-    Raises
-    ------
-    DataError
-        At the first place that breaks a rule, by name, position and rule.
+    ``X`` itself where nothing about it has to change; else a plain matrix of the same format (COO for LIL and DOK) on the same arrays,
+    without what the given one claimed to know of itself: native byte order, indices int32 or int64, float32 for half precision. DataError
+    names ``name``, position and rule of the first place that breaks one.
     """
     if sp.issparse(X):
         return _ADMIT.get(X.format, _refuse_format)(X, check_shape(X.shape, "shape", name), name)
@@ -55,15 +40,10 @@ def admitted(X: UserData, name: str = "X") -> UserData:
 def check_compressed(
     parts: tuple[Any, Any, Any], shape: tuple[int, int], by: str, name: str, parts_named: str = "", first: int = 0
 ) -> tuple[Array, Array, Array]:
-    """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix that is not put together yet.
+    """Return checked ``(data, indices, indptr)`` of a CSR or CSC matrix that is not put together yet; what the last pointer leaves is cut.
 
-    ``parts``: ``data``, ``indices`` and ``indptr`` as they came; ``shape``: rows and columns; ``by``: "csr" or "csc"; ``name``,
-    ``parts_named``: the argument or file, and what stands before the names of the arrays there; ``first``: number of the first entry, of a
-    part of a matrix, for messages. Raises DataError at the first place that breaks a rule.
-
-    Notes
-    -----
-    Arrays that are longer than the last pointer says (room for more entries) are cut.
+    ``by``: "csr" or "csc". For messages: ``name`` of argument or file, ``parts_named`` before the names of the arrays there, and the number
+    ``first`` of the first entry, of a part of a matrix.
     """
     major, minor = shape if by == "csr" else shape[::-1]
     data = _check_numbers(parts[0], parts_named + "data", name)
@@ -79,7 +59,7 @@ def check_compressed(
     if end < len(indices):
         data, indices = data[:end], indices[:end]
     lines = "row" if by == "csr" else "column"
-    _check_range(indices, minor, parts_named + "indices", name, first, lambda k: f", in {lines} {_line_of_entry(indptr, k)}")
+    _check_range(indices, minor, parts_named + "indices", name, first, lambda k: f", in {lines} {indptr.searchsorted(k, side='right') - 1}")
     if indices.dtype != indptr.dtype:
         indices, indptr = indices.astype(np.int64, copy=False), indptr.astype(np.int64, copy=False)
     return data, indices, indptr
@@ -103,14 +83,8 @@ def _refuse_matrix(name: str, reason: str) -> NoReturn:
     raise DataError(reason, name)
 
 
-# -- the pieces --------------------------------------------------------------------------------------------------------
-
-
 def check_shape(given: UserData, what: str = "shape", name: str = "X") -> tuple[int, int]:
-    """Return rows and columns.
-
-    Raises DataError if they are not two whole numbers from 0 on.
-    """
+    """Return rows and columns; DataError if they are not two whole numbers from 0 on."""
     lengths = np.asarray(given)
     if lengths.shape != (2,) or lengths.dtype.kind not in "iu" or not all(0 <= length < 2**63 for length in lengths.tolist()):
         _refuse_matrix(name, f"{what} is {str(lengths.tolist())[:_SHOWN]}; it must be two whole numbers, 0 or more")
@@ -152,17 +126,8 @@ def _check_integers(given: UserData, what: str, name: str) -> Array:
     return places.astype(np.int64)
 
 
-def _line_of_entry(indptr: Array, k: int) -> int:
-    """Return the row (of CSR; column of CSC) of an entry."""
-    return int(np.searchsorted(indptr, k, side="right")) - 1
-
-
 def check_part_pointers(indptr: Array, before: int, end: int, first: int, what: str, name: str) -> None:
-    """Check some consecutive pointers of a longer array.
-
-    ``indptr``: pointers ``first``, ``first + 1``, …; ``before``: what the first of them must be: the last one of the part before; ``end``:
-    the number of entries; ``first``, ``what``, ``name``: for messages. Raises DataError at the first pointer that breaks a rule.
-    """
+    """Check pointers ``first``, ``first + 1``, … of a longer array over ``end`` entries; the part before ended with ``before``."""
     if indptr.dtype.kind not in "iu":
         _refuse_matrix(name, f"{what} has the type {indptr.dtype}; whole numbers are expected")
     _check_pointers(indptr, what, name, before, first)
@@ -188,18 +153,15 @@ def _check_range(places: Array, end: int, what: str, name: str, first: int = 0, 
         _refuse_matrix(name, f"{what}[{first + k}] is {places[k]}{where(k)}; it must be in 0 … {end - 1}")
 
 
-def _plain_class(X: SparseMatrix, name: str) -> type:
+def _plain_class(X: SparseMatrix) -> type:
     """The plain class of a matrix: a subclass of the user's may do anything."""
     return getattr(sp, f"{X.format}_{'array' if isinstance(X, sp.sparray) else 'matrix'}")
-
-
-# -- formats -----------------------------------------------------------------------------------------------------------
 
 
 def _admit_compressed(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
     arrays = X.data, X.indices, X.indptr
     parts = check_compressed(arrays, shape, X.format, name)
-    make, claims = _plain_class(X, name), vars(X)
+    make, claims = _plain_class(X), vars(X)
     unclaimed = "_has_canonical_format" not in claims and "_has_sorted_indices" not in claims
     if unclaimed and type(X) is make and all(a is b for a, b in zip(arrays, parts, strict=True)):
         return X
@@ -215,7 +177,7 @@ def _admit_coordinates(X: SparseMatrix, shape: tuple[int, int], name: str) -> Sp
         if len(part) != len(data):
             _refuse_matrix(name, f"coords[{k}] has {len(part)} entries and data has {len(data)}; they must agree")
         _check_range(part, shape[k], f"coords[{k}]", name)
-    return _plain_class(X, name)((data, checked), shape=shape)
+    return _plain_class(X)((data, checked), shape=shape)
 
 
 def _admit_blocks(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
@@ -225,7 +187,7 @@ def _admit_blocks(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseM
         _refuse_matrix(name, f"data has blocks of the shape {(tall, wide)}; they must divide the shape {shape}")
     grid = shape[0] // tall, shape[1] // wide
     values, indices, indptr = check_compressed((np.arange(len(data)), X.indices, X.indptr), grid, "csr", name)
-    return _plain_class(X, name)((data[: len(values)], indices, indptr), shape=shape, blocksize=(tall, wide))
+    return _plain_class(X)((data[: len(values)], indices, indptr), shape=shape, blocksize=(tall, wide))
 
 
 def _admit_diagonals(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
@@ -236,7 +198,7 @@ def _admit_diagonals(X: SparseMatrix, shape: tuple[int, int], name: str) -> Spar
         _refuse_matrix(name, "offsets names a diagonal twice; they must differ")
     # A diagonal outside the matrix is legal and has no entry.
     inside = (offsets > -shape[0]) & (offsets < shape[1])
-    return _plain_class(X, name)((np.ascontiguousarray(data[inside]), offsets[inside]), shape=shape)
+    return _plain_class(X)((np.ascontiguousarray(data[inside]), offsets[inside]), shape=shape)
 
 
 def _admit_lists(X: SparseMatrix, shape: tuple[int, int], name: str) -> SparseMatrix:
@@ -292,9 +254,6 @@ _ADMIT: dict[str, Callable[[Any, tuple[int, int], str], Any]] = {
     "lil": _admit_lists,
     "dok": _admit_keys,
 }
-
-
-# -- frames ------------------------------------------------------------------------------------------------------------
 
 
 def _check_frame(frame: Foreign, name: str) -> None:

@@ -35,13 +35,7 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 @contextmanager
 def temporary_folder(parent: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Yield a new folder that only this user can enter, and remove it at the end; first remove those that killed processes left there.
-
-    Parameters
-    ----------
-    parent
-        Where to make it; default: the system's temporary folder (``TMPDIR``).
-    """
+    """Yield a new folder (default: below ``TMPDIR``) of this user alone; killed processes' folders there are removed first."""
     sweep_folders(parent)
     folder, fd = _make_folder(parent)
     locked_files.add(fd)

@@ -2,13 +2,17 @@
 
 import os
 import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from .errors import NothingThere, SchemaError, UrlError
+from .errors import NothingThere, SchemaError, UrlError, space_for
 from .objects import LocalObjects, Objects
 from .places import parse_place
 from .remote import RemoteObjects, connect_store
+from .temporary import temporary_folder
 from .versions import is_finished
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -16,32 +20,20 @@ _remotes: dict[str, RemoteObjects] = {}
 
 
 def check_name(name: str, what: str = "name") -> str:
-    """Return ``name`` if it is an allowed identifier, [A-Za-z0-9._-]{1,128} and neither "." nor "..".
-
-    Raises SchemaError: otherwise, naming ``what``, the value and the rule.
-    """
+    """Return ``name`` if it is an allowed identifier, [A-Za-z0-9._-]{1,128} and neither "." nor ".."; else SchemaError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or set(name) == {"."}:
         raise SchemaError(f"{what} is {name!r}; it must match [A-Za-z0-9._-]{{1,128}} and not consist of dots")
     return name
 
 
 def local_path(url: str | os.PathLike[str]) -> Path | None:
-    """Absolute path of a local URL (a path or ``file://``); None for an object store or web server.
-
-    Raises
-    ------
-    UrlError
-        If the scheme is unknown or the form is wrong.
-    """
+    """Absolute path of a local URL (a path or ``file://``); None for an object store or web server."""
     parsed = parse_place(url)
     return Path(os.path.abspath(parsed.text)) if parsed.kind in ("path", "file") else None
 
 
 def refuse_foreign(url: str | os.PathLike[str]) -> None:
-    """Refuse a local path that never was a store, so that nobody looks for damage.
-
-    Raises SchemaError if it is a file, or a folder that holds nothing of a store.
-    """
+    """Raise SchemaError at a local path that never was a store, so that nobody looks for damage."""
     path = local_path(url)
     if path is not None and path.is_file():
         raise SchemaError(f"{url} is a file, not a block store; `gramplane ingest {url} STORE` makes one of it")
@@ -51,20 +43,7 @@ def refuse_foreign(url: str | os.PathLike[str]) -> None:
 
 
 def open_objects(url: str | os.PathLike[str]) -> Objects:
-    """Return the objects below a path or URL; clients of object stores are kept for the life of the process.
-
-    Parameters
-    ----------
-    url : path or str
-        A local path, ``file://…``, or an object-store URL understood by obstore (credentials from the environment).
-
-    Raises
-    ------
-    UrlError
-        If the scheme is unknown or the form is wrong.
-    SchemaError
-        If obstore is not installed.
-    """
+    """Return the objects below a path or URL (see `parse_place`); clients of object stores are kept for the life of the process."""
     path = local_path(url)
     return LocalObjects(path) if path is not None else _remote_objects(parse_place(url).text)
 
@@ -76,10 +55,7 @@ def _remote_objects(text: str) -> RemoteObjects:
 
 
 def open_object(url: str) -> tuple[RemoteObjects, str]:
-    """Return the objects beside one object of an object store or web server, and its key.
-
-    Raises UrlError if the URL names a bucket only.
-    """
+    """Return the objects beside one object of an object store or web server, and its key; UrlError if the URL names a bucket only."""
     text = parse_place(url).text
     parent, _, key = text.rpartition("/")
     if not key or "://" not in parent or parent.endswith("/"):
@@ -93,13 +69,7 @@ def holds_store(url: str | os.PathLike[str]) -> bool:
 
 
 def require_something(url: str, what: str) -> None:
-    """Check that a store, or an object, is at a URL of an object store; a web server, which lists nothing, is taken at its word.
-
-    Raises
-    ------
-    NothingThere
-        If the bucket is not there, or nothing in it has this URL; ``what`` opens the message.
-    """
+    """Raise NothingThere if nothing is at a URL of an object store; a web server, which lists nothing, is taken at its word."""
     objects = open_objects(url)
     if not isinstance(objects, RemoteObjects) or parse_place(url).kind == "web" or objects.any():
         return
@@ -109,15 +79,45 @@ def require_something(url: str, what: str) -> None:
 
 
 def object_mark(url: str) -> str:
-    """Return what changes when an object is written again: its size and tag, or time.
-
-    Raises
-    ------
-    NothingThere
-        If it is not there.
-    """
+    """Return what changes when an object is written again: its size and tag, or time. Raises NothingThere if it is not there."""
     objects, key = open_object(url)
     about = objects.about(key)
     if about is None:
         raise NothingThere(f"source {url} does not exist")
     return f"{about['size']}-{about.get('e_tag') or about['last_modified']}"
+
+
+@contextmanager
+def whole_file(url: str | os.PathLike[str], nbytes: int) -> Iterator[Path]:
+    """Yield a path to write about ``nbytes`` to; at the end of the block the file takes its place. Nothing is there if the block raises."""
+    path = local_path(url)
+    if path is None:
+        objects, key = open_object(os.fspath(url))
+        with temporary_folder() as folder, space_for(folder, nbytes):
+            made = folder / "file"
+            yield made
+            objects.put(key, made, made.stat().st_size)
+        return
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with space_for(path, nbytes):
+            yield target  # a pipe takes what is written, a folder says so
+        return
+    made = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with space_for(path, nbytes):
+            yield made
+            made.replace(target)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def require_place(url: str | os.PathLike[str]) -> None:
+    """Check before work that a file can be written: the folder is there, the bucket is there and can be asked."""
+    path = local_path(url)
+    if path is None:
+        objects, key = open_object(os.fspath(url))
+        objects.about(key)
+    elif not path.parent.is_dir():
+        os.scandir(path.parent).close()  # says what is wrong with it

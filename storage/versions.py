@@ -1,9 +1,9 @@
 """Versions of a store: a folder each, and a pointer that names the one that counts.
 
-A store is immutable once its manifest is written. New content is a new version beside the old one; replacing the pointer, one small file,
-makes it current. Who opens a store follows the pointer once and stays on that version. On local files he holds a shared lock on the
-version's ``zarr.json``, so that whoever replaces the store can tell whether the old version is still read. Object stores have no such
-locks: old versions stay there until ``gramplane clean``. What 0.1.0 wrote, with the manifest in the folder itself, is the version ``""``.
+A finished store never changes. New content is a new version beside the old one; replacing the pointer, one small file, makes it current.
+Who opens a store follows the pointer once and stays on that version, with a shared lock on its ``zarr.json`` on local files, so that
+whoever replaces the store can tell whether the old version is still read. Object stores have no such locks: old versions stay there until
+``gramplane clean``. What 0.1.0 wrote, with the manifest in the folder itself, is the version ``""``.
 """
 
 import errno
@@ -36,10 +36,7 @@ _TRIES = 20
 
 @dataclass(frozen=True)
 class Versions:
-    """What a pointer says.
-
-    ``current``: name of the version that counts; ``digests``: digest of every version that may still be there.
-    """
+    """What a pointer says: the version that counts, and the digest of every version that may still be there."""
 
     current: str
     digests: Mapping[str, str]
@@ -51,10 +48,7 @@ class Versions:
 
     @classmethod
     def decode(cls, data: bytes, where: str) -> "Versions":
-        """Read a pointer.
-
-        Raises SchemaError if it has another format; DigestMismatch if it is damaged.
-        """
+        """Read a pointer. Raises SchemaError if it has another format; DigestMismatch if it is damaged."""
         try:
             fields = parse_json(data, where)
         except SchemaError as error:
@@ -72,17 +66,9 @@ class Versions:
 
 
 def read_versions(base: Objects) -> Versions | None:
-    """Read which versions a store has; None if nothing was ever finished there.
-
-    Raises
-    ------
-    DigestMismatch
-        If the pointer is damaged, or the manifest of a store that has none.
-    """
-    try:
+    """Read which versions a store has; None if nothing was ever finished there. DigestMismatch if pointer or manifest is damaged."""
+    with suppress(MissingBlock):
         return Versions.decode(base.read(POINTER).tobytes(), f"{base.url}/{POINTER}")
-    except MissingBlock:
-        pass
     return None if base.size(MANIFEST) is None else Versions(IN_PLACE, {IN_PLACE: read_seal(base)[1]})
 
 
@@ -97,92 +83,63 @@ def version_objects(base: Objects, name: str) -> Objects:
         return base
     if not _NAME.fullmatch(name):
         raise DigestMismatch(f"{base.url}/{POINTER} names the version {name!r}; it must be v1, v2, …")
-    return LocalObjects(base.root / name) if isinstance(base, LocalObjects) else Below(base, name)
+    return LocalObjects(base.root / name) if isinstance(base, LocalObjects) else _Below(base, name)
 
 
-class Below:
+class _Below:
     """The objects of another collection whose keys begin with a folder."""
 
     def __init__(self, base: Objects, folder: str) -> None:
         self.base, self.folder, self.url = base, folder, f"{base.url}/{folder}"
 
     def size(self, key: str) -> int | None:
-        """Bytes of an object; None if it is absent."""
         return self.base.size(f"{self.folder}/{key}")
 
     def read(self, key: str) -> Bytes:
-        """All bytes of an object."""
         return self.base.read(f"{self.folder}/{key}")
 
     def read_into(self, key: str, out: Bytes, offset: int, nbytes: int) -> None:
-        """Fill ``out`` with the bytes from ``offset`` on, after checking that the object has ``nbytes`` bytes."""
         self.base.read_into(f"{self.folder}/{key}", out, offset, nbytes)
 
     def write(self, key: str, *parts: Bytes | bytes, fsync: bool = False) -> None:
-        """Replace an object, atomically, by the concatenated parts."""
         self.base.write(f"{self.folder}/{key}", *parts, fsync=fsync)
 
     def delete(self, key: str) -> None:
-        """Remove an object if present."""
         self.base.delete(f"{self.folder}/{key}")
 
     def listing(self) -> Iterator[str]:
-        """All keys, in no particular order."""
         before = f"{self.folder}/"
         yield from (key.removeprefix(before) for key in self.base.listing() if key.startswith(before))
 
     def clear(self) -> None:
-        """Remove every object."""
         for key in list(self.listing()):
             self.delete(key)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A version that somebody reads; on local files it is not removed while this lives.
-
-    ``base``, ``objects``: the store, and the version in it; ``name``, ``digest``: the version, and the digest it must have.
-    """
+    """A version that somebody reads, with the digest it must have; on local files it is not removed while this lives."""
 
     base: Objects
     objects: Objects
     name: str
     digest: str
 
-    def keep(self, fd: int | None) -> "Opened":
-        """Close a lock when this goes."""
-        if fd is not None:
-            weakref.finalize(self, os.close, fd).atexit = False
-        return self
-
     def check(self, digest: str) -> None:
-        """Compare the digest of its manifest with the one it must have.
-
-        Raises DigestMismatch if they differ.
-        """
+        """Compare the digest of its manifest with the one it must have. Raises DigestMismatch if they differ."""
         if digest != self.digest:
-            raise DigestMismatch(
-                f"{self.objects.url}/{MANIFEST} has the digest {digest}; {self.base.url}/{POINTER} says {self.digest}: one was changed"
-            )
+            pointed = f"{self.base.url}/{POINTER} says {self.digest}"
+            raise DigestMismatch(f"{self.objects.url}/{MANIFEST} has the digest {digest}; {pointed}: one was changed")
 
     def confirm(self) -> None:
-        """Check that the version that was opened is still there, and still has its digest.
-
-        Raises DigestMismatch if the store was removed, or removed and made again, since it was opened.
-        """
+        """Check that the store was not removed, or removed and made again, since it was opened; DigestMismatch if it was."""
         try:
             versions = read_versions(self.base)
         except StorageError as error:
             raise DigestMismatch(f"{self.base.url}: the store was replaced while it was read: {error}") from error
         if versions is None or versions.digests.get(self.name) != self.digest:
-            now = (
-                "is gone"
-                if versions is None
-                else f"now has the digest {versions.digests.get(self.name) or versions.digests[versions.current]}"
-            )
+            digests = {} if versions is None else versions.digests
+            now = f"now has the digest {digests.get(self.name) or digests[versions.current]}" if versions else "is gone"
             raise DigestMismatch(
                 f"{self.base.url} was replaced while it was read: what was opened had the digest {self.digest}, the store {now}; "
                 "nothing is made of a mixture of both"
@@ -190,35 +147,28 @@ class Opened:
 
 
 def open_version(base: Objects, digest: str | None = None) -> Opened:
-    """Follow the pointer once: to the current version, or to the one with a digest.
-
-    Raises
-    ------
-    MissingBlock
-        If there is no finished store.
-    DigestMismatch
-        If no version has the digest: the store was replaced, and the old version is gone.
-    """
-    before, versions = None, None
+    """Follow the pointer once, to the current version or to the one with a digest: DigestMismatch if it was replaced and is gone."""
+    versions = None
     for _ in range(_TRIES):
         before, versions = versions, read_versions(base)
         name, expected = _choose_version(base, versions, digest)
         objects = version_objects(base, name)
         fd = _shared_lock(objects)
         if fd is not None or versions == before or not isinstance(objects, LocalObjects):
-            return Opened(base, objects, name, expected).keep(fd)
+            opened = Opened(base, objects, name, expected)
+            if fd is not None:
+                weakref.finalize(opened, os.close, fd).atexit = False
+            return opened
     raise MissingBlock(f"{base.url} is being replaced over and over; open it again later")
 
 
 def _choose_version(base: Objects, found: Versions | None, digest: str | None) -> tuple[str, str]:
-    """Name and digest of the version wanted."""
     if found is None:
         raise MissingBlock(f"{base.url} has no {MANIFEST}: it is not a store, or writing it was never finished (ingest it again)")
     name = found.current if digest is None else found.holding(digest)
     if name is None:
-        raise DigestMismatch(
-            f"{base.url} has the digest {found.digests[found.current]}, but the reference was made from {digest}: the store was replaced"
-        )
+        stored = found.digests[found.current]
+        raise DigestMismatch(f"{base.url} has the digest {stored}, but the reference was made from {digest}: the store was replaced")
     return name, found.digests[name]
 
 
@@ -231,18 +181,13 @@ def _shared_lock(objects: Objects) -> int | None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
-    try:
+    with suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         # Whoever removed it in between removed the file that is locked now.
         if os.path.samestat(os.fstat(fd), os.lstat(path)):
             return fd
-    except OSError:
-        pass
     os.close(fd)
     return None
-
-
-# -- replacing -----------------------------------------------------------------------------------------------------------
 
 
 def is_version(name: str) -> bool:
@@ -275,8 +220,7 @@ def read_versions_or_none(base: Objects) -> Versions | None:
     try:
         return read_versions(base)
     except StorageError:
-        names = [IN_PLACE] if base.size(MANIFEST) is not None else []
-        names += _version_folders(base)
+        names = [*([IN_PLACE] if base.size(MANIFEST) is not None else []), *_version_folders(base)]
         return Versions(names[-1], dict.fromkeys(names, "")) if names else None
 
 
@@ -337,7 +281,7 @@ def _hold_unread(objects: Objects) -> Iterator[bool]:
 def version_bytes(base: Objects, name: str) -> int:
     """Bytes of what a version wrote."""
     objects = version_objects(base, name)
-    return sum(objects.size(key) or 0 for key in own_keys(objects))
+    return sum(objects.size(key) or 0 for key in _own_keys(objects))
 
 
 def is_read(base: Objects, name: str) -> bool:
@@ -349,7 +293,7 @@ def is_read(base: Objects, name: str) -> bool:
 def _remove_version(base: Objects, name: str) -> None:
     """Remove a version's files: first the one that readers lock, last the manifest that lists the others."""
     objects = version_objects(base, name)
-    keys = [key for key in own_keys(objects) if key not in (ROOT, MANIFEST)]
+    keys = [key for key in _own_keys(objects) if key not in (ROOT, MANIFEST)]
     for key in (ROOT, *keys, MANIFEST):
         objects.delete(key)
     if isinstance(objects, LocalObjects):
@@ -365,11 +309,8 @@ def _prune_folders(objects: LocalObjects, folders: set[str], itself: bool) -> No
             os.rmdir(objects.root / folder)
 
 
-def own_keys(objects: Objects) -> list[str]:
-    """Keys of everything a version wrote: what its manifest lists, and chunks of its arrays that a kill left.
-
-    Where the manifest is damaged, what has the form of an array counts.
-    """
+def _own_keys(objects: Objects) -> list[str]:
+    """Keys of what a version wrote: those its manifest lists (if damaged: the form of an array decides), and chunks that a kill left."""
     there = list(objects.listing())
     try:
         written = set(read_seal(objects)[0])
@@ -380,35 +321,23 @@ def own_keys(objects: Objects) -> list[str]:
     return [key for key in there if key in written or key.startswith(f"{GRAMS}/")]
 
 
-def foreign_keys(base: LocalObjects, found: Versions | None) -> list[str]:
-    """Files in the folder of a store that no version of it wrote."""
-    known = {POINTER, "lock"} | {
-        key if name == IN_PLACE else f"{name}/{key}" for name in _version_names(base, found) for key in _written_keys(base, name)
-    }
-    return sorted(key for key in base.listing() if key not in known)
-
-
-def _version_names(base: LocalObjects, found: Versions | None) -> list[str]:
-    """Versions that the pointer knows, and those being written: their journal tells them."""
+def _foreign_keys(base: LocalObjects, versions: Versions | None) -> list[str]:
+    """Files in the folder of a store that no version of it wrote: none the pointer knows, and none being written, which has a journal."""
     begun = [path.name for path in base.root.iterdir() if _NAME.fullmatch(path.name) and (path / JOURNAL).exists()]
     here = [IN_PLACE] if (base.root / JOURNAL).exists() else []
-    return [*dict.fromkeys([*(found.digests if found else ()), *_version_folders(base), *begun, *here])]
-
-
-def _written_keys(base: LocalObjects, name: str) -> list[str]:
-    objects = version_objects(base, name)
-    unfinished = name != IN_PLACE and objects.size(MANIFEST) is None
-    return list(objects.listing()) if unfinished else own_keys(objects)
+    known = {POINTER, "lock"}
+    for name in {*(versions.digests if versions else ()), *_version_folders(base), *begun, *here}:
+        objects = version_objects(base, name)
+        is_unfinished = name != IN_PLACE and objects.size(MANIFEST) is None
+        known |= {key if name == IN_PLACE else f"{name}/{key}" for key in (objects.listing() if is_unfinished else _own_keys(objects))}
+    return sorted(key for key in base.listing() if key not in known)
 
 
 _SIGNS = {"columns": "a block store", GRAMS: "a Gram store"}
 
 
 def refuse_other_stores(base: LocalObjects, found: Versions | None, wanted: str = "a block store") -> None:
-    """Refuse to replace a store of another kind.
-
-    Raises SchemaError, saying what is there.
-    """
+    """Refuse to replace a store of another kind, saying what is there."""
     current = None if found is None else version_objects(base, found.current)
     if not isinstance(current, LocalObjects):
         return
@@ -421,18 +350,15 @@ def drop_unfinished(base: LocalObjects) -> None:
     """Remove what a killed writer of 0.1.0 left in the folder itself; a version's own folder is taken over by its next writer."""
     if is_finished(base) or base.size(JOURNAL) is None:
         return
-    keys = own_keys(base)
+    keys = _own_keys(base)
     for key in keys:
         base.delete(key)
     _prune_folders(base, {key.rpartition("/")[0] for key in keys if "/" in key}, itself=False)
 
 
 def refuse_foreign_files(base: LocalObjects, found: Versions | None) -> None:
-    """Refuse to replace a store whose folder holds files that it did not write.
-
-    Raises SchemaError, naming the first of them.
-    """
-    foreign = foreign_keys(base, found)
+    """Refuse to replace a store whose folder holds files that it did not write. Raises SchemaError, naming the first of them."""
+    foreign = _foreign_keys(base, found)
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise SchemaError(

@@ -7,8 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 
-def task_blocks(ref: object) -> tuple[Any, ...]:
-    """Return the blocks of a task: the items of a tuple, or the reference itself."""
+def _task_blocks(ref: object) -> tuple[Any, ...]:
     return ref if isinstance(ref, tuple) and ref else (ref,)
 
 
@@ -31,11 +30,7 @@ class Affinity:
         self._weights: dict[Hashable, float] = {}
 
     def assign(self, refs: Sequence[Any], weights: Sequence[int], workers: Mapping[str, int]) -> list[str]:
-        """Return the home of every task.
-
-        ``refs``: one per task; ``weights``: bytes of each task; ``workers``: address to number of threads; a worker's share is in
-        proportion to its threads.
-        """
+        """Return the home of every task of ``weights`` bytes; the share of a worker is in proportion to its number of threads."""
         self._homes = {block: home for block, home in self._homes.items() if home in workers}
         self._make_room(workers)
         unknown = [(ref, max(weight, 1)) for ref, weight in zip(refs, weights, strict=True) if self._home(ref) is None]
@@ -44,14 +39,14 @@ class Affinity:
 
     def learn(self, ref: object, worker: str, weight: float) -> None:
         """Note that ``worker`` holds the blocks of ``ref`` now."""
-        blocks = task_blocks(ref)
+        blocks = _task_blocks(ref)
         for block in blocks:
             self._homes[_block_key(block)] = worker
             # A task of no bytes is still a task: without a weight all of them would pile up on one worker.
             self._weights[_block_key(block)] = max(weight, 1) / len(blocks)
 
     def _home(self, ref: object) -> str | None:
-        known = Counter(home for block in task_blocks(ref) if (home := self._homes.get(_block_key(block))) is not None)
+        known = Counter(home for block in _task_blocks(ref) if (home := self._homes.get(_block_key(block))) is not None)
         return known.most_common(1)[0][0] if known else None
 
     def _loads(self, workers: Mapping[str, int]) -> dict[str, float]:

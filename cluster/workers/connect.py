@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,10 @@ from .link import Link
 from .local import close_in_time, open_local
 from .preflight import TERMINATE_SHARE
 
-_CONNECTION_LOGS = (
-    "distributed.client",
-    "distributed.utils_comm",
-    "distributed.core",
-    "distributed.comm",
-    "distributed.batched",
-    "distributed.nanny",
-    "distributed.scheduler",
-)
+_CONNECTION_LOGS = ("client", "utils_comm", "core", "comm", "batched", "nanny", "scheduler")
 
 
-def dask_settings(limits: Limits) -> dict[str, Any]:
-    """Return the Dask configuration that holds while an executor is open."""
+def _dask_settings(limits: Limits) -> dict[str, Any]:
     return {
         "distributed.comm.retry.count": 3,
         "distributed.scheduler.allowed-failures": limits.allowed_failures,
@@ -58,22 +50,21 @@ def dask_settings(limits: Limits) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def open_client(config: ClusterConfig, connect_timeout: float, emit: Sink) -> Iterator[Client]:
-    """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end.
-
-    Raises ClusterUnreachable: no scheduler answered within ``connect_timeout`` seconds; ClusterConfigError: certificates or a factory are
-    not what they should be; PlaintextRefused: the connection would leave this machine unencrypted.
-    """
-    openers = {"local": _open_local, "address": _open_address, "scheduler-file": _open_scheduler_file, "factory": _open_factory}
+    """Yield a client of the cluster that ``config`` names; what was started here is stopped at the end."""
+    openers = {"address": _open_address, "scheduler-file": _open_scheduler_file, "factory": _open_factory}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet_connections())
-        stack.enter_context(dask.config.set(dask_settings(config.limits)))
-        yield openers[config.kind](config, connect_timeout, emit, stack)
+        stack.enter_context(dask.config.set(_dask_settings(config.limits)))
+        if config.kind == "local":
+            yield open_local(config, emit, stack)
+        else:
+            yield openers[config.kind](config, connect_timeout, emit, stack)
 
 
 @contextlib.contextmanager
 def _quiet_connections() -> Iterator[None]:
     # What Dask logs of a lost scheduler or worker, tracebacks and all, the run's own error tells in one sentence.
-    logs = [logging.getLogger(name) for name in _CONNECTION_LOGS]
+    logs = [logging.getLogger(f"distributed.{name}") for name in _CONNECTION_LOGS]
     levels = [log.level for log in logs]
     for log in logs:
         log.setLevel(logging.CRITICAL)
@@ -84,15 +75,8 @@ def _quiet_connections() -> Iterator[None]:
             log.setLevel(level)
 
 
-def _open_local(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
-    return open_local(config, emit, stack)
-
-
 def _open_address(config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
-    return _connect_client(config.target, config, connect_timeout, emit, stack)
-
-
-def _connect_client(address: str, config: ClusterConfig, connect_timeout: float, emit: Sink, stack: contextlib.ExitStack) -> Client:
+    address = config.target
     if warning := check_plaintext(address, config.allow_plaintext):
         emit({"event": "warning", "message": warning})
     security = choose_security(address, config.tls)
@@ -143,7 +127,7 @@ def _open_scheduler_file(config: ClusterConfig, connect_timeout: float, emit: Si
     address = _read_scheduler_file(path, connect_timeout)
     age = time.time() - path.stat().st_mtime
     try:
-        return _connect_client(address, config, max(1.0, connect_timeout - (time.monotonic() - began)), emit, stack)
+        return _open_address(replace(config, target=address), max(1.0, connect_timeout - (time.monotonic() - began)), emit, stack)
     except ClusterUnreachable as error:
         raise ClusterUnreachable(f"scheduler file {str(path)!r}, written {age:.0f} s ago, may be stale: {error}") from error
 
@@ -153,11 +137,8 @@ def _read_scheduler_file(path: Path, connect_timeout: float) -> str:
     while True:
         try:
             return str(json.loads(path.read_text())["address"])
-        except FileNotFoundError as error:
-            problem: Exception = error
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            # It may be half written.
-            problem = error
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError) as error:
+            problem = error  # it may be half written
         if time.monotonic() > deadline:
             raise ClusterUnreachable(f"scheduler file {str(path)!r} not usable within {connect_timeout:g} s: {problem!r}") from problem
         time.sleep(0.1)

@@ -6,7 +6,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import replace
 from typing import Any, cast
@@ -18,14 +18,13 @@ from ..arithmetic import Arithmetic, arithmetic, describe_mixture
 from ..config import ClusterConfig
 from ..errors import ClusterLost, WorkersKilled, bytes_text
 from ..events import Sink
-from ..execute import Done, TaskReport
+from ..execute import Done
 from ..executor import Executor
 from ..process import own_bytes, peak_bytes, reset_peak
 from ..program import Plan
 from ..versions import software_versions
 from .affinity import Affinity
-from .faults import memory_plan, original_cause, translate_error
-from .graph import Graph, build_graph
+from .graph import Graph, build_graph, memory_plan, original_cause, translate_error
 from .link import Link, is_connection_trouble
 from .preflight import Capacity, WorkerFacts, check_agreement, check_versions, weakest_capacity, worker_facts
 from .watch import Stranded, Watchdog
@@ -41,21 +40,14 @@ class _Setup(WorkerPlugin):
     """Calls a function in every worker process, in a thread: the event loop must stay free to answer the scheduler."""
 
     def __init__(self, name: str, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self.name = name
-        self._function = function
-        self._args = args
+        self.name, self._function, self._args = name, function, args
 
     async def setup(self, worker: Worker) -> None:
-        """Run the function on a worker that is there or has just joined."""
         await worker.loop.run_in_executor(None, self._function, *self._args)
 
 
 class DaskExecutor(Executor):
-    """Runs plans on the workers of a Dask client.
-
-    ``client``: connected client; not closed by the executor; ``settings``: worker memory and limits are taken from it; ``kind``: how the
-    client came about; ``events``, ``preflight``: see :func:`~gramplane.cluster.opening.open_executor`.
-    """
+    """Runs plans on the workers of a Dask client, which it does not close; ``kind``: how the client came about."""
 
     def __init__(
         self, client: Client, settings: ClusterConfig, *, kind: str, events: Sink | None, preflight: Callable[[], Any] | None
@@ -65,7 +57,6 @@ class DaskExecutor(Executor):
         self._link = Link(client, settings.limits)
         self._affinity = Affinity()
         self._plugins: set[str] = set()
-        self._known: set[str] = set()
         self._computing: dict[str, Arithmetic] = {}
         self._known = set(self._wait_for_workers(self._patience()))
         self._capacity = self._preflight(preflight)
@@ -106,18 +97,10 @@ class DaskExecutor(Executor):
 
     def announce(self, seconds: float) -> None:
         """Emit the event that tells where the executor runs."""
-        self._emit(
-            {
-                "event": "phase",
-                "phase": "cluster",
-                "kind": self.kind,
-                "n_workers": self.n_workers,
-                "worker_memory": self.worker_memory,
-                "seconds": seconds,
-            }
-        )
+        facts = {"kind": self.kind, "n_workers": self.n_workers, "worker_memory": self.worker_memory, "seconds": seconds}
+        self._emit({"event": "phase", "phase": "cluster", **facts})
 
-    def run_on_workers(self, function: Callable[..., Any], *args: Any) -> None:
+    def run_on_workers(self, function: Callable[..., Any], *args: object) -> None:
         """Call ``function(*args)`` in every worker process, now and in each that joins later."""
         name = f"gramplane-{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', repr(function))}"
         self._plugins.add(name)
@@ -143,9 +126,8 @@ class DaskExecutor(Executor):
     def _wait_for_workers(self, deadline: float) -> dict[str, int]:
         while not (workers := self._link.threads()):
             if time.monotonic() > deadline:
-                waited = self._limits.no_workers_timeout
-                address = self._link.address
-                raise ClusterLost(f"scheduler {address} has no workers after {waited:g} s (no_workers_timeout){self._link.hung}")
+                waited = f"{self._limits.no_workers_timeout:g} s (no_workers_timeout)"
+                raise ClusterLost(f"scheduler {self._link.address} has no workers after {waited}{self._link.hung}")
             time.sleep(0.1)
         return workers
 
@@ -155,8 +137,7 @@ class DaskExecutor(Executor):
             self._emit({"event": "warning", "message": message})
         self._compare({worker: fact.arithmetic for worker, fact in facts.items() if isinstance(fact, WorkerFacts)})
         if probe is not None:
-            expected = probe()
-            check_agreement(expected, self._answers(probe))
+            check_agreement(probe(), self._answers(probe))
         measured = weakest_capacity(facts)
         if self._worker_memory and measured.memory < self._worker_memory:
             requested, limit = bytes_text(self._worker_memory), bytes_text(measured.memory)
@@ -168,10 +149,6 @@ class DaskExecutor(Executor):
         self._computing |= found
         if found and (message := describe_mixture(arithmetic(), self._computing)):
             self._emit({"event": "warning", "message": message, "mixture": message})
-
-    def _compare_newcomers(self, reports: Sequence[TaskReport]) -> None:
-        others = {report.worker: report.arithmetic for report in reports if report.arithmetic is not None}
-        self._compare({worker: facts for worker, facts in others.items() if worker not in self._computing})
 
     def _answers(self, question: Callable[..., Any]) -> dict[str, Any]:
         """Ask until every worker that is there has answered: one that dies over a question may be listed for a moment, and be replaced."""
@@ -206,13 +183,13 @@ class DaskExecutor(Executor):
             except Stranded as reason:
                 self._emit({"event": "warning", "message": f"'{plan.program.name}' {reason}, and starts again"})
                 continue
-            self._compare_newcomers(done.reports)
+            others = {report.worker: report.arithmetic for report in done.reports if report.arithmetic is not None}
+            self._compare({worker: facts for worker, facts in others.items() if worker not in self._computing})
             for report in done.reports:
                 self._affinity.learn(plan.refs[report.ordinal], report.worker, plan.task_weights[report.ordinal])
             return done
-        raise WorkersKilled(
-            f"'{plan.program.name}' lost its workers {self._limits.allowed_failures + 1} times; " + memory_plan(plan, self.worker_memory)
-        )
+        times = self._limits.allowed_failures + 1
+        raise WorkersKilled(f"'{plan.program.name}' lost its workers {times} times; {memory_plan(plan, self.worker_memory)}")
 
     def _submit(self, plan: Plan[Any]) -> Done:
         graph = build_graph(plan, self._limits)
@@ -265,10 +242,6 @@ class _Run:
             future.add_done_callback(self._news.put)
 
     def result(self) -> Done:
-        """Return the result of the last task.
-
-        Raises _Reported around what the cluster reported; ClusterLost, Stalled, WorkerDiskFull: from the watchdog.
-        """
         while True:
             try:
                 item = self._news.get(timeout=_POLL)

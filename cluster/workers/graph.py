@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from dask._task_spec import Task, TaskRef
-from distributed import get_worker
+from distributed import KilledWorker, get_worker
 from distributed.core import clean_exception, error_message
 from distributed.protocol import deserialize, serialize
+from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 from ..arithmetic import arithmetic, fingerprint
 from ..config import Limits
-from ..errors import BlockFailure, VersionMismatch, bytes_text
+from ..errors import BlockFailure, ClusterError, ClusterLost, TaskFailed, VersionMismatch, WorkersKilled, bytes_text, shorten_text
 from ..execute import Done, Step, run_chunk, run_combine
 from ..process import peak_bytes
 from ..program import Plan
@@ -29,31 +31,27 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class WorkerPreference:
+class _WorkerPreference:
     """Where tasks should run, as Dask asks for it: key to a list of addresses, empty for anywhere."""
 
     addresses: Mapping[Key, str]
 
     def __call__(self, key: Key) -> list[str]:
-        """Return the preferred workers of a task."""
         home = self.addresses.get(key)
         return [home] if home else []
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Graph of one run.
-
-    ``tasks``: key to task; ``leaves``: keys of the chunk steps, in the order of the references; ``root``: key of the result.
-    """
+    """Graph of one run; ``leaves``: keys of the chunk steps, in the order of the references; ``root``: key of the result."""
 
     tasks: dict[Key, Task]
     leaves: list[Key]
     root: Key
 
-    def homes(self, workers: list[str]) -> WorkerPreference:
+    def homes(self, workers: list[str]) -> _WorkerPreference:
         """Return the preferences of the chunk steps."""
-        return WorkerPreference(dict(zip(self.leaves, workers, strict=True)))
+        return _WorkerPreference(dict(zip(self.leaves, workers, strict=True)))
 
 
 def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
@@ -62,7 +60,7 @@ def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
     step = replace(Step.of(plan, limits), arithmetic=fingerprint())
     token = uuid.uuid4().hex
     leaves: list[Key] = [(f"{step.name}-{token}", i) for i in range(plan.n_tasks)]
-    tasks = {key: Task(key, chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
+    tasks = {key: Task(key, _chunk_on_worker, step, i, ref) for i, (key, ref) in enumerate(zip(leaves, plan.refs, strict=True))}
     merge = replace(step, broadcast=())
     keys = leaves
     for depth, level in enumerate(plan.levels, 1):
@@ -72,7 +70,7 @@ def build_graph(plan: Plan[Any], limits: Limits) -> Graph:
                 keys.append(below[lo])
                 continue
             keys.append((f"{step.name}-combine-{token}", depth, i))
-            tasks[keys[-1]] = Task(keys[-1], combine_on_worker, merge, *(TaskRef(key) for key in below[lo:hi]))
+            tasks[keys[-1]] = Task(keys[-1], _combine_on_worker, merge, *(TaskRef(key) for key in below[lo:hi]))
     return Graph(tasks, leaves, keys[0])
 
 
@@ -83,19 +81,12 @@ def _check_broadcast(plan: Plan[Any]) -> None:
         raise TypeError(f"plan '{plan.program.name}': its shared arguments cannot be sent to workers: {error}") from error
     size = sum(memoryview(frame).nbytes for frame in frames)
     if size > INLINE_BYTES:
-        logger.warning(
-            "plan '%s' carries %s of shared arguments in every task; write them to the run store and pass the reference",
-            plan.program.name,
-            bytes_text(size),
-        )
+        advice = "write them to the run store and pass the reference"
+        logger.warning("plan '%s' carries %s of shared arguments in every task; %s", plan.program.name, bytes_text(size), advice)
 
 
-def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
-    """Run one chunk step as a Dask task.
-
-    Raises VersionMismatch: on a worker that joined after the check at the start and runs another version; BlockFailure: see
-    :func:`~gramplane.cluster.execute.run_chunk`.
-    """
+def _chunk_on_worker(step: Step, ordinal: int, ref: object) -> Done:
+    """Run one chunk step as a Dask task; VersionMismatch on a worker that joined after the first check and runs another version."""
     worker = get_worker().address
     if own_version() != step.version:
         raise VersionMismatch(f"worker {worker} runs gramplane {own_version()}, the driver gramplane {step.version}")
@@ -104,26 +95,18 @@ def chunk_on_worker(step: Step, ordinal: int, ref: Any) -> Done:
     return Done(done.value, (done.reports[0]._replace(peak=peak_bytes(), arithmetic=other),))
 
 
-def combine_on_worker(step: Step, *parts: Done) -> Done:
-    """Combine partial results as a Dask task.
-
-    Raises BlockFailure: see :func:`~gramplane.cluster.execute.run_combine`.
-    """
+def _combine_on_worker(step: Step, *parts: Done) -> Done:
     return _send_safely(run_combine, step, parts, get_worker().address)
 
 
-def _send_safely(function: Callable[..., Done], *args: Any) -> Done:
+def _send_safely(function: Callable[..., Done], *args: object) -> Done:
     try:
         return function(*args)
     except BlockFailure as failure:
-        if not _survives_transport(failure):
+        arrived = clean_exception(error_message(failure)["exception"].data)[1]
+        if not isinstance(arrived, BlockFailure) or type(arrived.__cause__) is not type(failure.__cause__):
             _strip_cause(failure)
         raise
-
-
-def _survives_transport(failure: BlockFailure) -> bool:
-    arrived = clean_exception(error_message(failure)["exception"].data)[1]
-    return isinstance(arrived, BlockFailure) and type(arrived.__cause__) is type(failure.__cause__)
 
 
 def _strip_cause(failure: BlockFailure) -> None:
@@ -144,3 +127,44 @@ def _can_travel(value: object) -> bool:
     except Exception:
         return False
     return True
+
+
+def translate_error(
+    error: BaseException, plan: Plan[Any], graph: Graph, worker_memory: int, *, connected: bool = True, hung: str = ""
+) -> ClusterError:
+    """Return the error to raise for what a future of ``graph`` holds; ``hung``: what to say of workers that were left out."""
+    if isinstance(error, BlockFailure):
+        return error.as_task_failed(plan.program.name)
+    if isinstance(error, ClusterError):
+        return error
+    if isinstance(error, KilledWorker):
+        return WorkersKilled(_killed_message(error, plan, graph, worker_memory))
+    if isinstance(error, (NoWorkerError, NoValidWorkerError)):
+        return ClusterLost(f"no workers were left for '{plan.program.name}' (no_workers_timeout): {error}{hung}")
+    if not connected:
+        return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: the connection to its scheduler broke")
+    if isinstance(error, (CancelledError, OSError)):
+        return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: {error}")
+    return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {shorten_text(str(error))}")
+
+
+def original_cause(error: BaseException) -> BaseException:
+    """Return what ``raise … from`` should name: the original exception of a failed task, else the report itself."""
+    return error.__cause__ if isinstance(error, BlockFailure) and error.__cause__ is not None else error
+
+
+def _killed_message(error: KilledWorker, plan: Plan[Any], graph: Graph, worker_memory: int) -> str:
+    key, leaves = cast(Key, error.task), list(graph.leaves)
+    task = f"task {leaves.index(key) + 1}" if key in leaves else "joining the results"
+    return (
+        f"{task} of '{plan.program.name}' lost its worker {error.allowed_failures + 1} times "
+        f"(last: {error.last_worker.address}); {memory_plan(plan, worker_memory)}"
+    )
+
+
+def memory_plan(plan: Plan[Any], worker_memory: int) -> str:
+    """Return what a message about dead workers should say of memory."""
+    return (
+        f"the usual cause is memory: planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}; "
+        "the workers' logs say more"
+    )

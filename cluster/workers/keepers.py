@@ -41,19 +41,15 @@ class _Nanny(Nanny):
         super()._on_worker_exit_sync(exitcode)
 
 
-class Keeper:
+class _Keeper:
     """Keeps one worker: Dask's nanny restarts a process that dies; what the nanny itself does not survive, a new one follows.
 
-    A nanny gives up on a process that dies in its first start, on one that fails while it starts again, and on one that the scheduler
-    told to leave.
-
-    ``scheduler``: its address; ``options``: of the nanny and its worker; ``settings``: of Dask, that nannies read where they are made.
+    A nanny gives up on a process that dies in its first start, on one that fails while it starts again, and on one that the scheduler told
+    to leave. ``settings``: of Dask, that nannies read where they are made.
     """
 
     def __init__(self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-        self._scheduler = scheduler
-        self._options = dict(options)
-        self._settings = dict(settings)
+        self._scheduler, self._options, self._settings = scheduler, dict(options), dict(settings)
         self._nanny: _Nanny | None = None
         self._ended = False
         self.failure = ""
@@ -61,11 +57,9 @@ class Keeper:
 
     @property
     def running(self) -> bool:
-        """Whether there is a worker now."""
         return self._nanny is not None and self._nanny.status == Status.running and self._nanny.is_alive()
 
     async def keep(self) -> None:
-        """Start the worker, and again whenever it is lost, until the end or until a start fails by an error of its own."""
         errors = 0
         while not self._ended:
             with dask.config.set(self._settings):
@@ -77,7 +71,9 @@ class Keeper:
                     await nanny.finished()
             except Exception as error:
                 errors += not _was_killed(nanny, error)
-                if not _can_pass(nanny, error) or errors >= _ATTEMPTS:
+                # A worker that did not reach the scheduler in time may the next time; one that cannot load its modules never will.
+                can_pass = _was_killed(nanny, error) or isinstance(_root_cause(error), OSError)
+                if not can_pass or errors >= _ATTEMPTS:
                     self.failure = _failure_reason(nanny, error)
                     return
             self.lost_at = self.lost_at or time.monotonic()
@@ -86,10 +82,8 @@ class Keeper:
                 await asyncio.sleep(_PAUSE)
 
     async def end(self) -> None:
-        """Kill the worker and close its nanny.
-
-        A worker takes a second to say goodbye, and in the middle of a long task it may not hear that it should. Tasks are pure, so nothing
-        is lost by killing it.
+        """Kill the worker and close its nanny. Tasks are pure, so nothing is lost by killing it, while a worker takes a second to say
+        goodbye, and in the middle of a long task may not hear that it should.
         """
         self._ended = True
         if self._nanny is None:
@@ -117,11 +111,6 @@ def _ended_without_a_word(error: BaseException) -> bool:
     return "failed to start worker process" in str(_root_cause(error))
 
 
-def _can_pass(nanny: _Nanny, error: BaseException) -> bool:
-    # A worker that did not reach the scheduler in time may the next time; one that cannot load its modules never will.
-    return _was_killed(nanny, error) or isinstance(_root_cause(error), OSError)
-
-
 def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
@@ -136,21 +125,14 @@ def _failure_reason(nanny: _Nanny, error: BaseException) -> str:
 
 
 class Keepers:
-    """All workers of a cluster.
-
-    ``count``: how many; ``scheduler``, ``options``, ``settings``: see :class:`Keeper`; ``loop``: where they run; processes are started from
-    its thread.
-    """
+    """All workers of a cluster; their processes are started from the thread of ``loop``."""
 
     def __init__(self, count: int, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], loop: IOLoop) -> None:
-        self._keepers = [Keeper(scheduler, options, settings) for _ in range(count)]
+        self._keepers = [_Keeper(scheduler, options, settings) for _ in range(count)]
         self._loop = cast(Any, loop).asyncio_loop
 
     def start(self, config: ClusterConfig, emit: Sink) -> None:
-        """Start all workers and wait for them: for the first as long as the limits allow, for further ones until they count as hung.
-
-        Raises ClusterLost: None came.
-        """
+        """Start all workers and wait: for the first as long as the limits allow, for further ones until they count as hung."""
         for keeper in self._keepers:
             asyncio.run_coroutine_threadsafe(keeper.keep(), self._loop)
         began = time.monotonic()
@@ -158,18 +140,17 @@ class Keepers:
             waited = time.monotonic() - began
             failures = [keeper.failure for keeper in self._keepers if keeper.failure]
             if running and (running + len(failures) == len(self._keepers) or waited > config.limits.silent_worker_timeout):
-                emit({"event": "warning", "message": _few_workers_message(config, running, waited, failures)})
+                why = failures[0] if failures else f"the others did not start within {waited:.0f} s (silent_worker_timeout)"
+                message = f"cluster '{config}' begins with {running} of {config.workers} workers: {why}"
+                emit({"event": "warning", "message": message})
                 return
             if len(failures) == len(self._keepers):
                 hint = "a script that opens one needs `if __name__ == '__main__':`"
                 raise ClusterLost(f"cluster '{config}' did not start: {failures[0]} ({hint})")
-            if time.monotonic() > self._deadline(began, config.limits.no_workers_timeout):
+            lost, timeout = [k.lost_at for k in self._keepers if k.lost_at is not None], config.limits.no_workers_timeout
+            if time.monotonic() > (min(lost) + timeout if lost else began + max(timeout, _START_AT_LEAST)):
                 raise ClusterLost(f"cluster '{config}' did not start: no worker within {waited:.0f} s (no_workers_timeout)")
             time.sleep(_POLL)
-
-    def _deadline(self, began: float, timeout: float) -> float:
-        lost = [keeper.lost_at for keeper in self._keepers if keeper.lost_at is not None]
-        return min(lost) + timeout if lost else began + max(timeout, _START_AT_LEAST)
 
     def end(self) -> None:
         """End all workers."""
@@ -179,8 +160,3 @@ class Keepers:
 
         with contextlib.suppress(TimeoutError, RuntimeError):
             asyncio.run_coroutine_threadsafe(end(), self._loop).result(_END_TIMEOUT)
-
-
-def _few_workers_message(config: ClusterConfig, running: int, waited: float, failures: list[str]) -> str:
-    why = failures[0] if failures else f"the others did not start within {waited:.0f} s (silent_worker_timeout)"
-    return f"cluster '{config}' begins with {running} of {config.workers} workers: {why}"

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from distributed.comm import CommClosedError
 
 from ..config import Limits
 from ..errors import ClusterLost
-from .silence import Silence
 
 if TYPE_CHECKING:
     from distributed import Client, WorkerPlugin
 
+T = TypeVar("T")
 ANSWER_SECONDS = 10.0
 """Seconds a question may take."""
 
@@ -29,11 +30,7 @@ def is_connection_trouble(answer: object) -> bool:
 
 
 class Link:
-    """A client, seen as someone to ask.
-
-    ``client``: connected client; ``limits``: how long a worker may be silent, and workers may be missing. ``left_out``: workers that were
-    left out, as they gave no sign of life.
-    """
+    """A client, seen as someone to ask; ``left_out``: workers that were left out, as they gave no sign of life."""
 
     def __init__(self, client: Client, limits: Limits | None = None) -> None:
         self.client = client
@@ -61,28 +58,21 @@ class Link:
         return self.client.scheduler is not None and self.client.status == "running"
 
     def workers(self) -> Mapping[str, Any]:
-        """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …
+        """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …"""
+        return self._wait(self._identity, ANSWER_SECONDS)["workers"]
 
-        Raises OSError, TimeoutError: no answer.
-        """
-
-        async def identity() -> Any:
-            return await self._scheduler().identity(n_workers=-1)
-
-        return self._wait(identity, ANSWER_SECONDS)["workers"]
+    async def _identity(self) -> dict[str, Any]:
+        return await self._scheduler().identity(n_workers=-1)
 
     def leave_out_silent(self) -> list[str]:
         """Take workers that hang from the scheduler's list, and return them; their tasks go to others.
 
         To be called again and again: what counts is silence from one call to the next.
-
-        Raises OSError, TimeoutError: no answer.
         """
         return self._wait(self._leave_out_silent, ANSWER_SECONDS)
 
     async def _leave_out_silent(self) -> list[str]:
-        facts = (await self._scheduler().identity(n_workers=-1))["workers"]
-        silent = self._silence.of(facts)
+        silent = self._silence.of((await self._identity())["workers"])
         for worker in silent:
             # Whoever waits for an answer of it, here or in the scheduler, hears that the connection is closed.
             await self._scheduler().unregister(address=worker, stimulus_id=f"gramplane-silent-worker-{time.time()}")
@@ -91,37 +81,30 @@ class Link:
         return silent
 
     def has_stranded(self, keys: Sequence[Any]) -> bool:
-        """Tell whether one of the tasks has no worker to run on.
+        """Tell whether one of the tasks has no worker to run on."""
 
-        Raises OSError, TimeoutError: no answer.
-        """
-
-        async def states() -> Any:
+        async def states() -> Mapping[Any, str]:
             return await self._scheduler().get_task_status(keys=list(keys))
 
         return "no-worker" in self._wait(states, ANSWER_SECONDS).values()
 
-    def ask(self, function: Callable[..., Any], *args: Any, timeout: float = ANSWER_SECONDS) -> dict[str, Any]:
+    def ask(self, function: Callable[..., Any], *args: object, timeout: float = ANSWER_SECONDS) -> dict[str, Any]:
         """Run ``function`` on every worker; where it fails its exception stands in place of the answer.
 
         Each worker is asked by itself: one that hangs keeps the answers of the others from nobody, and is left out when it has given no
         sign of life for too long. One that lives and has not answered within ``timeout`` seconds has a ``TimeoutError`` for an answer.
-
-        Raises ClusterLost: the scheduler does not answer.
         """
 
-        async def one(worker: str) -> Any:
+        async def one(worker: str) -> object:
             return (await self.client.run(function, *args, workers=[worker], on_error="return"))[worker]
 
         async def run() -> dict[str, Any]:
-            requests = {worker: asyncio.ensure_future(one(worker)) for worker in await self._scheduler().ncores(workers=None)}
+            requests = {worker: asyncio.ensure_future(one(worker)) for worker in await self._ncores()}
             await self._patiently(requests.values(), timeout)
             return {worker: _task_answer(task, timeout) for worker, task in requests.items()}
 
-        try:
+        with self._answering():
             return self._wait(run, timeout + 2 * ANSWER_SECONDS)
-        except (OSError, TimeoutError) as error:
-            raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
     async def _patiently(self, tasks: Iterable[asyncio.Future[Any]], timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -135,10 +118,10 @@ class Link:
         if pending:
             await asyncio.wait(pending, timeout=_POLL)
 
-    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER_SECONDS) -> Any:
+    def ask_scheduler(self, function: Callable[[], Any], *, timeout: float = ANSWER_SECONDS) -> object:
         """Run ``function`` on the scheduler and return its answer or its exception."""
 
-        async def run() -> Any:
+        async def run() -> object:
             return await self.client.run_on_scheduler(function)
 
         try:
@@ -147,10 +130,7 @@ class Link:
             return error
 
     def register(self, plugin: WorkerPlugin, name: str) -> None:
-        """Set up a plugin on every worker, now and on each that joins later.
-
-        Raises ClusterLost: workers kept dying over it for too long (``no_workers_timeout``), or the scheduler is gone.
-        """
+        """Set up a plugin on every worker, now and on each that joins later; ClusterLost if workers keep dying over it."""
         patience = self._limits.no_workers_timeout
         deadline = time.monotonic() + patience
 
@@ -173,10 +153,7 @@ class Link:
             time.sleep(_POLL)
 
     def forget(self, plugin: str, *, timeout: float = 2.0) -> None:
-        """Take back what was registered on the workers under a name.
-
-        Raises OSError, TimeoutError: no answer: with the scheduler it is gone anyway.
-        """
+        """Take back what was registered on the workers under a name."""
 
         async def unregister() -> None:
             self._scheduler()
@@ -185,16 +162,17 @@ class Link:
         self._wait(unregister, timeout)
 
     def threads(self) -> dict[str, int]:
-        """Return the number of threads of every running worker.
+        """Return the number of threads of every running worker."""
+        with self._answering():
+            return dict(self._wait(self._ncores, ANSWER_SECONDS))
 
-        Raises ClusterLost: the scheduler does not answer.
-        """
+    async def _ncores(self) -> dict[str, int]:
+        return await self._scheduler().ncores(workers=None)
 
-        async def ncores() -> Any:
-            return await self._scheduler().ncores(workers=None)
-
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
         try:
-            return dict(self._wait(ncores, ANSWER_SECONDS))
+            yield
         except (OSError, TimeoutError) as error:
             raise ClusterLost(f"scheduler {self.address} does not answer") from error
 
@@ -203,17 +181,51 @@ class Link:
             raise ConnectionError(f"the connection to the scheduler is {self.client.status}")
         return self.client.scheduler
 
-    def _wait(self, question: Callable[[], Coroutine[Any, Any, Any]], timeout: float) -> Any:
+    def _wait(self, question: Callable[[], Coroutine[Any, Any, T]], timeout: float) -> T:
         try:
-            return self.client.sync(question, callback_timeout=timeout)
+            return cast(T, self.client.sync(question, callback_timeout=timeout))
         except (CancelledError, RuntimeError) as error:
             # A closed event loop or a call that was cut off: the connection went away under the question.
             raise ConnectionError(str(error)) from error
 
 
-def _task_answer(task: asyncio.Future[Any], timeout: float) -> Any:
+def _task_answer(task: asyncio.Future[Any], timeout: float) -> object:
     if not task.done() or task.cancelled():
         return TimeoutError(f"no answer within {timeout:g} s")
     error = task.exception()
     # A worker that left between two questions is missing in the answer to the second.
     return ConnectionError("it is gone") if isinstance(error, KeyError) else error or task.result()
+
+
+_AT_LEAST = 2.0
+"""Seconds: workers say that they live once or twice a second, on large clusters every few seconds."""
+
+
+_STEP = 2.0
+"""Seconds that count from one look to the next, whatever the clock says."""
+
+
+class Silence:
+    """Counts how long the scheduler has heard nothing of each worker.
+
+    Time counts only while somebody looks, at most two seconds for a look: after a process that was stopped with all its workers, a laptop
+    that slept or a driver that was busy for minutes, the scheduler has heard nothing of anybody, and that says nothing of the workers. The
+    clock of another machine is never compared with ours.
+    """
+
+    def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = max(limit, _AT_LEAST)
+        self._clock = clock
+        self._looked = clock()
+        self._heard: dict[str, tuple[Any, float]] = {}
+
+    def of(self, workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+        """Return the workers that hang, by ``last_seen`` of what the scheduler knows of each."""
+        now = self._clock()
+        step, self._looked = min(now - self._looked, _STEP), now
+        heard = {}
+        for worker, facts in workers.items():
+            last, silent = self._heard.get(worker, (None, 0.0))
+            heard[worker] = (facts["last_seen"], silent + step if last == facts["last_seen"] else 0.0)
+        self._heard = heard
+        return [worker for worker, (_, silent) in heard.items() if silent >= self._limit]

@@ -33,10 +33,7 @@ _HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://"}
 
 
 def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -> Client:
-    """Return a client of a new cluster; ``stack`` ends all of it: client, workers, scheduler, and the folder with files and key.
-
-    Raises ClusterLost: no worker started within the time that the limits allow.
-    """
+    """Return a client of a new cluster; ``stack`` ends all of it: client, workers, scheduler, and the folder with files and key."""
     folder = stack.enter_context(temporary_folder(dask.config.get("temporary-directory", None)))
     security = make_security(folder / "tls")
     stack.enter_context(_restore_environment())
@@ -47,7 +44,8 @@ def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -
         stack.callback(close_in_time, cluster)
         keepers = Keepers(config.workers, str(cluster.scheduler_address), _worker_options(config, folder, security), settings, loop)
         stack.callback(keepers.end)
-    with _single_threaded_children():
+    with _restore_environment():
+        os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
         keepers.start(config, emit)
     # Results come straight from their worker: those that pass through a scheduler are copied into one byte string there and back.
     client = Client(cluster, set_as_default=False, direct_to_workers=True)
@@ -110,13 +108,6 @@ def _restore_environment() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _single_threaded_children() -> Iterator[None]:
-    with _restore_environment():
-        os.environ.update(dict.fromkeys(THREAD_LIMITS, "1"))
-        yield
 
 
 def _start_deaf_loop(stack: contextlib.ExitStack) -> IOLoop:

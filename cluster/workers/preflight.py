@@ -24,11 +24,7 @@ TERMINATE_SHARE = 0.95
 
 @dataclass(frozen=True)
 class WorkerFacts:
-    """What a worker says of itself.
-
-    ``versions``: of the software it runs; ``memory_limit``: bytes it may use; ``threads``: tasks at a time; ``resident``: bytes it uses
-    now; ``pause``: share of its memory above which it takes no more tasks; ``arithmetic``: what it computes with.
-    """
+    """What a worker says of itself; ``pause``: share of its memory above which it takes no more tasks."""
 
     versions: dict[str, str]
     memory_limit: int
@@ -44,16 +40,14 @@ def worker_facts(dask_worker: Worker) -> WorkerFacts:
     limit, pause = manager.memory_limit or psutil.virtual_memory().total, manager.memory_pause_fraction or TERMINATE_SHARE
     # Asked before what the process computes with: that loads SciPy's BLAS.
     resident = resident_bytes()
-    return WorkerFacts(
-        software_versions(), int(limit), dask_worker.state.nthreads, resident, min(float(pause), TERMINATE_SHARE), arithmetic()
-    )
+    threads, share = dask_worker.state.nthreads, min(float(pause), TERMINATE_SHARE)
+    return WorkerFacts(software_versions(), int(limit), threads, resident, share, arithmetic())
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """Memory and threads of the weakest worker.
+    """Memory limit and threads of the weakest worker, and the bytes that the process itself takes.
 
-    ``memory``: smallest memory limit, bytes; ``threads``: largest number of tasks at a time; ``idle``: bytes the process itself takes;
     ``share``: of its memory that a worker may use: above it Dask gives it no more tasks, and what it holds for later passes never shrinks.
     """
 
@@ -85,11 +79,9 @@ def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | Base
 
 
 def check_versions(scheduler: object, workers: Mapping[str, WorkerFacts | BaseException]) -> list[str]:
-    """Refuse machines with other software; return the differences worth a warning.
+    """Refuse machines with other software, or that could not be asked for it; return the differences worth a warning.
 
-    ``scheduler``: its versions, or the exception that asking gave. It must know the functions that pass through it; whether it answers such
-    questions at all is its own affair. ``workers``: facts of each, or the exception that asking gave. Raises VersionMismatch, naming the
-    machine and both versions.
+    The scheduler must know the functions that pass through it; whether it answers such questions at all is its own affair.
     """
     ours = software_versions()
     warnings = []
@@ -102,10 +94,7 @@ def check_versions(scheduler: object, workers: Mapping[str, WorkerFacts | BaseEx
 
 
 def check_agreement(expected: object, found: Mapping[str, Any]) -> None:
-    """Compare what every worker found with what the driver found.
-
-    Raises PreflightFailed, naming the worker, what it found and what the driver found.
-    """
+    """Compare what every worker found with what the driver found; PreflightFailed names both and the worker."""
     for worker, value in found.items():
         if isinstance(value, BaseException):
             raise PreflightFailed(f"worker {worker} failed the check before the run: {value!r}") from value

@@ -31,17 +31,12 @@ class Stranded(Exception):
 
 
 class Watchdog:
-    """Looks at the cluster when no task has finished for a while.
-
-    ``link``: connection to the scheduler; ``limits``: when to give up; ``keys``: tasks with a preferred worker.
-    """
+    """Looks at the cluster when no task has finished for a while; ``keys``: tasks with a preferred worker."""
 
     def __init__(self, link: Link, limits: Limits, keys: Sequence[Any]) -> None:
-        self._link = link
-        self._limits = limits
-        self._keys = keys
+        self._link, self._limits, self._keys = link, limits, keys
         self._stranded = 0
-        self._progress = self._answer = self._staffed = time.monotonic()
+        self.progressed()
 
     def progressed(self) -> None:
         """Note that a task finished."""
@@ -50,8 +45,8 @@ class Watchdog:
     def check(self) -> None:
         """Look at the cluster once.
 
-        Raises ClusterLost: no answer from the scheduler, or no workers, for too long; WorkerDiskFull: workers wait for room on a full disk;
-        Stalled: anything else that lets no task finish; Stranded: the plan must be submitted again.
+        ClusterLost: no answer from the scheduler, or no workers, for too long; WorkerDiskFull: workers wait for room on a full disk;
+        Stranded: the plan must be submitted again; Stalled: anything else that lets no task finish.
         """
         # Fetching a result goes on trying for half a minute after that.
         if not self._link.connected:
@@ -59,7 +54,10 @@ class Watchdog:
         workers = self._answered(self._link.workers)
         if workers is None:
             return
-        self._check_silent()
+        # What a hung worker holds or was to compute is needed again, and others may wait for it to send something: the whole plan is
+        # submitted anew, so that nothing of it is left to wait for.
+        if self._answered(self._link.leave_out_silent):
+            raise Stranded(f"was left without {self._link.left_out[-1]}, which gave no sign of life")
         self._check_stranded(workers)
         self._check_staffed(workers)
         idle = time.monotonic() - self._progress
@@ -67,9 +65,8 @@ class Watchdog:
             self._check_disks(idle)
         if idle >= self._limits.stall_timeout:
             self._check_disks(idle)
-            raise Stalled(
-                f"no task finished for {idle:.0f} s (stall_timeout={self._limits.stall_timeout:g} s); {_describe_workers(workers)}"
-            )
+            limit = f"stall_timeout={self._limits.stall_timeout:g} s"
+            raise Stalled(f"no task finished for {idle:.0f} s ({limit}); {_describe_workers(workers)}")
 
     def _answered(self, question: Callable[[], T]) -> T | None:
         try:
@@ -82,19 +79,12 @@ class Watchdog:
         self._answer = time.monotonic()
         return answer
 
-    def _check_silent(self) -> None:
-        # What a hung worker holds or was to compute is needed again, and others may wait for it to send something: the whole plan is
-        # submitted anew, so that nothing of it is left to wait for.
-        if self._answered(self._link.leave_out_silent):
-            raise Stranded(f"was left without {self._link.left_out[-1]}, which gave no sign of life")
-
     def _check_stranded(self, workers: Mapping[str, Any]) -> None:
         # When all workers are gone at once, the scheduler keeps tasks with a preferred worker waiting for its return, although they may
         # run anywhere (distributed 2026.8, bulk_schedule_unrunnable_after_adding_worker). Twice, because new workers may be just joining.
-        waiting = any(worker["status"] == "running" for worker in workers.values()) and self._answered(
-            lambda: self._link.has_stranded(self._keys)
-        )
-        self._stranded = self._stranded + 1 if waiting else 0
+        is_running = any(worker["status"] == "running" for worker in workers.values())
+        is_waiting = is_running and self._answered(lambda: self._link.has_stranded(self._keys))
+        self._stranded = self._stranded + 1 if is_waiting else 0
         if self._stranded > 1:
             raise Stranded("lost all its workers")
 
@@ -107,14 +97,13 @@ class Watchdog:
             raise ClusterLost(f"scheduler {self._link.address} has had no workers for {waited:.0f} s (no_workers_timeout){self._link.hung}")
 
     def _check_disks(self, idle: float) -> None:
-        full = {
-            worker: free for worker, free in self._link.ask(free_disk).items() if isinstance(free, int) and free < self._limits.free_disk
-        }
+        answers, limit = self._link.ask(free_disk), self._limits.free_disk
+        full = {worker: free for worker, free in answers.items() if isinstance(free, int) and free < limit}
         if full:
             listed = ", ".join(f"{worker} ({bytes_text(free)} free)" for worker, free in full.items())
             raise WorkerDiskFull(
                 f"no task finished for {idle:.0f} s and the disk of local directories is full on {listed}; "
-                f"at least {bytes_text(self._limits.free_disk)} must be free (set temporary-directory of Dask or TMPDIR to another disk)"
+                f"at least {bytes_text(limit)} must be free (set temporary-directory of Dask or TMPDIR to another disk)"
             )
 
 

@@ -11,7 +11,7 @@ from ...cluster import TLSFiles, driver_bytes, tee
 from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, GramStore, GramTask, StorageError
 from ...storage.grams.layout import OBJECT_BYTES, GramLayout
-from ...storage.grams.versions import begin_replacement, end_replacement
+from ...storage.grams.store import begin_replacement, end_replacement
 from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ..grams.grams import Grams, build_blocks

@@ -17,8 +17,7 @@ from ...kernels.jit import one_thread
 from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of, write_model
 from ...storage.places import check_place
-from ...storage.urls import holds_store
-from ...storage.whole_files import require_place, whole_file
+from ...storage.urls import holds_store, require_place, whole_file
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel

@@ -35,10 +35,7 @@ def crc32c(*parts: npt.NDArray | bytes) -> int:
 
 
 def canonical_json(value: Json) -> bytes:
-    """JSON text in one fixed form (sorted keys, no spaces), the input of digests.
-
-    Raises SchemaError if JSON cannot hold the value (infinity, NaN, or an object that is not a number, string, list or mapping).
-    """
+    """JSON text in one fixed form (sorted keys, no spaces), the input of digests; SchemaError if JSON cannot hold the value."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError) as error:
@@ -98,40 +95,36 @@ class ArraySpec:
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> "ArraySpec":
-        """Read ``zarr.json`` of an array and refuse everything but plain little-endian chunks of a bounded size.
-
-        Raises SchemaError, naming the file, the field, the value found and the rule.
-        """
+        """Read ``zarr.json`` of an array; SchemaError at anything but plain little-endian chunks of a bounded size."""
         fields = parse_json(data, where)
         spec = cls(
             _read_lengths(fields, "shape", where),
-            _read_lengths(_inner_config(fields, "chunk_grid"), "chunk_shape", where),
+            _read_lengths(_inner_config(fields.get("chunk_grid")), "chunk_shape", where),
             str(fields.get("data_type")),
         )
+        keys, codecs = _as_dict(fields.get("chunk_key_encoding")), fields.get("codecs")
+        codec = _as_dict(codecs[0] if isinstance(codecs, list) and len(codecs) == 1 else None)
+        is_of_bytes = spec.dtype in ("bool", "int8", "uint8")
         rules = {
             "zarr_format": fields.get("zarr_format") == 3,
             "node_type": fields.get("node_type") == "array",
             "data_type": spec.dtype in _DTYPES,
             "chunk_grid": len(spec.chunk) == len(spec.shape) and all(c >= 1 for c in spec.chunk),
-            "chunk_key_encoding": _plain_keys(fields.get("chunk_key_encoding")),
-            "codecs": _plain_bytes(fields.get("codecs"), spec.dtype),
+            "chunk_key_encoding": keys.get("name") == "default" and _inner_config(keys).get("separator", "/") == "/",
+            "codecs": codec.get("name") == "bytes" and (is_of_bytes or _inner_config(codec).get("endian") == "little"),
             "storage_transformers": not fields.get("storage_transformers"),
         }
         for field, holds in rules.items():
             if not holds:
-                raise SchemaError(
-                    f"{where}: {field} is {fields.get(field)!r}; this version reads plain little-endian chunks (codec 'bytes') only"
-                )
+                value = fields.get(field)
+                raise SchemaError(f"{where}: {field} is {value!r}; this version reads plain little-endian chunks (codec 'bytes') only")
         if spec.chunk_bytes > MAX_CHUNK_BYTES:
             raise SchemaError(f"{where}: one chunk would have {spec.chunk_bytes} bytes; the limit is {MAX_CHUNK_BYTES}")
         return spec
 
 
 def load_json(data: bytes | str, where: str) -> Json:
-    """Parse JSON of any depth and encoding that somebody may have left there.
-
-    Raises SchemaError if the text is not JSON, with the position of the fault.
-    """
+    """Parse JSON of any depth and encoding that somebody may have left there; SchemaError with the position of a fault."""
     try:
         return json.loads(data)
     except RecursionError as error:
@@ -141,20 +134,19 @@ def load_json(data: bytes | str, where: str) -> Json:
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises SchemaError if the text is not a JSON object, with the position of the fault.
-    """
+    """Parse a JSON object; SchemaError if the text is none, with the position of the fault."""
     fields = load_json(data, where)
     if not isinstance(fields, dict):
         raise SchemaError(f"{where} holds a JSON {type(fields).__name__}; it must be an object")
     return fields
 
 
-def _inner_config(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = fields.get(name)
-    inner = value.get("configuration") if isinstance(value, dict) else None
-    return inner if isinstance(inner, dict) else {}
+def _as_dict(value: Json) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _inner_config(value: Json) -> Mapping[str, Any]:
+    return _as_dict(_as_dict(value).get("configuration"))
 
 
 def _read_lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int, ...]:
@@ -162,18 +154,6 @@ def _read_lengths(fields: Mapping[str, Any], name: str, where: str) -> tuple[int
     if not isinstance(value, list) or not value or not all(type(v) is int and 0 <= v < 2**62 for v in value):
         raise SchemaError(f"{where}: {name} is {value!r}; it must be a list of non-negative integers below 2^62")
     return tuple(value)
-
-
-def _plain_keys(encoding: Json) -> bool:
-    if not isinstance(encoding, dict) or encoding.get("name") != "default":
-        return False
-    return _inner_config({"e": encoding}, "e").get("separator", "/") == "/"
-
-
-def _plain_bytes(codecs: Json, dtype: str) -> bool:
-    if not isinstance(codecs, list) or len(codecs) != 1 or not isinstance(codecs[0], dict) or codecs[0].get("name") != "bytes":
-        return False
-    return dtype in ("bool", "int8", "uint8") or _inner_config({"e": codecs[0]}, "e").get("endian") == "little"
 
 
 def group_json(attributes: Mapping[str, Any] | None = None) -> bytes:
@@ -188,10 +168,7 @@ def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync:
 
 
 def write_array(objects: Objects, prefix: str, values: npt.NDArray, *, fsync: bool) -> Record:
-    """Write a whole array, chunked along its first axis; return the records of its objects.
-
-    Raises SchemaError if the elements are not numbers or booleans.
-    """
+    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects."""
     if values.dtype.name not in _DTYPES:
         raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
     spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
@@ -213,8 +190,7 @@ def fill_values(dtype: np.dtype, count: int) -> npt.NDArray:
 class ChunkedArray:
     """One array of a committed store. The first read of a chunk checks its crc32c, every read its length.
 
-    ``objects``: where the chunks are; ``prefix``: key of the array; ``spec``: shape, chunks, type; ``listed``: the store's manifest: key ->
-    (bytes, crc32c); ``verified``: keys checked in this process already; shared by the arrays of a store.
+    ``listed``: manifest of the store; ``verified``: keys checked in this process already, shared by the arrays of a store.
     """
 
     def __init__(self, objects: Objects, prefix: str, spec: ArraySpec, listed: Mapping[str, tuple[int, int]], verified: set[str]) -> None:
@@ -293,10 +269,7 @@ def concatenate_ranges(starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.in
 
 
 def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
-    """Compare an object's length and crc32c with the manifest.
-
-    Raises DigestMismatch, naming array, chunk index and byte range.
-    """
+    """Compare length and crc32c of an object with the manifest; DigestMismatch names array, chunk and byte range."""
     nbytes, expected = listed
     checksum = crc32c(data)
     if data.nbytes != nbytes or checksum != expected:
@@ -304,3 +277,12 @@ def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
             f"{url}: {describe_key(key)}, bytes 0:{nbytes}: {data.nbytes} bytes with crc32c {checksum:08x} instead of {expected:08x}; "
             "the stored data changed after they were written"
         )
+
+
+def read_listed(objects: Objects, listed: Mapping[str, tuple[int, int]], key: str) -> bytes:
+    """Read a small object that the manifest lists, and check it."""
+    if key not in listed:
+        raise MissingBlock(f"{objects.url}: {key} is not listed in the manifest")
+    data = objects.read(key)
+    check_crc(objects.url, key, data, listed[key])
+    return data.tobytes()

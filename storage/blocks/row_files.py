@@ -14,30 +14,11 @@ _APART = re.compile(r"[,;\s]+")
 
 
 def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: bool = False) -> np.ndarray:
-    """Return pairs of rows with their values from a text file.
+    """Return pairs of rows with their values, int64 (m, 3), in the order of a text file; a pair that is repeated stands once.
 
-    Parameters
-    ----------
-    path
-        One pair a line: two rows, counted from 0, and a value, with commas or blanks between them (``3,17,-1``). A first line of
-        names, empty lines and what follows a ``#`` do not count.
-    n_rows
-        Rows of the store.
-    allowed
-        Values a pair may have.
-    ordered
-        Whether (i, j) and (j, i) are different pairs.
-
-    Returns
-    -------
-    ndarray of int64, shape (m, 3)
-        In the order of the file; a pair that is repeated stands once.
-
-    Raises
-    ------
-    DataError
-        With file and line: a line that is not three integers, a row that is not in the store, a row paired with itself, a value that is not
-        allowed, or a pair that is given two values. A file without pairs, or one that cannot be read.
+    A line has two rows, counted from 0, and a value, with commas or blanks between them (``3,17,-1``). A first line of names, empty lines
+    and what follows a ``#`` do not count. ``allowed``: values a pair may have; ``ordered``: (i, j) and (j, i) are different pairs.
+    DataError names file and line of what is no such pair, or is given two values.
     """
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     for line, words in _split_rows(path):
@@ -75,13 +56,7 @@ def _read_pair(words: list[str], path: str, line: int, n_rows: int, allowed: tup
 
 
 def read_row_texts(path: str, n_rows: int | None = None) -> list[str]:
-    """Return the lines of a UTF-8 text file, one per row of a store.
-
-    Raises
-    ------
-    DataError
-        A file that cannot be read, or with another number of lines than ``n_rows``.
-    """
+    """Return the lines of a UTF-8 text file, one per row of a store; DataError if it cannot be read or has not ``n_rows`` lines."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

@@ -22,8 +22,8 @@ from ..manifest import read_seal
 from ..meta import BlockMeta, ColumnScale
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
-from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json
-from .selection import Entries, check_ids, check_rows, mark_canonical, reorder_columns
+from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, read_listed
+from .tables import check_ids, check_rows, mark_canonical, reorder_columns
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 
@@ -41,15 +41,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """Result of re-reading a store.
-
-    Attributes
-    ----------
-    n_objects, nbytes : int
-        Objects and bytes the manifest lists.
-    damaged : tuple of Damage
-        Objects that are absent or differ; empty for a sound store.
-    """
+    """Result of re-reading a store: how much the manifest lists, and the objects that are absent or differ."""
 
     n_objects: int
     nbytes: int
@@ -65,18 +57,8 @@ class VerifyReport:
 class BlockRef:
     """A block by name: what a task receives instead of data.
 
-    Attributes
-    ----------
-    url, digest : str
-        The store, and the digest it must have.
-    layout : str
-        "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows).
-    index : int
-        Number of the block in its layout.
-    rows, cols : (int, int)
-        Half-open ranges.
-    nnz, nbytes : int
-        Stored entries, and bytes of the loaded block.
+    ``layout``: "columns" (all rows of a range of columns) or "rows" (all columns of a range of rows), of which this is the block ``index``.
+    ``nnz``: stored entries; ``nbytes``: bytes when loaded; ``digest``: of the store.
     """
 
     url: str
@@ -92,26 +74,46 @@ class BlockRef:
         return BlockRef, astuple(self)
 
     def load(self) -> Block:
-        """Read the block: ndarray (dense), csc_array (column stripe) or csr_array (row block), raw values.
-
-        Raises DigestMismatch if the store is not the one the reference was made from, or its bytes changed; MissingBlock if an object is
-        absent.
-        """
+        """Read the block, raw values: ndarray (dense), csc_array (column stripe) or csr_array (row block)."""
         return open_shared(self.url, self.digest).load(self)
 
 
-class BlockStore:
-    """A committed version of a block store, read-only. Open it with `BlockStore.open`.
+class BlockSource:
+    """What block stores and blocks in memory have in common."""
 
-    Attributes
-    ----------
-    url, digest : str
-        Place of the store, and sha256 of the version's manifest.
-    place : str
-        Where the version lies: a Zarr group.
-    meta : BlockMeta
-        Shape, kind, labels, ….
-    """
+    meta: BlockMeta
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.meta.n_rows, self.meta.n_cols
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows (samples)."""
+        return self.meta.n_rows
+
+    @property
+    def n_cols(self) -> int:
+        """Number of columns (features)."""
+        return self.meta.n_cols
+
+    @property
+    def holds(self) -> Literal["columns", "strings"]:
+        """What its rows are: numbers in columns, or strings."""
+        return "columns" if self.n_cols else "strings"
+
+    def row_table(self, name: str) -> npt.NDArray[Any]:
+        """Table with one entry per row: "y", "task", "group", "weight", …."""
+        raise NotImplementedError
+
+    def target(self) -> npt.NDArray[np.float64]:
+        """Target of every row, float64 (n_rows,): class codes when ``meta.labels`` is set."""
+        return np.asarray(self.row_table("y"), dtype=np.float64)
+
+
+class BlockStore(BlockSource):
+    """A committed version of a block store, read-only; it lies at ``place`` below ``url``. Open it with `BlockStore.open`."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -120,42 +122,32 @@ class BlockStore:
         opened.check(self.digest)
         self.url, self.place = opened.base.url, opened.objects.url
         self._verified: set[str] = set()
-        self.meta = BlockMeta.from_attributes(
-            parse_json(self._small("zarr.json"), f"{self.url}/zarr.json").get("attributes"), self.digest, self.url
-        )
+        root = parse_json(read_listed(self._objects, self._listed, "zarr.json"), f"{self.url}/zarr.json")
+        self.meta = BlockMeta.from_attributes(root.get("attributes"), self.digest, self.url)
         self._arrays = self._open_arrays()
         self._layouts = {name: self._open_layout(name) for name in self.meta.layouts}
 
     @classmethod
     def open(cls, url: str | os.PathLike[str], digest: str | None = None) -> "BlockStore":
-        """Open a committed store at a path or object-store URL: the version that is current now, and stay on it.
+        """Open the version that is current now at a path or URL, and stay on it; or the one with a digest, which may have been replaced
+        since.
 
-        ``url``: the store; ``digest``: open the version with this digest instead, which may have been replaced since. Raises MissingBlock
-        if there is no manifest or an object is absent; SchemaError if the schema, codecs, shapes or chunk sizes are not those of a block
-        store, or it is a file, or a folder of other things; DigestMismatch if the manifest or a description is damaged, or no version has
-        the digest.
+        Raises MissingBlock if there is no manifest or an object is absent; SchemaError if it is no block store, or one of an unknown form;
+        DigestMismatch if the manifest or a description is damaged, or no version has the digest.
         """
         refuse_foreign(url)
         store = cls(open_version(open_objects(url), digest))
-        _remember_store(store)
+        _shared[store.url, store.digest] = store
+        while len(_shared) > _SHARED_STORES:
+            _shared.popitem(last=False)
         return store
 
     def confirm(self) -> None:
-        """Check that this version is still what lies at its place.
-
-        Raises DigestMismatch if the store was removed, or removed and made again, since it was opened.
-        """
+        """Raise DigestMismatch if the store was removed, or removed and made again, since it was opened."""
         self._opened.confirm()
 
     def __reduce__(self) -> tuple[Callable[[str, str], "BlockStore"], tuple[str, str]]:
         return open_shared, (self.url, self.digest)
-
-    def _small(self, key: str) -> bytes:
-        if key not in self._listed:
-            raise MissingBlock(f"{self.url}: {key} is not listed in the manifest")
-        data = self._objects.read(key)
-        check_crc(self.url, key, data, self._listed[key])
-        return data.tobytes()
 
     def _open_arrays(self) -> dict[str, ChunkedArray]:
         chunks = Counter(key.partition("/c/")[0] for key in self._listed if "/c/" in key)
@@ -164,7 +156,7 @@ class BlockStore:
             prefix, _, name = key.rpartition("/")
             if name != "zarr.json" or not prefix:
                 continue
-            location, data = f"{self.url}/{key}", self._small(key)
+            location, data = f"{self.url}/{key}", read_listed(self._objects, self._listed, key)
             if parse_json(data, location).get("node_type") == "group":
                 continue
             spec = ArraySpec.from_json(data, location)
@@ -200,37 +192,12 @@ class BlockStore:
         array = self._array(prefix)
         return array.read(0, array.spec.shape[0])
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.meta.n_rows, self.meta.n_cols
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows (samples)."""
-        return self.meta.n_rows
-
-    @property
-    def n_cols(self) -> int:
-        """Number of columns (features)."""
-        return self.meta.n_cols
-
-    @property
-    def holds(self) -> Literal["columns", "strings"]:
-        """What its rows are: numbers in columns, or strings."""
-        return "columns" if self.n_cols else "strings"
-
-    # -- blocks ------------------------------------------------------------------------------------------------------
-
     def column_blocks(self) -> list[BlockRef]:
         """References to the column stripes, in feature order."""
         return self._blocks("columns")
 
     def row_blocks(self) -> list[BlockRef]:
-        """References to the row blocks, in row order.
-
-        Raises SchemaError if the store was made without the row-wise layout.
-        """
+        """References to the row blocks, in row order. Raises SchemaError if the store was made without the row-wise layout."""
         if "rows" not in self._layouts:
             raise SchemaError(f"{self.url} has no row-wise layout; ingest it again with layout='both'")
         return self._blocks("rows")
@@ -262,9 +229,8 @@ class BlockStore:
 
     def _load_dense(self, layout: DenseLayout, ref: BlockRef) -> npt.NDArray[Any]:
         array = self._array(f"{ref.layout}/dense")
-        cells = (
-            [(i, ref.index) for i in range(layout.grid[0])] if ref.layout == "columns" else [(ref.index, j) for j in range(layout.grid[1])]
-        )
+        down, across = layout.grid
+        cells = [(i, ref.index) for i in range(down)] if ref.layout == "columns" else [(ref.index, j) for j in range(across)]
         if len(cells) == 1:
             rows, cols = layout.cell(*cells[0])
             return np.ascontiguousarray(array.read_cell(*cells[0], rows.stop - rows.start)[:, : cols.stop - cols.start])
@@ -276,11 +242,9 @@ class BlockStore:
         return out
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
-        """Raw values of chosen columns, in the order of ``ids``; duplicates are allowed.
+        """Raw values of chosen columns, in the order of ``ids``, with duplicates; of a half-open range of rows if given.
 
-        ``ids``: int array (k,), global feature ids; ``rows``: (int, int), optional, half-open range of rows; all rows by default. Returns
-        csc_array or ndarray (n_rows, k), sparse: int32 indices. Dense: C order. Sparse stripes checked before in this process are read by
-        byte ranges only. Raises SchemaError if an id is outside 0 … n_cols - 1, or the rows are outside the data.
+        CSC with int32 indices, or a dense array in C order. Sparse stripes checked before in this process are read by byte ranges only.
         """
         columns = check_ids(ids, self.meta.n_cols)
         layout, span = self._layouts["columns"], check_rows(rows, self.meta.n_rows)
@@ -330,16 +294,14 @@ class BlockStore:
         """Narrow columns' ranges of entries to rows ``first:last``: a binary search that reads a few numbers of each column."""
         if (first, last) == (0, self.meta.n_rows):
             return starts, ends - starts
-        row_at = Entries(self._array("columns/rows"), base)
-        lows = [bisect_left(row_at, first, int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
-        highs = [bisect_left(row_at, last, a, int(b)) for a, b in zip(lows, ends, strict=True)]
+
+        def row_at(entry: int) -> int:
+            return int(array.read(base + entry, base + entry + 1)[0])
+
+        array, entries = self._array("columns/rows"), range(int(ends.max(initial=0)))
+        lows = [bisect_left(entries, first, int(a), int(b), key=row_at) for a, b in zip(starts, ends, strict=True)]
+        highs = [bisect_left(entries, last, a, int(b), key=row_at) for a, b in zip(lows, ends, strict=True)]
         return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
-
-    # -- tables ------------------------------------------------------------------------------------------------------
-
-    def target(self) -> npt.NDArray[np.float64]:
-        """Target of every row, float64 (n_rows,): class codes when ``meta.labels`` is set."""
-        return np.asarray(self.row_table("y"), dtype=np.float64)
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
         """Table with one entry per row: "y", "task", "group", "weight", …."""
@@ -394,16 +356,12 @@ class BlockStore:
         return ColumnScale(self.meta.scale, *factors)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Re-read every listed object and compare it with its checksum.
-
-        ``progress``: called with (bytes read, bytes in total) after every object.
-        """
+        """Compare every listed object with its checksum; ``progress`` is called with (bytes read, bytes in total) after each."""
         total, seen, damaged = sum(size for size, _ in self._listed.values()), 0, []
         scratch = np.empty(max((size for size, _ in self._listed.values()), default=0), dtype=np.uint8)
         for key in sorted(self._listed):
             size = self._listed[key][0]
-            reason = self._damage(key, scratch[:size])
-            if reason:
+            if reason := self._damage(key, scratch[:size]):
                 damaged.append(Damage(key, reason))
             seen += size
             if progress is not None:
@@ -423,20 +381,8 @@ _SHARED_STORES = 16
 _shared: "OrderedDict[tuple[str, str], BlockStore]" = OrderedDict()
 
 
-def _remember_store(store: BlockStore) -> None:
-    _shared[store.url, store.digest] = store
-    while len(_shared) > _SHARED_STORES:
-        _shared.popitem(last=False)
-
-
 def open_shared(url: str, digest: str) -> BlockStore:
-    """Return the version opened before in this process, or open it, current or not.
-
-    Raises
-    ------
-    DigestMismatch
-        If no version there has the digest.
-    """
+    """Return the version opened before in this process, or open it, current or not."""
     store = _shared.get((url, digest))
     return BlockStore.open(url, digest) if store is None else store
 

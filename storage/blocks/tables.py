@@ -1,4 +1,4 @@
-"""Tables of the columns of a block: what ingest writes beside the stripes and `MemoryBlocks` computes on demand."""
+"""Columns of a block: chosen ones in the order asked for, and the tables of them that ingest writes beside the stripes."""
 
 from typing import Any
 
@@ -6,29 +6,21 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ..errors import SchemaError
+from ..value_types import SparseMatrix
+from .arrays import concatenate_ranges
+
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
 _PIECE = 1 << 20
 
 
 def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArray[Any]]:
-    """Summarise every column of a block that holds all its rows.
+    """Summarise every column of a block (n_rows, k) that holds all its rows; missing values (NaN, of dense blocks) take no part.
 
-    Missing values (NaN, of dense blocks) take no part.
-
-    A column's entries are added in an order that does not depend on the other columns of the block, so the tables do not depend on
-    where stripes are cut.
-
-    Parameters
-    ----------
-    block : ndarray or csc_array (n_rows, k)
-        All rows of k columns.
-
-    Returns
-    -------
-    dict
-        ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an
-        upper bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 where all
-        values are missing.
+    ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper
+    bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 where all values are
+    missing. A column's entries are added in an order that does not depend on the other columns, so the tables do not depend on where
+    stripes are cut.
     """
     if not isinstance(block, np.ndarray):
         return _sparse_tables(block)
@@ -48,20 +40,15 @@ def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> 
     by_column = np.ascontiguousarray(block.T, dtype=np.float64)
     gone = np.isnan(by_column)
     if gone.any():
-        _fill_extremes(by_column, gone, out)
+        some = ~gone.all(axis=1)
+        out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
+        out["maximum"][:] = np.where(some, np.fmax.reduce(by_column, axis=1), 0.0)
         by_column = np.where(gone, 0.0, by_column)
     elif by_column.shape[1]:
         out["minimum"][:], out["maximum"][:] = by_column.min(axis=1), by_column.max(axis=1)
     out["counts"][:] = np.count_nonzero(by_column, axis=1)
     out["norm1"][:] = _round_up(np.abs(by_column).sum(axis=1), by_column.shape[1])
     out["sumsq"][:] = np.square(by_column).sum(axis=1)
-
-
-def _fill_extremes(by_column: npt.NDArray[np.float64], gone: npt.NDArray[np.bool_], out: dict[str, npt.NDArray[Any]]) -> None:
-    """Fill the extremes of the values that are there; 0 where there are none."""
-    some = ~gone.all(axis=1)
-    out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
-    out["maximum"][:] = np.where(some, np.fmax.reduce(by_column, axis=1), 0.0)
 
 
 def _sparse_tables(block: sp.csc_array) -> dict[str, npt.NDArray[Any]]:
@@ -82,3 +69,44 @@ def _round_up(sums: npt.NDArray[np.float64], terms: npt.ArrayLike) -> npt.NDArra
     with np.errstate(over="ignore"):
         single = bound.astype(np.float32)
     return np.where(single < bound, np.nextafter(single, np.float32(np.inf)), single)
+
+
+def check_ids(ids: npt.ArrayLike, n_cols: int) -> npt.NDArray[np.int64]:
+    """Return feature ids as int64 (k,); SchemaError if they are not integers inside 0 … n_cols - 1."""
+    array = np.atleast_1d(np.asarray(ids))
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise SchemaError(f"ids has the type {array.dtype} and shape {array.shape}; it must be a vector of integers")
+    array = array.astype(np.int64)
+    bad = np.flatnonzero((array < 0) | (array >= n_cols))
+    if bad.size:
+        raise SchemaError(f"ids[{bad[0]}] is {array[bad[0]]}; column ids run from 0 to {n_cols - 1}")
+    return array
+
+
+def check_rows(rows: tuple[int, int] | None, n_rows: int) -> tuple[int, int]:
+    """Return a half-open range of rows, all of them by default; SchemaError if it is not inside 0 … n_rows."""
+    first, last = (0, n_rows) if rows is None else rows
+    if not 0 <= first <= last <= n_rows:
+        raise SchemaError(f"rows is {rows}; it must be a range inside 0 … {n_rows}")
+    return int(first), int(last)
+
+
+def mark_canonical(block: SparseMatrix) -> SparseMatrix:
+    """Mark a sparse block as sorted and free of duplicates, which it is by construction: spares SciPy a pass over the indices."""
+    block.has_canonical_format = True
+    return block
+
+
+def reorder_columns(
+    parts: tuple[npt.NDArray[Any], npt.NDArray[Any]], lengths: npt.NDArray[np.int64], order: npt.NDArray[np.intp], shape: tuple[int, int]
+) -> sp.csc_array:
+    """Put columns stored end to end, ``lengths`` entries each (fewer than 2^31), in the given order (with repetition)."""
+    indices, values = parts
+    if not np.array_equal(order, np.arange(lengths.size)):
+        starts = np.cumsum(lengths) - lengths
+        take = concatenate_ranges(starts[order], lengths[order])
+        indices, values, lengths = indices[take], values[take], lengths[order]
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    if indptr[-1] >= 2**31:
+        raise SchemaError(f"the columns asked for hold {indptr[-1]} entries together; fetch fewer than 2^31 at once")
+    return mark_canonical(sp.csc_array((values, indices, indptr.astype(np.int32)), shape=shape))

@@ -10,26 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import versions
 from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
-from ..journal import Journal
 from ..layout import DenseLayout, StripeLayout
-from ..manifest import MANIFEST, write_seal
+from ..manifest import MANIFEST, Journal, write_seal
 from ..meta import BlockMeta, ColumnScale
-from ..objects import LocalObjects, Objects, require_space
+from ..objects import LocalObjects, Objects, require_space, sweep_temporaries
 from ..urls import check_name, local_path, open_objects
-from ..versions import (
-    JOURNAL,
-    POINTER,
-    drop_unfinished,
-    is_finished,
-    next_version,
-    open_version,
-    publish_version,
-    read_versions_or_none,
-    refuse_foreign_files,
-    refuse_other_stores,
-    version_objects,
-)
+from ..versions import JOURNAL, POINTER
 from .arrays import ArraySpec, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
 from .store import INDEX_NAME, BlockStore, forget_shared
 
@@ -40,13 +28,8 @@ _RESERVED = {"columns", "rows", "names", "sequences", "groups", "row_scale", "za
 class BlockWriter:
     """Writes one block store. Make it with `BlockWriter.create`; the owner calls `commit` at the end.
 
-    A pickled copy can write blocks in another process; it has no journal, so the owner passes the records it returns
-    to `record` (or to `commit`). Writing the same block twice gives the same bytes.
-
-    Attributes
-    ----------
-    done : Record
-        Objects known to be written: key -> (bytes, crc32c).
+    A pickled copy can write blocks in another process; it has no journal, so the owner passes the records it returns to `record` (or to
+    `commit`). Writing the same block twice gives the same bytes. ``done``: objects known to be written.
     """
 
     def __init__(self, url: str, meta: BlockMeta, layouts: dict[str, Layout], fsync: bool, version: str) -> None:
@@ -54,7 +37,7 @@ class BlockWriter:
         self.done: Record = {}
         self._layouts = layouts
         self._base = open_objects(url)
-        self._objects: Objects = version_objects(self._base, version)
+        self._objects: Objects = versions.version_objects(self._base, version)
         self._journal: Journal | None = None
 
     @classmethod
@@ -69,14 +52,12 @@ class BlockWriter:
         resume: bool = False,
         overwrite: bool = False,
     ) -> "BlockWriter":
-        """Begin a store.
+        """Begin a store cut into column stripes and, if wanted, row blocks; SchemaError if a finished store or foreign files are there.
 
-        ``url``: where; a folder is made; ``meta``: description; ``layouts`` is set from the arguments below; ``columns``: cut into column
-        stripes; ``rows``: cut into row blocks, if the row-wise layout is written too. ``fsync``: force every object to the disk before its
-        name appears. Without it a power loss can lose objects; their checksums tell. ``resume``: keep what a killed writer of the same plan
-        finished (local stores): its objects are checked and appear in ``done``. ``overwrite``: replace a finished store that is there. It
-        stays as it is, and what readers see, until `commit`. Raises SchemaError if a finished store or foreign files are there, or a layout
-        does not fit the shape; OutOfSpace if the disk has no room for the blocks, beside those of a store to be replaced.
+        ``fsync``: force every object to the disk before its name appears; without it a power loss can lose objects, and their checksums
+        tell. ``resume``: keep what a killed writer of the same plan finished (local stores): its objects are checked and appear in
+        ``done``. ``overwrite``: replace a finished store, which stays as it is, and what readers see, until `commit`. OutOfSpace if the
+        disk has no room for the blocks, beside those of a store to be replaced.
         """
         layouts = {"columns": columns} if rows is None else {"columns": columns, "rows": rows}
         described = replace(meta, layouts=tuple(layouts), digest="")
@@ -91,7 +72,7 @@ class BlockWriter:
         return BlockWriter, (self.url, self.meta, self._layouts, self.fsync, self.version)
 
     def _begin(self, resume: bool) -> None:
-        plan, objects = plan_digest(self.meta, self._layouts), self._objects
+        plan, objects = _plan_digest(self.meta, self._layouts), self._objects  # a resumed writer must agree on the plan
         if not isinstance(objects, LocalObjects):
             objects.clear()
         else:
@@ -109,7 +90,7 @@ class BlockWriter:
             if objects.root.exists():
                 objects.clear()
             return
-        objects.sweep()
+        sweep_temporaries(objects.root)
         objects.delete(MANIFEST)
         self.done.update({key: entry for key, entry in finished.items() if self._is_sound(key, entry)})
 
@@ -124,11 +105,10 @@ class BlockWriter:
         return total - sum(size for key, (size, _) in self.done.items() if "/c/" in key)
 
     def _is_sound(self, key: str, entry: tuple[int, int]) -> bool:
-        try:
+        with suppress(StorageError):
             check_crc(self.url, key, self._objects.read(key), entry)
-        except StorageError:
-            return False
-        return True
+            return True
+        return False
 
     def _describe(self) -> None:
         value, n, d = self.meta.dtype, self.meta.n_rows, self.meta.n_cols
@@ -157,17 +137,13 @@ class BlockWriter:
         self.done.update(fresh)
         return record
 
-    # -- blocks ------------------------------------------------------------------------------------------------------
-
     def write_stripe(
         self, index: int, counts: npt.ArrayLike, indices: npt.NDArray[Any], values: npt.NDArray[Any], *, layout: str = "columns"
     ) -> Record:
         """Write one sparse stripe: all entries of its columns (of its rows for ``layout="rows"``).
 
-        ``index``: number of the stripe; ``counts``: int array (n_stripe,), entries of each of its columns; ``indices``: int array (nnz,),
-        row numbers, ascending inside a column, without duplicates; ``values``: float array (nnz,), the entries; ``layout``: "columns" or
-        "rows". Raises UnalignedWrite if the lengths are not those the layout gives this stripe; SchemaError if a row number is out of range
-        or a value would be rounded.
+        ``counts`` (n_stripe,): entries of each column; ``indices`` (nnz,): row numbers, ascending inside a column, without duplicates;
+        ``values`` (nnz,), which are never rounded. UnalignedWrite if the lengths are not those the layout gives this stripe.
         """
         plan = self._stripes(layout)
         if not 0 <= index < plan.n_stripes:
@@ -176,18 +152,16 @@ class BlockWriter:
         nnz = int(plan.nnz[index])
         expected = (int(plan.edges[index + 1] - plan.edges[index]), nnz, nnz, nnz)
         if lengths != expected:
-            raise UnalignedWrite(
-                f"stripe {index} of {layout}: (columns, sum of counts, indices, values) = {lengths}; the layout says {expected}"
-            )
+            names = "(columns, sum of counts, indices, values)"
+            raise UnalignedWrite(f"stripe {index} of {layout}: {names} = {lengths}; the layout says {expected}")
         limit = self.meta.n_rows if layout == "columns" else self.meta.n_cols
         parts = {INDEX_NAME[layout]: _index_array(indices, limit), "values": self._value_array(values)}
         written: Record = {}
         for name, vector in parts.items():
             for c in range(int(plan.offsets[index + 1] - plan.offsets[index])):
                 piece = vector[c * plan.chunk : (c + 1) * plan.chunk]
-                written |= self._object(
-                    f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, fill_values(vector.dtype, plan.chunk - len(piece))
-                )
+                pad = fill_values(vector.dtype, plan.chunk - len(piece))
+                written |= self._object(f"{layout}/{name}/c/{int(plan.offsets[index]) + c}", piece, pad)
         return written
 
     def stripe_done(self, index: int, *, layout: str = "columns") -> bool:
@@ -203,11 +177,8 @@ class BlockWriter:
         return plan
 
     def write_dense(self, i: int, j: int, block: npt.NDArray[Any], *, layout: str = "columns") -> Record:
-        """Write chunk (i, j) of a dense array.
-
-        ``i``, ``j``: place in the grid of the layout; ``block``: exactly the cell's rows and columns (``DenseLayout.cell``); padding at the
-        far edges is added here; ``layout``: "columns" or "rows". Raises UnalignedWrite if the block is not the whole cell; SchemaError if a
-        value would be rounded.
+        """Write chunk (i, j) of a dense array: exactly the rows and columns of ``DenseLayout.cell``; padding at the far edges is added
+        here.
         """
         plan = self._layouts.get(layout)
         if not isinstance(plan, DenseLayout):
@@ -231,20 +202,14 @@ class BlockWriter:
             raise SchemaError(f"values have the type {array.dtype}; the store holds {self.meta.dtype} and does not round")
         return np.ascontiguousarray(array, dtype=np.dtype(self.meta.dtype).newbyteorder("<"))
 
-    # -- tables ------------------------------------------------------------------------------------------------------
-
     def write_table(self, name: str, values: npt.ArrayLike, *, of: str = "rows") -> Record:
-        """Write a table with one entry (or one row of entries) per row or column of the data.
+        """Write a table with one number (or one row of numbers) per row or column of the data, in its own type.
 
-        ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns; ``values``:
-        array (n, …), numbers; stored in their own type. ``of``: "rows" or "columns". (The row-wise sparse layout needs its counts too:
-        ``of="row-layout"``.). Raises SchemaError if the name is reserved or not allowed, or the length is wrong.
+        ``name``: "y", "task", "group", "weight", … of rows; "counts", "norm1", "sumsq", "minimum", "maximum", … of columns. The row-wise
+        sparse layout needs its counts too: ``of="row-layout"``.
         """
-        length, prefix = {
-            "rows": (self.meta.n_rows, ""),
-            "columns": (self.meta.n_cols, "columns/"),
-            "row-layout": (self.meta.n_rows, "rows/"),
-        }[of]
+        length = self.meta.n_cols if of == "columns" else self.meta.n_rows
+        prefix = {"rows": "", "columns": "columns/", "row-layout": "rows/"}[of]
         table = np.asarray(values)
         if check_name(name, "table") in (_RESERVED if of == "rows" else {"rows", "columns", "values", "dense", "edges", "nnz", "offsets"}):
             raise SchemaError(f"table name {name!r} is reserved")
@@ -264,9 +229,8 @@ class BlockWriter:
     def write_sequences(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
         """Write one text per row, UTF-8 end to end, with the bytes of each."""
         if lengths.shape != (self.meta.n_rows,) or int(lengths.sum()) != len(letters):
-            raise SchemaError(
-                f"lengths of {lengths.shape} sequences sum to {lengths.sum()}; there are {self.meta.n_rows} rows, {len(letters)} bytes"
-            )
+            there = f"there are {self.meta.n_rows} rows, {len(letters)} bytes"
+            raise SchemaError(f"lengths of {lengths.shape} sequences sum to {lengths.sum()}; {there}")
         ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         group = self._object("sequences/zarr.json", group_json())
         return group | self._write_array("sequences/letters", letters) | self._write_array("sequences/offsets", ends)
@@ -288,11 +252,9 @@ class BlockWriter:
     def write_scale(self, scale: ColumnScale) -> Record:
         """Write the factors of the column scaling; ``meta.scale`` becomes its kind."""
         written: Record = {}
-        for prefix, vector, length in (
-            ("columns/scale", scale.factor, self.meta.n_cols),
-            ("columns/shift", scale.shift, self.meta.n_cols),
-            ("row_scale", scale.row_factor, self.meta.n_rows),
-        ):
+        factors = {"columns/scale": scale.factor, "columns/shift": scale.shift, "row_scale": scale.row_factor}
+        for prefix, vector in factors.items():
+            length = self.meta.n_rows if prefix == "row_scale" else self.meta.n_cols
             if vector is not None:
                 if np.shape(vector) != (length,):
                     raise SchemaError(f"{prefix} has the shape {np.shape(vector)}; it must be ({length},)")
@@ -303,13 +265,10 @@ class BlockWriter:
     def _write_array(self, prefix: str, table: npt.NDArray[Any]) -> Record:
         return self.record(write_array(self._objects, prefix, table, fsync=self.fsync))
 
-    # -- end ---------------------------------------------------------------------------------------------------------
-
     def commit(self, records: Iterable[Record] = ()) -> BlockStore:
-        """Check that every chunk was written, write the manifest, and open the store.
+        """Write the manifest and open the store; MissingBlock, and nothing is committed, if a chunk or the counts were not written.
 
-        ``records``: what other processes wrote; what this writer wrote is known to it. Raises MissingBlock if a chunk of the layouts, or
-        the counts of a sparse layout, were not written; nothing is committed.
+        ``records``: what other processes wrote; what this writer wrote is known to it.
         """
         for record in records:
             self.record(record)
@@ -320,7 +279,7 @@ class BlockWriter:
         digest = write_seal(self._objects, self.done)
         # What this process keeps open for references alone is no reader that an old version must wait for.
         forget_shared(self.url)
-        publish_version(self._base, self.version, digest)
+        versions.publish_version(self._base, self.version, digest)
         self._close_journal()
         return BlockStore.open(self.url, digest)
 
@@ -347,15 +306,7 @@ class BlockWriter:
                 yield from (f"{name}/{part}/c/{c}" for c in range(layout.n_chunks))
 
 
-def _refuse_foreign(objects: Objects) -> None:
-    """Refuse objects that no ingest wrote: a store is not mixed with a bucket's other content."""
-    keys = set(objects.listing())
-    if keys and not any(key.endswith("columns/zarr.json") for key in keys):
-        raise SchemaError(f"below {objects.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
-
-
-def plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:
-    """sha256 (hex) of description and layouts: what a resumed writer must agree on."""
+def _plan_digest(meta: BlockMeta, layouts: dict[str, Layout]) -> str:
     digest = hashlib.sha256(canonical_json(meta.attributes()))
     for name, layout in layouts.items():
         digest.update(name.encode())
@@ -385,21 +336,21 @@ def _index_array(indices: npt.NDArray[Any], limit: int) -> npt.NDArray[np.int32]
 def drop_journal(url: str) -> None:
     """Remove the journal of a finished version, which a writer killed after its last step leaves behind."""
     if local_path(url) is not None:
-        open_version(open_objects(url)).objects.delete(JOURNAL)
+        versions.open_version(open_objects(url)).objects.delete(JOURNAL)
 
 
 def _new_version(base: Objects, overwrite: bool) -> str:
-    """Name of the version to write.
-
-    Raises SchemaError if a store is there and is not to be replaced, or there are files that it did not write.
-    """
-    if is_finished(base) and not overwrite:
+    """Name of the version to write; SchemaError if a store is there and is not to be replaced, or files that it did not write."""
+    if versions.is_finished(base) and not overwrite:
         raise SchemaError(f"{base.url} already holds a finished store; choose another place or overwrite it")
-    versions = read_versions_or_none(base)
+    current = versions.read_versions_or_none(base)
     if isinstance(base, LocalObjects) and base.root.exists():
-        refuse_other_stores(base, versions)
-        refuse_foreign_files(base, versions)
-        drop_unfinished(base)
-    elif not isinstance(base, LocalObjects) and versions is None:
-        _refuse_foreign(base)
-    return next_version(versions)
+        versions.refuse_other_stores(base, current)
+        versions.refuse_foreign_files(base, current)
+        versions.drop_unfinished(base)
+    elif not isinstance(base, LocalObjects) and current is None:
+        # Objects that no ingest wrote: a store is not mixed with a bucket's other content.
+        keys = set(base.listing())
+        if keys and not any(key.endswith("columns/zarr.json") for key in keys):
+            raise SchemaError(f"below {base.url} lie objects that are not a store ({min(keys)}, …); choose an empty place")
+    return versions.next_version(current)

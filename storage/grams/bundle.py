@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,28 +18,16 @@ from .records import record_length
 SCHEMA = "gramplane.grams/1"
 BUNDLE_SCHEMA = "gramplane.bundle/1"
 FOLDER = "grams"
+ROOT = "zarr.json"
 Kernel = tuple[str, Any]
 """Digest of a raw kernel, and what it is in JSON."""
 
 
 @dataclass(frozen=True)
 class GramTask:
-    """One object still to be computed: the block pair (i, j) of all kernels of a bundle.
+    """One object still to be computed: the block pair (i, j), i <= j, of all kernels of a bundle.
 
-    Attributes
-    ----------
-    url : str
-        The store.
-    i, j : int
-        Block numbers, i <= j.
-    rows, cols : (int, int)
-        Half-open ranges of samples.
-    digests : tuple of str
-        Kernels, in the order the block must have along its first axis.
-    bundle : str
-        Id of the bundle.
-    nbytes : int
-        Bytes of the block.
+    ``rows``, ``cols``: half-open ranges of samples; ``digests``: kernels, in the order the block must have along its first axis.
     """
 
     url: str
@@ -59,11 +47,10 @@ class GramTask:
 
 @dataclass(frozen=True)
 class GramMeta:
-    """Description of a Gram store.
+    """Description of a Gram store of n samples, in blocks of ``block`` rows; ``data``: digest of the samples.
 
-    ``n``: samples; ``block``: rows of a block; ``dtype``: "float32" or "float64"; ``data``: digest of the samples; ``budget``: bytes of one
-    object, about; ``groups``: sizes of consecutive groups of samples of which only the squares on the diagonal are kept; empty: the whole
-    matrices.
+    ``budget``: bytes of one object, about; ``groups``: sizes of consecutive groups of samples of which only the squares on the diagonal are
+    kept; empty: the whole matrices.
     """
 
     n: int
@@ -96,16 +83,16 @@ class GramMeta:
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group."""
-        names = ("n", "block", "dtype", "data", "budget")
-        values = dict(zip(names, astuple(self), strict=False))
+        values = {name: value for name, value in asdict(self).items() if name != "groups"}
         return {"gramplane": {"schema": SCHEMA, **values, **({"groups": list(self.groups)} if self.groups else {})}}
+
+    def texts(self) -> dict[str, bytes]:
+        """Descriptions that every store has: key -> content."""
+        return {ROOT: group_json(self.attributes()), f"{FOLDER}/zarr.json": group_json()}
 
     @classmethod
     def from_attributes(cls, attributes: Json, where: str) -> "GramMeta":
-        """Read the attributes of the root group.
-
-        Raises SchemaError if this is no Gram store, or one of a version this program does not know.
-        """
+        """Read the attributes of the root group; SchemaError if this is no Gram store, or one of an unknown version."""
         values = _read_fields(attributes, SCHEMA, where, "a Gram store", "make it again with `gramplane gram`")
         try:
             return cls(values["n"], values["block"], values["dtype"], values["data"], values["budget"], tuple(values.get("groups", ())))
@@ -115,11 +102,7 @@ class GramMeta:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Kernels whose blocks lie in the same objects.
-
-    ``meta``: the store's description; ``number``: position among the bundles of the store; ``kernels``: tuple of (digest, JSON), the
-    kernels, in the order of the blocks' first axis.
-    """
+    """Kernels (digest, JSON) whose blocks lie in the same objects, in this order along the first axis; the ``number``-th of a store."""
 
     meta: GramMeta
     number: int
@@ -148,10 +131,6 @@ class Bundle:
         """Beginning of the keys of its sums; the crc32c of the records they were made from follows."""
         return f"{self.prefix}/sums-"
 
-    def is_sums(self, key: str) -> bool:
-        """Whether a key is the group of its sums."""
-        return key.startswith(self.sums_prefix) and key.endswith("/zarr.json") and key.count("/") == 3
-
     def without(self, digests: set[str]) -> "Bundle | None":
         """The bundle of its other kernels, if there are any."""
         others = tuple(kernel for kernel in self.kernels if kernel[0] not in digests)
@@ -167,7 +146,7 @@ class Bundle:
 
     @cached_property
     def blocks(self) -> ArraySpec:
-        """The array of the blocks, (k, n, n); its lower block triangle is never written and reads as NaN.
+        """The array of the blocks, (k, n, n), of which the lower block triangle is never written and reads as NaN.
 
         With groups block i begins at row i * block: what its rows do not fill, and what lies between groups, reads as NaN too.
         """
@@ -210,10 +189,7 @@ class Bundle:
 
     @classmethod
     def from_attributes(cls, attributes: Json, meta: GramMeta, where: str) -> "Bundle":
-        """Read the attributes of its group.
-
-        Raises SchemaError if they do not describe a bundle.
-        """
+        """Read the attributes of its group; SchemaError if they do not describe a bundle."""
         values = _read_fields(attributes, BUNDLE_SCHEMA, where, "a bundle of Gram matrices", "make it again with `gramplane gram`")
         number, kernels = values.get("number"), values.get("kernels")
         if type(number) is not int or not isinstance(kernels, list) or not kernels:
@@ -226,17 +202,13 @@ def _read_fields(attributes: Json, schema: str, where: str, what: str, advice: s
     if not isinstance(values, dict) or "schema" not in values:
         raise SchemaError(f"{where} is not {what}: its attributes have no 'gramplane.schema'")
     if values["schema"] != schema:
-        raise SchemaError(
-            f"{where} has the schema {values['schema']!r}; this version reads {schema!r}: {advice}, or install the other version"
-        )
+        stored = values["schema"]
+        raise SchemaError(f"{where} has the schema {stored!r}; this version reads {schema!r}: {advice}, or install the other version")
     return values
 
 
 def check_kernels(kernels: Sequence[Any]) -> tuple[Kernel, ...]:
-    """Return kernels as (digest, JSON) pairs, each digest once.
-
-    Raises SchemaError if one is no such pair, its digest is no name or its description no JSON.
-    """
+    """Return kernels as (digest, JSON) pairs, each digest once; SchemaError if one is no such pair."""
     descriptions: dict[str, Any] = {}
     for number, kernel in enumerate(kernels):
         if not isinstance(kernel, list | tuple) or len(kernel) != 2:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..blocks.arrays import Record, check_crc, group_json, parse_json, write_object
+from ..blocks.arrays import Record, parse_json, read_listed, write_object
 from ..errors import DigestMismatch, MissingBlock, SchemaError, space_for
 from ..locks import Lease, file_lock
 from ..manifest import MANIFEST, read_seal, write_seal
@@ -12,20 +12,19 @@ from ..objects import LocalObjects, Objects
 from ..remote import RemoteObjects
 from ..value_types import Json
 from ..versions import POINTER, Opened, is_version
-from .bundle import FOLDER, Bundle, GramMeta, GramTask
+from .bundle import FOLDER, ROOT, Bundle, GramMeta, GramTask
 from .reading import BlockReader
 from .upkeep import block_pairs
 
 Digests = str | Sequence[str]
-ROOT = "zarr.json"
 LOCK = "lock"
 
 
 class GramCatalog:
     """The contents of a Gram store; the base of `GramStore`.
 
-    ``url``: place: of a store that was replaced once, the folder of the version that was opened; ``meta``: samples, block size, type,
-    digest of the data; ``digest``: sha256 of the manifest: the identity of what was committed; ``reader``: reads single bundles.
+    ``url``: of a store that was replaced once, the folder of the version that was opened; ``digest``: sha256 of the manifest, the identity
+    of what was committed.
     """
 
     def __init__(self, objects: Objects, opened: Opened | None = None) -> None:
@@ -58,15 +57,7 @@ class GramCatalog:
     def _group(self, key: str) -> Json:
         if key not in self.listed:
             raise SchemaError(f"{self.url} is not a Gram store: its manifest does not list {key}")
-        return parse_json(self.read_listed(key), f"{self.url}/{key}").get("attributes")
-
-    def read_listed(self, key: str) -> bytes:
-        """Read a small object that the manifest lists."""
-        if key not in self.listed:
-            raise MissingBlock(f"{self.url}: {key} is not listed in the manifest")
-        data = self.objects.read(key)
-        check_crc(self.url, key, data, self.listed[key])
-        return data.tobytes()
+        return parse_json(read_listed(self.objects, self.listed, key), f"{self.url}/{key}").get("attributes")
 
     def extend(self, kernels: Sequence[tuple[str, Any]]) -> None:
         """Declare bundles for new kernels; the manifest that lists them comes last."""
@@ -75,7 +66,7 @@ class GramCatalog:
         made, at, listed = [], 0, dict(self.listed)
         for size in sizes:
             made.append(Bundle(self.meta, number + len(made), tuple(kernels[at : at + size])))
-            listed |= describe_bundle(self.objects, made[-1], {})
+            listed |= write_texts(self.objects, made[-1], {})
             at += size
         self.set_bundles([*self.bundles.values(), *made])
         self.seal(listed)
@@ -90,8 +81,6 @@ class GramCatalog:
         self.listed, self.sealed = dict(listed), dict(listed)
         self.written = {key: entry for key, entry in self.written.items() if listed.get(key) != entry}
         return self.digest
-
-    # -- what is there -----------------------------------------------------------------------------------------------
 
     @property
     def n(self) -> int:
@@ -128,9 +117,9 @@ class GramCatalog:
         return [bundle for bundle in self.bundles.values() if bundle.id in ids]
 
     def missing(self, digests: Digests | None = None) -> list[GramTask]:
-        """Objects not recorded yet, as tasks; by block pair, so that tasks that read the same samples follow one another.
+        """Objects of some kernels (of all) that are not recorded yet, as tasks, each of all kernels of a bundle.
 
-        ``digests``: kernels that are needed; all by default. A task computes all kernels of their bundle.
+        By block pair, so that tasks that read the same samples follow one another.
         """
         bundles = self.bundles_of(digests)
         done = self.recorded(bundles)
@@ -143,7 +132,11 @@ class GramCatalog:
         known = {key for key in expected if key in self.listed or key in self.written}
         if len(known) == len(expected):
             return known
-        return known | {key for key in self.objects.listing() if key in expected and self._plausible(key, expected[key])}
+        seen = {key for key in self.objects.listing() if key in expected}
+        if isinstance(self.objects, LocalObjects):
+            # After a power loss a file may be empty; object stores have no such.
+            seen = {key for key in seen if self.objects.size(key) == expected[key].records.chunk_bytes}
+        return known | seen
 
     def require(self, bundles: list[Bundle]) -> None:
         """Refuse bundles that are not complete."""
@@ -166,13 +159,6 @@ class GramCatalog:
         keys = (key for key in self.objects.listing() if key not in known and not is_version(key.partition("/")[0]))
         return [(key, self.objects.size(key) or 0) for key in sorted(keys)]
 
-    def _plausible(self, key: str, bundle: Bundle) -> bool:
-        """Whether a record has its length (after a power loss a file may be empty; object stores have no such)."""
-        return not isinstance(self.objects, LocalObjects) or self.objects.size(key) == bundle.records.chunk_bytes
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
-
 
 @contextmanager
 def lock_store(objects: Objects) -> Iterator[None]:
@@ -193,7 +179,7 @@ def create_store(objects: Objects, meta: GramMeta) -> None:
         _make_folder(objects)
     with lock_store(objects):
         if objects.size(MANIFEST) is None:
-            write_seal(objects, describe_store(objects, meta, {}))
+            write_seal(objects, write_texts(objects, meta, {}))
 
 
 def _make_folder(objects: LocalObjects) -> None:
@@ -206,19 +192,13 @@ def _make_folder(objects: LocalObjects) -> None:
 
 
 def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], groups: tuple[int, ...] = ()) -> None:
-    """Refuse a store of other samples, or one laid out otherwise.
-
-    Raises DigestMismatch: other samples; both digests are named; SchemaError: another n, type, block size or other groups.
-    """
+    """Refuse a store of other samples (DigestMismatch), or one laid out otherwise (SchemaError)."""
     meta = store.meta
     if meta.data != data_digest:
-        raise DigestMismatch(
-            f"{store.url} holds kernels of the data {meta.data}; these data have the digest {data_digest}: choose another place"
-        )
+        stored = f"{store.url} holds kernels of the data {meta.data}"
+        raise DigestMismatch(f"{stored}; these data have the digest {data_digest}: choose another place")
     if meta.groups != groups:
-        stored, requested = (
-            f"the squares of {len(group_sizes)} groups" if group_sizes else "whole matrices" for group_sizes in (meta.groups, groups)
-        )
+        stored, requested = (f"the squares of {len(g)} groups" if g else "whole matrices" for g in (meta.groups, groups))
         sizes = " of other sizes" if stored == requested else ""
         raise SchemaError(f"{store.url} keeps {stored} of rows; {requested}{sizes} were asked for: choose another place")
     for name, value in wanted.items():
@@ -226,20 +206,10 @@ def check_same(store: GramCatalog, data_digest: str, wanted: dict[str, Any], gro
             raise SchemaError(f"{store.url} has {name} {getattr(meta, name)!r}; {value!r} was asked for: choose another place")
 
 
-def describe_store(objects: Objects, meta: GramMeta, listed: Record) -> Record:
-    """Write the groups every store has, as far as they are not listed."""
-    texts = {ROOT: group_json(meta.attributes()), f"{FOLDER}/zarr.json": group_json()}
-    return _write_texts(objects, texts, listed)
-
-
-def describe_bundle(objects: Objects, bundle: Bundle, listed: Record) -> Record:
-    """Write the descriptions of a bundle, as far as they are not listed."""
-    return _write_texts(objects, bundle.texts(), listed)
-
-
-def _write_texts(objects: Objects, texts: dict[str, bytes], listed: Record) -> Record:
+def write_texts(objects: Objects, part: GramMeta | Bundle, listed: Record) -> Record:
+    """Write the groups every store has, or those of a bundle, as far as they are not listed."""
     written: Record = {}
-    for key, text in texts.items():
+    for key, text in part.texts().items():
         if key not in listed:
             written |= write_object(objects, key, text, fsync=False)
     return written

@@ -22,19 +22,7 @@ _LEAST = 256
 
 
 def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES) -> int:
-    """Rows of one block: as many as the budget allows for all kernels at once, then evened out, so that little is padding.
-
-    Parameters
-    ----------
-    n : int
-        Order of the matrices.
-    n_kernels : int
-        Kernels computed together.
-    itemsize : int
-        Bytes of one element.
-    budget : int
-        Bytes of one object, about.
-    """
+    """Rows of one block: as many as ``budget`` bytes allow for all kernels at once, then evened out, so that little is padding."""
     fits = isqrt(max(0, budget) // (itemsize * max(1, n_kernels)))
     fewest = -(-n // (MAX_BLOCKS * _STEP)) * _STEP
     max_rows = max(_LEAST, fewest, fits // _STEP * _STEP)
@@ -48,17 +36,8 @@ def plan_block(n: int, n_kernels: int, itemsize: int, budget: int = OBJECT_BYTES
 class GramLayout:
     """Symmetric n x n matrices in square blocks, of which the upper triangle is kept.
 
-    With groups, only the squares of the groups on the diagonal are kept, each cut from its own beginning: no block holds rows of two
-    groups, and no block pair joins two.
-
-    Attributes
-    ----------
-    n : int
-        Order.
-    block : int
-        Rows of a block; the last one of a group may have fewer.
-    groups : tuple of int
-        Sizes of consecutive groups of rows; empty: all rows are one.
+    With groups (their sizes), only the squares of the groups on the diagonal are kept, each cut from its own beginning: no block holds rows
+    of two groups, and no block pair joins two. The last block of a group may have fewer rows.
     """
 
     n: int
@@ -69,9 +48,8 @@ class GramLayout:
         if not (type(self.n) is type(self.block) is int and 1 <= self.block <= self.n < 2**31):
             raise SchemaError(f"n is {self.n!r} and block {self.block!r}; both must be integers with 1 <= block <= n < 2^31")
         if self.groups and (any(type(size) is not int or size < 1 for size in self.groups) or sum(self.groups) != self.n):
-            raise SchemaError(
-                f"groups are {len(self.groups)} sizes that add up to {sum(self.groups)}; they must be positive and add up to {self.n}"
-            )
+            total = sum(self.groups)
+            raise SchemaError(f"groups are {len(self.groups)} sizes that add up to {total}; they must be positive and add up to {self.n}")
         if self.n_pairs > MAX_BLOCKS * (MAX_BLOCKS + 1) // 2:
             raise SchemaError(f"n is {self.n} and block {self.block}: {self.n_blocks} row blocks; the limit is {MAX_BLOCKS}")
 
@@ -124,20 +102,14 @@ class GramLayout:
         return b - a, d - c
 
     def check(self, i: int, j: int) -> None:
-        """Refuse block numbers outside the matrix.
-
-        Raises SchemaError, naming the numbers and the limit.
-        """
+        """Raise SchemaError at block numbers outside the matrix, naming the limit."""
         if not (0 <= i < self.n_blocks and 0 <= j < self.n_blocks):
             raise SchemaError(f"block pair ({i}, {j}) does not exist: the Gram matrix has {self.n_blocks} row blocks of {self.block}")
         if self.groups and bisect_right(self._firsts, i) != bisect_right(self._firsts, j):
             raise SchemaError(f"block pair ({i}, {j}) joins two groups of rows, of which only the squares on the diagonal are kept")
 
     def bundle_sizes(self, n_kernels: int, itemsize: int, budget: int) -> list[int]:
-        """Divide kernels into bundles of about equal size whose objects keep to the budget, at least one kernel each.
-
-        Raises SchemaError if the block of a single kernel is larger than any object may be.
-        """
+        """Divide kernels into bundles of about equal size whose objects keep to the budget, at least one kernel each."""
         plane = self.block * self.block * itemsize
         if plane > MAX_CHUNK_BYTES:
             raise SchemaError(f"block {self.block} makes objects of {plane} bytes; the limit is {MAX_CHUNK_BYTES}")

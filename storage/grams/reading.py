@@ -14,10 +14,7 @@ from .records import BlockRecord
 
 
 class BlockReader:
-    """Reads objects and records of a Gram store, remembering which kernels of which objects were checked.
-
-    ``objects``: the store's objects.
-    """
+    """Reads objects and records of a Gram store, remembering which kernels of which objects were checked."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -31,10 +28,7 @@ class BlockReader:
         self._checked.pop(key, None)
 
     def read(self, bundle: Bundle, i: int, j: int, start: int, stop: int, out: npt.NDArray) -> None:
-        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``.
-
-        Raises MissingBlock if the object or its record is absent; DigestMismatch if bytes changed; the first kernel concerned is named.
-        """
+        """Fill ``out`` (stop - start, rows, cols) with the blocks of kernels ``start:stop``; DigestMismatch names one that changed."""
         b, key = bundle.meta.block, bundle.block_key(i, j)
         whole = out if out.shape[1:] == (b, b) else np.empty((stop - start, b, b), out.dtype)
         requested = (1 << stop) - (1 << start)
@@ -50,13 +44,13 @@ class BlockReader:
 
     def _check(self, bundle: Bundle, i: int, j: int, start: int, planes: npt.NDArray) -> None:
         running = self._running_of(bundle, i, j)
-        if wrong_planes(running, start, planes):
+        if _wrong_planes(running, start, planes):
             # Another process may have written the object again, with another record.
             self.forget(bundle, i, j)
             running = self._running_of(bundle, i, j)
-        wrong = wrong_planes(running, start, planes)
+        wrong = _wrong_planes(running, start, planes)
         if wrong:
-            raise DigestMismatch(f"{self._objects.url}: {describe_planes(bundle, bundle.block_key(i, j), wrong)}")
+            raise DigestMismatch(f"{self._objects.url}: {_describe_planes(bundle, bundle.block_key(i, j), wrong)}")
 
     def _running_of(self, bundle: Bundle, i: int, j: int) -> npt.NDArray[np.uint32]:
         key = bundle.block_key(i, j)
@@ -65,10 +59,7 @@ class BlockReader:
         return self._running[key]
 
     def record(self, bundle: Bundle, i: int, j: int) -> BlockRecord:
-        """Read the record of an object.
-
-        Raises MissingBlock if there is none: the block was not computed; DigestMismatch if it is damaged.
-        """
+        """Read the record of an object; MissingBlock if there is none: the block was not computed."""
         try:
             data = self._objects.read(bundle.record_key(i, j))
         except MissingBlock as error:
@@ -82,30 +73,26 @@ class BlockReader:
         return BlockRecord.decode(data, bundle.identity(i, j), len(bundle.kernels), bundle.meta.block, location)
 
     def verify(self, bundle: Bundle, i: int, j: int, listed: tuple[int, int] | None) -> None:
-        """Read an object as a whole and compare every kernel with the record, and the whole with the manifest if it lists it.
-
-        Raises StorageError if it is absent or differs.
-        """
+        """Compare every kernel of an object with the record, and the whole with the manifest if it lists it."""
         key = bundle.block_key(i, j)
         planes = np.empty((len(bundle.kernels), bundle.plane_bytes), np.uint8)
         running = self.record(bundle, i, j).running
         self._objects.read_into(key, as_bytes(planes), 0, planes.nbytes)
-        wrong = wrong_planes(running, 0, planes)
+        wrong = _wrong_planes(running, 0, planes)
         if wrong:
-            raise DigestMismatch(f"{self._objects.url}: {describe_planes(bundle, key, wrong)}")
+            raise DigestMismatch(f"{self._objects.url}: {_describe_planes(bundle, key, wrong)}")
         if listed is not None and listed != (planes.nbytes, int(running[-1])):
             check_crc(self._objects.url, key, as_bytes(planes), listed)
 
 
-def wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:
+def _wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArray) -> list[int]:
     """Positions of planes, the first being number ``start``, whose bytes do not lead from one running checksum to the next."""
     before = [int(running[start - 1]) if start else 0, *running[start : start + len(planes)].tolist()]
     steps = zip(planes, pairwise(before), strict=True)
     return [start + k for k, (plane, (last, now)) in enumerate(steps) if google_crc32c.extend(last, as_bytes(plane)) != now]
 
 
-def describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
-    """Name the array, the chunk, the bytes and the kernels of damaged planes."""
+def _describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
     lo, hi = wrong[0] * bundle.plane_bytes, (wrong[-1] + 1) * bundle.plane_bytes
     names = ", ".join(bundle.digests[q] for q in wrong[:4]) + (", …" if len(wrong) > 4 else "")
     return (

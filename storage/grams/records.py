@@ -19,16 +19,7 @@ Vector = npt.NDArray[np.float64]
 class GramSums(NamedTuple):
     """Sums over one raw Gram matrix K, from which every centring and normalization follows.
 
-    Attributes
-    ----------
-    trace : float
-        sum_i K_ii.
-    diagonal : float64 array (n,)
-        K_ii.
-    row_sums : float64 array (n,)
-        sum_j K_ij.
-    total : float
-        sum_ij K_ij.
+    ``trace`` sum_i K_ii; ``diagonal`` (n,) K_ii; ``row_sums`` (n,) sum_j K_ij; ``total`` sum_ij K_ij.
     """
 
     trace: float
@@ -41,9 +32,9 @@ class GramSums(NamedTuple):
 class BlockRecord:
     """Record of one written object, itself a chunk of a Zarr array of float64.
 
-    ``running``: uint32 array (k,), crc32c of the object up to the end of every kernel. A kernel in the middle is checked alone: extending
-    the checksum before it by its bytes must give the one after it. ``sums``: float64 array (k, 2, b), ``[:, 0]`` sums over the columns of
-    the block. ``[:, 1]`` sums over its rows or, for a diagonal block, the diagonal. NaN beyond the edges.
+    ``running`` uint32 (k,): crc32c of the object up to the end of every kernel. A kernel in the middle is checked alone: extending the
+    checksum before it by its bytes must give the one after it. ``sums`` (k, 2, b): ``[:, 0]`` over the columns of the block, ``[:, 1]``
+    over its rows or, for a diagonal block, the diagonal; NaN beyond the edges.
     """
 
     running: npt.NDArray[np.uint32]
@@ -56,10 +47,7 @@ class BlockRecord:
 
     @classmethod
     def decode(cls, data: Bytes, identity: str, k: int, block: int, where: str) -> "BlockRecord":
-        """Read the stored form.
-
-        Raises DigestMismatch if its length or checksum is wrong, or it belongs to another block.
-        """
+        """Read the stored form; DigestMismatch if its length or checksum is wrong, or it belongs to another block."""
         length = record_length(k, block)
         if data.nbytes != 8 * length:
             raise DigestMismatch(f"{where}, bytes 0:{8 * length}: the object has {data.nbytes} bytes instead of {8 * length}")

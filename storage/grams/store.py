@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..blocks.arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, write_array, write_object
+from .. import versions
+from ..blocks.arrays import ArraySpec, ChunkedArray, Record, crc32c, group_json, read_listed, write_array, write_object
 from ..blocks.store import VerifyReport
-from ..errors import DigestMismatch, MissingBlock, UnalignedWrite
+from ..errors import DigestMismatch, MissingBlock, StorageError, UnalignedWrite
 from ..manifest import MANIFEST, read_seal
-from ..objects import LocalObjects
+from ..objects import LocalObjects, sweep_temporaries
 from ..urls import open_objects
-from ..versions import is_finished, open_version
 from .bundle import Bundle, GramMeta, GramTask, check_kernels, merge_runs
-from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, describe_bundle, describe_store, lock_store
+from .catalog import Digests, GramCatalog, as_digests, check_same, create_store, lock_store, write_texts
 from .layout import OBJECT_BYTES, plan_block
 from .records import BlockRecord, GramSums, add_up, block_sums, running_crcs
 from .upkeep import copy_kernels, remove_tree, repair_tasks, verify_objects
@@ -34,20 +34,10 @@ __all__ = ["GramRef", "GramStore", "GramSums", "GramTask", "open_gram"]
 
 @dataclass(frozen=True)
 class GramRef:
-    """A stored block pair of chosen kernels by name: what a task receives instead of data.
+    """A stored block pair (i, j), i <= j, of chosen kernels by name: what a task receives instead of data.
 
-    Attributes
-    ----------
-    url : str
-        The store.
-    i, j : int
-        Block numbers, i <= j.
-    rows, cols : (int, int)
-        Half-open ranges of samples.
-    parts : tuple of (bundle, start, stop)
-        Where the kernels are, in order. Ids of bundles are content keys, so they also say which data and kernels these are.
-    nbytes : int
-        Bytes of the loaded block.
+    ``parts``: (bundle, start, stop) of the kernels, in order; ids of bundles are content keys, so they also say which data and kernels
+    these are. ``nbytes``: bytes of the loaded block.
     """
 
     url: str
@@ -62,10 +52,7 @@ class GramRef:
         return GramRef, astuple(self)
 
     def load(self, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Read the block (k, rows, cols); ``out`` as in `GramStore.block`.
-
-        Raises MissingBlock if the block or its record is absent, or the kernels were dropped; DigestMismatch if the stored bytes changed.
-        """
+        """Read the block (k, rows, cols); ``out`` as in `GramStore.block`."""
         return open_gram(self.url, [bundle for bundle, _, _ in self.parts])._read(self.parts, self.i, self.j, out)
 
     def select(self, which: Sequence[int]) -> "GramRef":
@@ -79,8 +66,6 @@ class GramStore(GramCatalog):
 
     Writing needs no lock as long as every block pair is written by one process at a time; who hands out the tasks holds `lock`.
     """
-
-    # -- opening -----------------------------------------------------------------------------------------------------
 
     @classmethod
     def create(
@@ -97,16 +82,15 @@ class GramStore(GramCatalog):
     ) -> "GramStore":
         """Make a store for some kernels, or open the one that is there and add the kernels it lacks.
 
-        ``url``: where; ``data_digest``: digest of the samples (and of everything else the kernels were computed from); ``n``: number of
-        samples; ``kernels``: sequence of (digest, JSON), digest of the raw kernel (before any centring and normalization), and what it is;
-        ``dtype``: "float32" or "float64". ``block``: rows of a block; planned from n, the number of kernels, the type and the budget. A
-        store that is there keeps its own. ``budget``: bytes of one object, about; what a task that computes or reads one must hold;
-        ``groups``: sizes of consecutive groups of samples, if only the squares of the groups on the diagonal are wanted. Raises
-        DigestMismatch if the store that is there was made from other data; both digests are named; SchemaError if it has another n, type or
-        block size, other files are there, or an argument cannot be; RunLocked if kernels are to be added while another process builds.
+        ``data_digest``: of the samples, and of everything else the kernels were computed from; ``kernels``: (digest, JSON) of raw kernels,
+        before any centring and normalization; ``block``: rows of a block, planned if not given; a store that is there keeps its own;
+        ``budget``: bytes of one object, about: what a task that computes or reads one must hold; ``groups``: sizes of consecutive groups of
+        samples, if only their squares on the diagonal are wanted. Raises DigestMismatch if the store was made from other data; SchemaError
+        if it has another n, type or block size, or other files are there; RunLocked if kernels are to be added while another process
+        builds.
         """
         checked, objects = check_kernels(kernels), open_objects(url)
-        if not is_finished(objects):
+        if not versions.is_finished(objects):
             itemsize = np.dtype(dtype).itemsize if dtype in ("float32", "float64") else 4
             planned = plan_block(max(groups, default=n), len(checked), itemsize, budget) if block is None else min(block, n)
             create_store(objects, GramMeta(n, planned, dtype, data_digest, budget, tuple(groups)))
@@ -122,26 +106,19 @@ class GramStore(GramCatalog):
 
     @classmethod
     def open(cls, url: str | os.PathLike[str]) -> "GramStore":
-        """Open a store, finished or not, in the version that is current now, and stay on it.
-
-        Raises MissingBlock if there is none; SchemaError if it is something else, or of an unknown version; DigestMismatch if its manifest
-        or a description is damaged.
-        """
+        """Open a store, finished or not, in the version that is current now, and stay on it; MissingBlock if there is none."""
         base = open_objects(url)
-        if not is_finished(base):
+        if not versions.is_finished(base):
             return cls(base)
-        opened = open_version(base)
+        opened = versions.open_version(base)
         return cls(opened.objects, opened)
 
-    # -- writing -----------------------------------------------------------------------------------------------------
-
     def write(self, task: GramTask, values: npt.NDArray[Any]) -> Record:
-        """Write one object and its record; only then the block counts. Any process may call it.
+        """Write the whole block (k, rows, cols) of a task and its record; only then the block counts. Any process may call it.
 
-        ``task``: from `missing` or `damaged`; ``values``: float array (k, rows, cols), the whole block of every kernel of the task;
-        diagonal blocks symmetric to the bit. Returns key -> (bytes, crc32c) of both objects, for `commit`. Raises UnalignedWrite if the
-        values are not the whole block; SchemaError if a value would be rounded, or a diagonal block is not symmetric; DataError if a value
-        is not finite, naming kernel, row and column; OutOfSpace if the disk is full; the block is missing then, and everything else stays.
+        Returns the records of both objects, for `commit`. UnalignedWrite if the values are not the whole block; SchemaError if a value
+        would be rounded, or a diagonal block is not symmetric to the bit; DataError if a value is not finite, naming kernel, row and
+        column. When the disk is full (OutOfSpace) the block is missing, and everything else stays.
         """
         bundle = self._bundle(task)
         planes = whole_block(task, values, self.meta.dtype)
@@ -162,20 +139,16 @@ class GramStore(GramCatalog):
             self.refresh()
         bundle = self.bundles.get(task.bundle)
         if bundle is None or bundle.task(task.url, task.i, task.j) != task:
-            raise UnalignedWrite(
-                f"{self.url} has no bundle {task.bundle} with the block ({task.i}, {task.j}) of this task: it was replaced"
-            )
+            block = f"the block ({task.i}, {task.j}) of this task"
+            raise UnalignedWrite(f"{self.url} has no bundle {task.bundle} with {block}: it was replaced")
         return bundle
 
     @contextmanager
     def lock(self) -> Iterator["GramStore"]:
-        """Hold the store for the duration of the block, as the one who hands out tasks; what was finished is committed at the end.
-
-        Raises RunLocked if another process holds it, naming pid, host and starting time.
-        """
+        """Hold the store, as the one who hands out tasks, for the duration of the block; what was finished is committed at the end."""
         with lock_store(self.objects):
             if isinstance(self.objects, LocalObjects):
-                self.objects.sweep()
+                sweep_temporaries(self.objects.root)
             self.refresh()
             yield self
             self.commit()
@@ -183,16 +156,15 @@ class GramStore(GramCatalog):
     def commit(self, records: Iterable[Record] = ()) -> str:
         """List everything that is recorded in the manifest, write the sums of kernels that became complete; return the digest.
 
-        ``records``: what `write` returned in other processes. New blocks are found without them; for blocks that were written again (see
-        `damaged`) they are needed.
+        ``records``: what `write` returned in other processes; needed only for blocks that were written again (see `damaged`).
         """
         if read_seal(self.objects)[1] != self.digest:
             self.refresh()
         for record in records:
             self.written |= record
-        described = describe_store(self.objects, self.meta, self.listed)
+        described = write_texts(self.objects, self.meta, self.listed)
         for bundle in self.bundles.values():
-            described |= describe_bundle(self.objects, bundle, self.listed)
+            described |= write_texts(self.objects, bundle, self.listed)
             self._note_records(bundle)
         listed = {**self.listed, **described, **self.written}
         for bundle in self.bundles.values():
@@ -233,15 +205,11 @@ class GramStore(GramCatalog):
     def _add_up(self, bundle: Bundle) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         return add_up(self.meta.layout, len(bundle.kernels), lambda i, j: self.reader.record(bundle, i, j).sums)
 
-    # -- reading -----------------------------------------------------------------------------------------------------
-
     def block(self, digests: Digests, i: int, j: int, out: npt.NDArray[Any] | None = None) -> npt.NDArray[Any]:
-        """Block pair (i, j) of chosen kernels, raw values.
+        """Block pair (i, j) of chosen kernels, raw values (k, rows, cols); below the diagonal the stored block is transposed (a view).
 
-        ``digests``: kernels, in the order wanted; ``i``, ``j``: block numbers; below the diagonal the stored block is transposed (a view);
-        ``out``: C-contiguous array of the right shape and type to read into (for i <= j only): fresh memory costs as much as reading.
-        Returns array (k, rows, cols). Raises MissingBlock if it was not computed, or its object is gone; DigestMismatch if its bytes
-        changed; the kernel is named.
+        ``out``: C-contiguous array to read into (for i <= j only): fresh memory costs as much as reading. MissingBlock if it was not
+        computed, or its object is gone; DigestMismatch if its bytes changed; the kernel is named.
         """
         self.meta.layout.check(i, j)
         if i > j:
@@ -249,10 +217,7 @@ class GramStore(GramCatalog):
         return self._read(self._parts(digests), i, j, out)
 
     def refs(self, digests: Digests | None = None) -> list[GramRef]:
-        """References to all block pairs of chosen kernels (all by default), row by row.
-
-        Raises MissingBlock if some were not computed yet, saying how many.
-        """
+        """References to all block pairs of chosen kernels (all by default), row by row; MissingBlock if some were not computed yet."""
         chosen = self.kernels if digests is None else as_digests(digests)
         self.require(self.bundles_of(chosen))
         parts, layout = self._parts(chosen), self.meta.layout
@@ -277,57 +242,39 @@ class GramStore(GramCatalog):
         return block
 
     def sums(self, digest: str) -> GramSums:
-        """Trace, diagonal, row sums and total of a kernel's raw matrix, in float64.
-
-        Raises MissingBlock if blocks of the kernel were not computed yet; DigestMismatch if the stored sums changed.
-        """
+        """Trace, diagonal, row sums and total of a kernel's raw matrix; MissingBlock if blocks were not computed yet."""
         bundle, q = self.find(digest)
-        prefix = next((key.rpartition("/")[0] for key in self.listed if bundle.is_sums(key)), None)
+        sums = (key for key in self.listed if key.startswith(bundle.sums_prefix) and key.endswith("/zarr.json") and key.count("/") == 3)
+        prefix = next((key.rpartition("/")[0] for key in sums), None)
         if prefix is None:
             self.require([bundle])
             diagonal, row_sums = (table[q] for table in self._add_up(bundle))
             return GramSums(float(diagonal.sum()), diagonal, row_sums, float(row_sums.sum()))
-        trace, diagonal, row_sums, total = (self._table_row(f"{prefix}/{name}", q) for name in GramSums._fields)
+        rows: list[npt.NDArray[Any]] = []
+        for table in (f"{prefix}/{name}" for name in GramSums._fields):
+            spec = ArraySpec.from_json(read_listed(self.objects, self.listed, f"{table}/zarr.json"), f"{self.url}/{table}/zarr.json")
+            rows.append(ChunkedArray(self.objects, table, spec, self.listed, self._verified).read(q, q + 1)[0])
+        trace, diagonal, row_sums, total = rows
         return GramSums(float(trace), diagonal, row_sums, float(total))
 
-    def _table_row(self, prefix: str, row: int) -> npt.NDArray[Any]:
-        key = f"{prefix}/zarr.json"
-        spec = ArraySpec.from_json(self.read_listed(key), f"{self.url}/{key}")
-        return ChunkedArray(self.objects, prefix, spec, self.listed, self._verified).read(row, row + 1)[0]
-
-    # -- upkeep ------------------------------------------------------------------------------------------------------
-
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Re-read every listed or recorded object and compare it with its checksums.
-
-        ``progress``: called with (bytes read, bytes in total) after every object.
-        """
+        """Compare all listed or recorded objects with their checksums; ``progress`` is called with (bytes read, bytes in total)."""
         return verify_objects(self.objects, self.listed, self.known_places(), progress)
 
     def damaged(self, report: VerifyReport | None = None) -> list[GramTask]:
-        """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself.
-
-        ``report``: what `verify` found; by default it is called.
-        """
+        """Tasks that write damaged blocks again; pass what `write` returns for them to `commit`, which writes the rest again itself."""
         keys = [damage.key for damage in (report or self.verify()).damaged]
         places = self.known_places()
         for key in keys:
             if key not in places:
                 # Descriptions and sums follow from what is known: commit writes what is not listed.
                 self.listed.pop(key, None)
-                self._forget_sums(key)
+                for sums in (bundle.sums_prefix for bundle in self.bundles.values() if key.startswith(bundle.sums_prefix)):
+                    self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(sums)}
         return repair_tasks(self.url, places, keys)
 
-    def _forget_sums(self, key: str) -> None:
-        for bundle in self.bundles.values():
-            if key.startswith(bundle.sums_prefix):
-                self.listed = {name: entry for name, entry in self.listed.items() if not name.startswith(bundle.sums_prefix)}
-
     def drop(self, digests: Digests) -> None:
-        """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles.
-
-        Raises MissingBlock if a kernel is not there; RunLocked if another process builds.
-        """
+        """Remove kernels and free their space; the other kernels of their bundles are written anew, into smaller bundles."""
         gone = set(as_digests(digests))
         self.bundles_of(tuple(gone))
         with lock_store(self.objects):
@@ -344,9 +291,8 @@ class GramStore(GramCatalog):
         self.bundles |= {bundle.id: bundle for bundle in made}
         for before, after in zip(old, new, strict=True):
             if after is not None:
-                listed |= describe_bundle(self.objects, after, {}) | copy_kernels(
-                    self.url, self.reader, self.write, before, after, recorded
-                )
+                listed |= write_texts(self.objects, after, {})
+                listed |= copy_kernels(self.url, self.reader, self.write, before, after, recorded)
         self.set_bundles(sorted([*others, *made], key=lambda bundle: bundle.number))
         for bundle in made:
             listed = self._note_sums(bundle, listed)
@@ -355,14 +301,11 @@ class GramStore(GramCatalog):
             remove_tree(self.objects, bundle.prefix)
 
     def remove_orphans(self) -> list[tuple[str, int]]:
-        """Remove orphans and temporary files of killed writers; return what was removed.
-
-        Raises RunLocked if another process builds: what it is about to record would look like an orphan.
-        """
+        """Remove orphans and temporary files of killed writers, and return them; not while another process builds (RunLocked)."""
         with lock_store(self.objects):
             self.refresh()
             if isinstance(self.objects, LocalObjects):
-                self.objects.sweep()
+                sweep_temporaries(self.objects.root)
             orphans = self.orphans()
             for key, _ in orphans:
                 self.objects.delete(key)
@@ -374,13 +317,7 @@ _shared: "OrderedDict[str, GramStore]" = OrderedDict()
 
 
 def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
-    """Return the store opened before in this process, or open it; it must have the given bundles.
-
-    Raises
-    ------
-    MissingBlock
-        If it does not have them (any more).
-    """
+    """Return the store opened before in this process, or open it; MissingBlock if it does not have the given bundles (any more)."""
     store = _shared.get(url) or GramStore.open(url)
     if any(bundle not in store.bundles for bundle in bundles):
         store.refresh()
@@ -400,3 +337,36 @@ def open_gram(url: str, bundles: Iterable[str] = ()) -> GramStore:
 def forget_grams() -> None:
     """Let go of the stores that this process keeps open for references alone."""
     _shared.clear()
+
+
+def begin_replacement(url: str | os.PathLike[str], data_digest: str, dtype: str) -> str | None:
+    """Return the place of a new version of a Gram store, or None where kernels can be added to what is there, or nothing is.
+
+    The new version is built there like any store; `end_replacement` makes it current. A killed build is found again, and goes on, if it was
+    of the same samples and type. SchemaError if the place holds something else, or files that it did not write.
+    """
+    base = open_objects(url)
+    if not versions.is_finished(base) or _is_compatible(base.url, data_digest, dtype):
+        return None
+    current = versions.read_versions_or_none(base)
+    if isinstance(base, LocalObjects):
+        versions.refuse_other_stores(base, current, "a Gram store")
+        versions.refuse_foreign_files(base, current)
+    fresh = versions.version_objects(base, versions.next_version(current))
+    if fresh.size(MANIFEST) is not None and not _is_compatible(fresh.url, data_digest, dtype):
+        fresh.clear()
+    return fresh.url
+
+
+def _is_compatible(url: str, data_digest: str, dtype: str) -> bool:
+    try:
+        meta = GramStore.open(url).meta
+    except StorageError:
+        return False
+    return (meta.data, meta.dtype, meta.groups) == (data_digest, dtype, ())
+
+
+def end_replacement(url: str | os.PathLike[str], place: str) -> None:
+    """Make a version current that `begin_replacement` named; the old one goes when nobody reads it."""
+    forget_grams()
+    versions.publish_version(open_objects(url), place.rpartition("/")[2], GramStore.open(place).meta.data)

@@ -32,21 +32,16 @@ def verify_objects(
 ) -> VerifyReport:
     """Re-read everything (see `GramStore.verify`)."""
     reader, damaged, seen = BlockReader(objects), [], 0
-    sizes = {key: _object_size(block, key) for key, block in places.items()} | {key: size for key, (size, _) in listed.items()}
+    sizes = {key: (b.blocks if key == b.block_key(i, j) else b.records).chunk_bytes for key, (b, i, j) in places.items()}
+    sizes |= {key: size for key, (size, _) in listed.items()}
     total = sum(sizes.values())
     for key in sorted(sizes):
-        reason = _find_damage(objects, reader, key, listed.get(key), places.get(key))
-        if reason:
+        if reason := _find_damage(objects, reader, key, listed.get(key), places.get(key)):
             damaged.append(Damage(key, reason))
         seen += sizes[key]
         if progress is not None:
             progress(seen, total)
     return VerifyReport(len(sizes), total, tuple(damaged))
-
-
-def _object_size(place: BlockPair, key: str) -> int:
-    bundle, i, j = place
-    return (bundle.blocks if key == bundle.block_key(i, j) else bundle.records).chunk_bytes
 
 
 def _find_damage(objects: Objects, reader: BlockReader, key: str, entry: tuple[int, int] | None, place: BlockPair | None) -> str | None:

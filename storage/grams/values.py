@@ -12,10 +12,7 @@ _STRIP = 64
 
 
 def whole_block(task: GramTask, values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
-    """Return the values as they are stored.
-
-    Raises UnalignedWrite if they are not the whole block of every kernel; SchemaError if a value would be rounded.
-    """
+    """Return the values as they are stored; refuse what is not the whole block of every kernel, or would be rounded."""
     if np.shape(values) != task.shape:
         raise UnalignedWrite(
             f"block ({task.i}, {task.j}): the array has the shape {np.shape(values)}; "

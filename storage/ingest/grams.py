@@ -16,8 +16,7 @@ from ..blocks.arrays import canonical_json
 from ..errors import DataError, SchemaError, space_for
 from ..grams.bundle import GramTask
 from ..grams.layout import OBJECT_BYTES
-from ..grams.store import GramStore
-from ..grams.versions import begin_replacement, end_replacement
+from ..grams.store import GramStore, begin_replacement, end_replacement
 from ..objects import require_space
 from ..places import parse_place as placed
 from ..temporary import temporary_folder

@@ -1,14 +1,25 @@
-"""The JSON files of a run: each sealed by a crc32c, each with a way to get it back when its bytes changed."""
+"""The JSON files of a run: each carries its own crc32c, as its last key, and each has a way to get it back when its bytes changed.
 
+The text stays plain JSON for any reader. The checksum covers the bytes before it, so that a changed blank is noticed, too.
+"""
+
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import DigestMismatch, MissingBlock
+from ..blocks.arrays import crc32c, load_json
+from ..errors import DigestMismatch, MissingBlock, SchemaError
 from ..objects import is_temporary_name
 from ..value_types import Json
-from .sealed_json import read_sealed
+
+KEY = "crc32c"
+ROWS = "rows"
+"""Where a list stands in a file that must be an object to have a last key."""
+
+FILE, LINE = b',\n "crc32c": "%08x"\n}', b',"crc32c":"%08x"}'
+_SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')
 
 HISTORY = "history.jsonl"
 _AGAIN = "continue the run (`gramplane resume`, of a grid the tune command again)"
@@ -25,16 +36,61 @@ REMEDIES = {
 """JSON files of a run by name, and what to do about a damaged one."""
 
 
+def seal_file(value: Mapping[str, Any] | list[Any]) -> bytes:
+    """Return the text of a sealed JSON file; a list becomes ``{"rows": [...]}``. SchemaError if JSON cannot hold the value."""
+    fields = dict(value) if isinstance(value, Mapping) else {ROWS: value}
+    try:
+        return seal_text(json.dumps(fields, indent=1).encode(), FILE)
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"value cannot be written as JSON: {error}") from error
+
+
+def seal_text(text: bytes, form: bytes) -> bytes:
+    """Return the text of a JSON object with its checksum as last key, a key of no object itself, in the form of a file or of a line."""
+    body = text[:-1].rstrip()
+    if f'"{KEY}":'.encode() in body and KEY in json.loads(text):
+        raise SchemaError(f"a record has the key {KEY!r}, which belongs to its checksum")
+    return body + _make_seal(body, form)
+
+
+def _make_seal(body: bytes, form: bytes) -> bytes:
+    seal = form % crc32c(body)
+    return seal.lstrip(b",") if body == b"{" else seal
+
+
+def read_sealed(data: bytes, where: str, *, required: bool) -> Json:
+    """Return what `seal_file` or `seal_text` wrote; DigestMismatch if it is not JSON or does not have its checksum.
+
+    ``required``: a text without a checksum is damaged; those of runs of format 1 have none.
+    """
+    _check_seal(data, where, required)
+    try:
+        value = load_json(data, where)
+    except SchemaError as error:
+        raise DigestMismatch(str(error)) from error
+    if isinstance(value, dict) and value.pop(KEY, None) is not None and set(value) == {ROWS}:
+        return value[ROWS]
+    return value
+
+
+def _check_seal(data: bytes, where: str, required: bool) -> None:
+    seal = _SEAL.search(data, max(0, len(data) - 32))
+    if seal is None:
+        if required:
+            raise DigestMismatch(f"{where} does not end with its crc32c: it is cut short or changed")
+        return
+    body = data[: seal.start()]
+    if data[seal.start() :] not in (_make_seal(body, FILE), _make_seal(body, LINE)):
+        raise DigestMismatch(f"{where}: the content does not have the crc32c it states")
+
+
 def has_strangers(folder: Path, own: tuple[str, ...]) -> bool:
     """Return whether a folder holds anything but the names given and temporary files of writers."""
     return any(entry.name not in own and not is_temporary_name(entry.name) for entry in folder.iterdir())
 
 
 def read_run_json(file: Path, *, required: bool) -> Json:
-    """Return the content of a JSON file of a run, None if there is none; ``required`` as in `read_sealed`.
-
-    Raises DigestMismatch if it is damaged, with what can be done about it.
-    """
+    """Return the content of a JSON file of a run, None if there is none; DigestMismatch says what can be done about a damaged one."""
     try:
         return read_sealed(file.read_bytes(), str(file), required=required)
     except FileNotFoundError:
@@ -46,15 +102,13 @@ def read_run_json(file: Path, *, required: bool) -> Json:
 
 
 def _with_remedy(message: str, name: str) -> str:
-    remedy = REMEDIES.get(name)
-    return message if remedy is None else f"{message}; {remedy}"
+    return f"{message}; {REMEDIES[name]}" if name in REMEDIES else message
 
 
 def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yield every line of a sealed history with its entry; a last line torn by a kill, which has no end, is left out.
 
-    Raises DigestMismatch at a damaged line. Of a run of format 1, whose lines have no checksum, lines that are no JSON object are left
-    out.
+    DigestMismatch at a damaged line. Of a run of format 1, whose lines have no checksum, lines that are no JSON object are left out.
     """
     try:
         lines = file.read_bytes().split(b"\n")
@@ -70,13 +124,10 @@ def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str,
         except DigestMismatch as error:
             if not required and b'"crc32c"' not in line:
                 continue
-            raise DigestMismatch(f"{error}; {_cut_back(file, number)}") from error
+            advice = f"`sed -i '{number},$d' {file}` keeps the rows before it; checkpoints and model do not need them"
+            raise DigestMismatch(f"{error}; {advice}, so the run goes on as it is") from error
         if isinstance(entry, dict):
             yield line, entry
-
-
-def _cut_back(file: Path, number: int) -> str:
-    return f"`sed -i '{number},$d' {file}` keeps the rows before it; checkpoints and model do not need them, so the run goes on as it is"
 
 
 def checkpoint_names(folder: Path) -> list[str]:

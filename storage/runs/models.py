@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy.typing as npt
-
-from ..blocks.arrays import ArraySpec, ChunkedArray, Record, check_crc, group_json, parse_json, write_array, write_object
-from ..errors import MissingBlock, SchemaError, StorageError
+from ..blocks.arrays import ArraySpec, ChunkedArray, group_json, parse_json, read_listed, write_array, write_object
+from ..errors import SchemaError, StorageError
 from ..manifest import MANIFEST, read_seal, write_seal
 from ..objects import LocalObjects, Objects
-from ..packing import pack, unpack
-from ..records import from_arrays, record_class, record_name, to_arrays
+from ..records import from_arrays, pack, record_class, record_name, to_arrays, unpack
 from ..urls import open_objects
 from .files import has_strangers
 
@@ -22,23 +19,8 @@ ROOT = "zarr.json"
 T = TypeVar("T")
 
 
-def write_model(url: str | os.PathLike[str], record: Any) -> str:
-    """Write a record as a model; return its digest.
-
-    Parameters
-    ----------
-    url : path or str
-        Place of the model; a model that is there is replaced.
-    record : dataclass
-        Anything `to_arrays` takes.
-
-    Raises
-    ------
-    SchemaError
-        If a field cannot be stored, or the place holds something that is no model.
-    OutOfSpace
-        If the disk is full.
-    """
+def write_model(url: str | os.PathLike[str], record: object) -> str:
+    """Write a record as a model, in place of a model that is there, never of anything else; return its digest."""
     named, value = to_arrays(record)
     arrays, index = pack(named)
     objects = open_objects(url)
@@ -58,8 +40,7 @@ def _clear_place(objects: Objects) -> None:
         return
     if model_class(objects.root) is None and has_strangers(objects.root, ()):
         raise SchemaError(f"{objects.url} is a folder with files that are not a model; choose another place")
-    foreign = _foreign_files(objects)
-    if foreign:
+    if foreign := _foreign_files(objects):
         raise SchemaError(f"{objects.url} holds files that are no part of the model, such as {min(foreign)}; choose another place")
     objects.delete(MANIFEST)
     # What says that this is a model goes last, so that a kill in between leaves a folder that can be used again.
@@ -76,8 +57,7 @@ def _clear_remote(objects: Objects) -> None:
     keys = set(objects.listing())
     if keys and ROOT not in keys:
         raise SchemaError(f"below {objects.url} lie objects that are not a model ({min(keys)}, …); choose another place")
-    foreign = _foreign_files(objects)
-    if foreign:
+    if foreign := _foreign_files(objects):
         raise SchemaError(f"{objects.url} holds objects that are no part of the model, such as {min(foreign)}; choose another place")
     if keys:
         objects.delete(MANIFEST)
@@ -96,53 +76,32 @@ def _foreign_files(objects: Objects) -> set[str]:
 def model_class(folder: Path) -> str | None:
     """Return the class of the model in a folder; None if there is none, whatever else it holds. Nothing but its root is read."""
     try:
-        attributes = parse_json((folder / ROOT).read_bytes(), str(folder)).get("attributes")
+        value = _model_fields((folder / ROOT).read_bytes(), str(folder))
     except (OSError, SchemaError):
         return None
+    return None if value is None else record_class(value) or ""
+
+
+def _model_fields(root: bytes, where: str) -> dict[str, Any] | None:
+    attributes = parse_json(root, where).get("attributes")
     value = attributes.get("gramplane") if isinstance(attributes, dict) else None
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
-        return None
-    return record_class(value) or ""
+    return value if isinstance(value, dict) and value.get("schema") == SCHEMA else None
 
 
 def read_model(url: str | os.PathLike[str], cls: type[T] | Sequence[type[T]]) -> T:
-    """Read a model.
+    """Read a model of one of these classes.
 
-    Parameters
-    ----------
-    url : path or str
-        Place of the model.
-    cls : dataclass type, or several
-        Classes the model may have.
-
-    Raises
-    ------
-    MissingBlock, DigestMismatch
-        If the model is unfinished or damaged.
-    SchemaError
-        If it is no model, or one of another class or version.
+    Raises MissingBlock or DigestMismatch if it is unfinished or damaged; SchemaError if it is no model, or one of another class or version.
     """
     objects = open_objects(url)
     listed, _ = read_seal(objects)
-    attributes = parse_json(_read_checked(objects, listed, ROOT), f"{objects.url}/{ROOT}").get("attributes")
-    value = attributes.get("gramplane") if isinstance(attributes, dict) else None
-    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+    value = _model_fields(read_listed(objects, listed, ROOT), f"{objects.url}/{ROOT}")
+    if value is None:
         raise SchemaError(f"{objects.url} is not a model of schema {SCHEMA!r}; fit it again, or install the version that wrote it")
     classes = [cls] if isinstance(cls, type) else list(cls)
     fitting = [c for c in classes if record_name(c) == record_class(value)] or classes[:1]
-    prefixes = [key.removesuffix("/zarr.json") for key in listed if key.endswith("/zarr.json")]
-    arrays = {prefix: _read_array(objects, listed, prefix) for prefix in prefixes}
+    arrays = {}
+    for prefix in [key.removesuffix("/zarr.json") for key in listed if key.endswith("/zarr.json")]:
+        spec = ArraySpec.from_json(read_listed(objects, listed, f"{prefix}/zarr.json"), f"{objects.url}/{prefix}/zarr.json")
+        arrays[prefix] = ChunkedArray(objects, prefix, spec, listed, set()).read(0, spec.shape[0])
     return from_arrays(fitting[0], unpack(arrays, value.pop("packed", {})), value)
-
-
-def _read_checked(objects: Objects, listed: Record, key: str) -> bytes:
-    if key not in listed:
-        raise MissingBlock(f"{objects.url}: {key} is not listed in the manifest")
-    data = objects.read(key)
-    check_crc(objects.url, key, data, listed[key])
-    return data.tobytes()
-
-
-def _read_array(objects: Objects, listed: Record, prefix: str) -> npt.NDArray[Any]:
-    spec = ArraySpec.from_json(_read_checked(objects, listed, f"{prefix}/zarr.json"), f"{objects.url}/{prefix}/zarr.json")
-    return ChunkedArray(objects, prefix, spec, listed, set()).read(0, spec.shape[0])

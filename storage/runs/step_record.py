@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from ..objects import write_atomic
 from ..urls import check_name, holds_store, local_path, open_object, open_objects
 from ..value_types import Json
 from ..versions import open_version
-from .sealed_json import read_sealed, seal_file
+from .files import read_sealed, seal_file
 
 FORMAT = "gramplane.step/2"
 UNSEALED_FORMAT = "gramplane.step/1"
@@ -27,23 +28,7 @@ Status = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True)
 class StepManifest:
-    """Record of one step of a workflow.
-
-    Attributes
-    ----------
-    step : str
-        Id of the step.
-    inputs, outputs : mapping of str to str
-        Path or URL -> digest (see `digest_of`).
-    params : mapping
-        JSON values.
-    status : str
-        "running", "done" or "failed".
-    started, finished : str
-        Times in ISO form (UTC); empty if not yet.
-    message : str
-        Why it failed.
-    """
+    """Record of one step of a workflow: digests of inputs and outputs by path or URL (see `digest_of`), times in ISO form (UTC)."""
 
     step: str
     inputs: Mapping[str, str]
@@ -81,21 +66,17 @@ class StepManifest:
         """Whether this step is done, had the inputs and parameters of ``wanted``, and its outputs are still there unchanged."""
         if self.status != "done" or self.key != wanted.key:
             return False
-        return all(_digest_or_none(path) == digest for path, digest in self.outputs.items())
+        with suppress(MissingBlock):
+            return all(digest_of(path) == digest for path, digest in self.outputs.items())
+        return False
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the manifest, atomically.
-
-        Raises OutOfSpace if the disk is full.
-        """
+        """Write the manifest, atomically."""
         write_sealed(path, {"format": FORMAT, **asdict(self)})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "StepManifest | None":
-        """Read a manifest; None if there is none.
-
-        Raises DigestMismatch if the file is damaged; SchemaError if it is not a step manifest of this version.
-        """
+        """Read a manifest; None if there is none. DigestMismatch if it is damaged, SchemaError if it is of another form."""
         stored = read_step_json(path)
         if stored is None:
             return None
@@ -108,24 +89,12 @@ class StepManifest:
 
 
 def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[Any]) -> None:
-    """Write a JSON file with its checksum, atomically.
-
-    Raises
-    ------
-    OutOfSpace
-        If the disk is full.
-    """
+    """Write a JSON file with its checksum, atomically."""
     write_atomic(os.path.abspath(path), (seal_file(value),), fsync=True)
 
 
 def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Json:
-    """Read a JSON file of a workflow step; None if there is none; ``required``: it must have a checksum.
-
-    Raises
-    ------
-    DigestMismatch
-        If it is damaged.
-    """
+    """Read a JSON file of a workflow step; None if there is none, DigestMismatch if it is damaged or lacks a ``required`` checksum."""
     location = os.fspath(path)
     try:
         return read_sealed(Path(path).read_bytes(), location, required=required)
@@ -138,13 +107,7 @@ def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> J
 
 
 def digest_of(path: str | os.PathLike[str]) -> str:
-    """Digest of what is at a path or URL: the manifest's digest of a store or model, sha256 of a file or of a folder's files.
-
-    Raises
-    ------
-    MissingBlock
-        If there is nothing.
-    """
+    """Digest of a path or URL: of the manifest of a store or model, sha256 of a file or of a folder's files; MissingBlock if none."""
     local = local_path(path)
     if local is None and not holds_store(path):
         return _object_digest(os.fspath(path))
@@ -156,13 +119,6 @@ def digest_of(path: str | os.PathLike[str]) -> str:
         raise MissingBlock(f"{local} does not exist")
     files = sorted(file for file in local.rglob("*") if file.is_file())
     return hashlib.sha256(canonical_json([[str(file.relative_to(local)), _file_digest(file)] for file in files])).hexdigest()
-
-
-def _digest_or_none(path: str) -> str | None:
-    try:
-        return digest_of(path)
-    except MissingBlock:
-        return None
 
 
 def _object_digest(url: str) -> str:

@@ -9,7 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,15 +20,12 @@ from ..blocks.arrays import canonical_json, parse_json
 from ..errors import DigestMismatch, MissingBlock, OtherRun, SchemaError, StorageError, space_for
 from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
-from ..packing import pack, unpack
 from ..places import require_local
-from ..records import dump_json, from_arrays, to_arrays
+from ..records import dump_json, from_arrays, pack, to_arrays, unpack
 from ..urls import check_name
 from ..value_types import Json
 from . import models
-from .arrays import ArrayRef
-from .files import HISTORY, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json
-from .sealed_json import LINE, seal_file, seal_text
+from .files import HISTORY, LINE, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json, seal_file, seal_text
 
 CONFIG_FORMAT = "gramplane.run/2"
 UNSEALED_FORMAT = "gramplane.run/1"
@@ -40,14 +37,40 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class RunStore:
-    """The folder of one run. Reading needs no lock; whoever writes holds `lock`.
+@dataclass(frozen=True)
+class ArrayRef:
+    """An array written once into a run folder, by the sha256 of its file: what tasks receive instead of a large vector."""
 
-    Parameters
-    ----------
-    path : path
-        The folder; use `create` or `open`.
-    """
+    path: str
+    digest: str
+    nbytes: int
+
+    def __reduce__(self) -> tuple[type["ArrayRef"], tuple[str, str, int]]:
+        return ArrayRef, (self.path, self.digest, self.nbytes)
+
+    def load(self) -> npt.NDArray[Any]:
+        """Return the array; the newest of every name is kept in the process and shared, so nobody may change it."""
+        name = self.path.rpartition("=")[0]
+        newest = _newest.get(name)
+        if newest is None or newest[0] != self.digest:
+            newest = _newest[name] = (self.digest, self._read())
+        return newest[1]
+
+    def _read(self) -> npt.NDArray[Any]:
+        try:
+            data = Path(self.path).read_bytes()
+        except FileNotFoundError as error:
+            raise MissingBlock(f"array {self.path} is absent: it was swept, or the run folder is not shared with this machine") from error
+        if hashlib.sha256(data).hexdigest() != self.digest:
+            raise DigestMismatch(f"array {self.path}, bytes 0:{len(data)}: the content does not have the digest {self.digest}")
+        return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+_newest: dict[str, tuple[str, npt.NDArray[Any]]] = {}
+
+
+class RunStore:
+    """The folder of one run; use `create` or `open`. Reading needs no lock; whoever writes holds `lock`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,10 +78,7 @@ class RunStore:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> "RunStore":
-        """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`.
-
-        Raises OtherRun, SchemaError, RunLocked, OutOfSpace: see `begin`.
-        """
+        """Make the folder of a run, or open it if it was made with the same configuration; who goes on to write takes `begin`."""
         run = cls(_run_folder(path))
         if not run._was_made(_plain_json(config)):
             with cls.begin(path, config):
@@ -70,30 +90,9 @@ class RunStore:
     def begin(cls, path: str | os.PathLike[str], config: Mapping[str, Any]) -> Iterator["RunStore"]:
         """Hold the folder of a run from its first moment on: it is made, or was made with the same configuration.
 
-        Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else.
-
-        Parameters
-        ----------
-        path : path
-            The folder.
-        config : mapping
-            JSON values: method, parameters, digests of inputs, ….
-
-        Yields
-        ------
-        RunStore
-            The run; its attribute ``born`` tells whether this call wrote the configuration.
-
-        Raises
-        ------
-        RunLocked
-            If another process holds it, naming pid, host and starting time.
-        OtherRun
-            If the folder holds a run of another configuration (the differing keys are listed).
-        SchemaError
-            If it holds other files.
-        OutOfSpace
-            If the disk is full.
+        Of several processes that begin one run at once, one makes it; the others see its lock before they look at anything else. ``born``
+        tells whether this call wrote the configuration. Raises RunLocked if another process holds it, naming pid, host and starting time;
+        OtherRun if the folder holds a run of another configuration, with the differing keys; SchemaError if it holds other files.
         """
         run, requested = cls(_run_folder(path)), _plain_json(config)
         run._refuse_strangers()
@@ -108,10 +107,7 @@ class RunStore:
             yield run
 
     def _was_made(self, wanted: Mapping[str, Any]) -> bool:
-        """Return whether the folder holds the run of a configuration already.
-
-        Raises OtherRun if it holds another one.
-        """
+        """Return whether the folder holds the run of a configuration already; OtherRun if it holds another one."""
         if not (self.path / "config.json").exists():
             return False
         stored = self.config
@@ -129,10 +125,7 @@ class RunStore:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "RunStore":
-        """Open the folder of a run.
-
-        Raises MissingBlock if there is no run; DigestMismatch if its configuration is damaged; SchemaError if its format is unknown.
-        """
+        """Open the folder of a run; MissingBlock if there is none, DigestMismatch if its configuration is damaged."""
         run = cls(_run_folder(path))
         _ = run.config
         return run
@@ -164,10 +157,7 @@ class RunStore:
         return self._head()["format"] == CONFIG_FORMAT
 
     def check(self) -> None:
-        """Read all JSON files of the run against their checksums.
-
-        Raises DigestMismatch at the first damaged one, with what can be done about it.
-        """
+        """Read all JSON files of the run against their checksums; DigestMismatch says what can be done about the first damaged one."""
         sealed = self._sealed
         for name in REMEDIES:
             read_run_json(self.path / f"{name}.json", required=sealed)
@@ -183,10 +173,7 @@ class RunStore:
         self._write(f"{check_name(name, 'file name')}.json", seal_file(value))
 
     def read_json(self, name: str) -> Json:
-        """Return what `write_json` wrote, or None.
-
-        Raises DigestMismatch if the file is damaged, with what can be done about it.
-        """
+        """Return what `write_json` wrote, or None; DigestMismatch says what can be done about a damaged file."""
         return read_run_json(self.path / f"{check_name(name, 'file name')}.json", required=self._sealed)
 
     def _write(self, name: str, data: bytes) -> None:
@@ -197,8 +184,6 @@ class RunStore:
         """Hold the run for the duration of the block; what a killed writer left half-written or half-removed is removed first.
 
         A finished run that nobody may write to, on a read-only disk say, needs no lock: there is nothing left to do.
-
-        Raises RunLocked if another process holds it, naming pid, host and starting time.
         """
         with lock_unless_done(self.path / "lock", self._is_finished) as is_locked:
             if is_locked:
@@ -212,8 +197,7 @@ class RunStore:
     def reset(self) -> None:
         """Forget everything but the configuration: checkpoints, history, events, arrays and model (to start the run anew)."""
         for name in ("checkpoints", "arrays", "scratch", "model"):
-            if (self.path / name).exists():
-                shutil.rmtree(self.path / name)
+            self._remove_folder(name)
         for file in self.path.iterdir():
             if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
                 file.unlink()
@@ -225,22 +209,19 @@ class RunStore:
 
     def drop_scratch(self) -> None:
         """Remove the scratch folder, if there is one."""
-        if self.scratch.exists():
-            shutil.rmtree(self.scratch)
+        self._remove_folder("scratch")
+
+    def _remove_folder(self, name: str) -> None:
+        if (self.path / name).exists():
+            shutil.rmtree(self.path / name)
 
     def withdraw(self) -> None:
         """Forget the configuration, too: the folder can be used for another run."""
         self.reset()
         (self.path / "config.json").unlink(missing_ok=True)
 
-    # -- checkpoints -------------------------------------------------------------------------------------------------
-
-    def save_checkpoint(self, iteration: int, state: Any, about: Mapping[str, Any] | None = None) -> None:
-        """Write the state after an iteration; the last two are kept.
-
-        ``iteration``: number of finished iterations; ``state``: anything `to_arrays` takes; ``about``: further JSON values, such as digests
-        and seeds; see `checkpoint_about`. Raises OutOfSpace if the disk is full; earlier checkpoints stay valid.
-        """
+    def save_checkpoint(self, iteration: int, state: object, about: Mapping[str, Any] | None = None) -> None:
+        """Write the state after ``iteration`` iterations, and JSON values about it; the last two are kept, also when the disk is full."""
         named_arrays, value = to_arrays(state)
         arrays, index = pack(named_arrays)
         packed = io.BytesIO()
@@ -249,14 +230,8 @@ class RunStore:
         np.savez(packed, **named)
         data = packed.getbuffer()
         name = f"{iteration:010d}"
-        fields = {
-            "format": CHECKPOINT_FORMAT,
-            "iteration": iteration,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "state": value,
-            "about": dict(about or {}),
-            "packed": index,
-        }
+        fields = {"format": CHECKPOINT_FORMAT, "iteration": iteration, "sha256": hashlib.sha256(data).hexdigest()}
+        fields |= {"state": value, "about": dict(about or {}), "packed": index}
         fields["digest"] = hashlib.sha256(canonical_json(fields)).hexdigest()
         write_atomic(str(self.path / "checkpoints" / f"{name}.npz"), (np.frombuffer(data, np.uint8),), fsync=True)
         self._write(f"checkpoints/{name}.json", canonical_json(fields))
@@ -269,10 +244,7 @@ class RunStore:
             file.unlink(missing_ok=True)
 
     def load_checkpoint(self, cls: type[T]) -> tuple[int, T] | None:
-        """Newest sound checkpoint: (iteration, state), or None if none was written.
-
-        Raises DigestMismatch if every checkpoint there is damaged; SchemaError if the state is of another class or version.
-        """
+        """Newest sound checkpoint: (iteration, state), or None if none was written; DigestMismatch if all are damaged."""
         names, damage = checkpoint_names(self.path), []
         for name in names:
             try:
@@ -310,19 +282,9 @@ class RunStore:
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             return fields, unpack({key.removeprefix("x."): stored[key] for key in stored.files}, fields["packed"])
 
-    # -- logs --------------------------------------------------------------------------------------------------------
-
     def append_history(self, entry: Mapping[str, Any]) -> None:
         """Add a line with its checksum to ``history.jsonl``; infinities and NaN become null."""
-        self._append(HISTORY, seal_text(dump_json(entry), LINE))
-
-    def log_event(self, event: Mapping[str, Any]) -> None:
-        """Add a line with the present time to ``events.log``."""
-        self._append("events.log", dump_json({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **event}))
-
-    def _append(self, name: str, text: bytes) -> None:
-        line = text + b"\n"
-        path = self.path / name
+        line, path = seal_text(dump_json(entry), LINE) + b"\n", self.path / HISTORY
         with space_for(path, len(line)):
             fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
@@ -331,10 +293,7 @@ class RunStore:
                 os.close(fd)
 
     def history(self) -> list[dict[str, Any]]:
-        """Entries of ``history.jsonl``; a line torn by a kill is left out.
-
-        Raises DigestMismatch if a line is damaged, naming it.
-        """
+        """Entries of ``history.jsonl``; a line torn by a kill is left out, a damaged one is a DigestMismatch."""
         return [entry for _, entry in read_lines(self.path / HISTORY, required=self._sealed)]
 
     def truncate_history(self, iteration: int) -> None:
@@ -347,14 +306,8 @@ class RunStore:
         if lines or (self.path / HISTORY).exists():
             self._write(HISTORY, b"".join(lines))
 
-    # -- arrays and model --------------------------------------------------------------------------------------------
-
     def put_array(self, name: str, array: npt.NDArray[Any], keep: int = KEPT_ARRAYS) -> ArrayRef:
-        """Write an array once, under its content's digest; older arrays of the name are removed.
-
-        ``name``: what it is, such as "alpha"; [A-Za-z0-9._-]{1,128}; ``array``: numbers; ``keep``: arrays of this name that stay. Raises
-        OutOfSpace if the disk is full.
-        """
+        """Write an array once, under its content's digest; of older arrays of the name ``keep`` - 1 stay."""
         check_name(name, "array name")
         packed = io.BytesIO()
         np.save(packed, array, allow_pickle=False)
@@ -373,10 +326,9 @@ class RunStore:
         for old in others[max(0, keep - 1) :]:
             old.unlink(missing_ok=True)
 
-    def write_model(self, record: Any) -> str:
+    def write_model(self, record: object) -> str:
         """Write the model of the run in place of any that is there; return its digest."""
-        if (self.path / "model").exists():
-            shutil.rmtree(self.path / "model")
+        self._remove_folder("model")
         return models.write_model(self.path / "model", record)
 
     def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:

@@ -28,8 +28,7 @@ from gramplane.cluster import (
     parse_cluster,
     plan,
 )
-from gramplane.cluster.workers.faults import translate_error
-from gramplane.cluster.workers.graph import build_graph
+from gramplane.cluster.workers.graph import build_graph, translate_error
 from gramplane.cluster.workers.watch import Watchdog
 from gramplane.workflows.exits import Exit, exit_code
 from tests.support import toys

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from gramplane.cluster import ClusterLost, Limits, MemorySink, open_executor, parse_cluster, plan
-from gramplane.cluster.workers.silence import Silence
+from gramplane.cluster.workers.link import Silence
 from gramplane.workflows.exits import Exit, exit_code
 from tests.support import toys
 from tests.support.clusters import CommandCluster, children, wait_until

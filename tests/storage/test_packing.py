@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.storage import RunStore, SchemaError, read_model, write_model
-from gramplane.storage.packing import MAX_PLAIN_ARRAYS, pack, unpack
+from gramplane.storage.records import MAX_PLAIN_ARRAYS, pack, unpack
 
 
 @dataclass(frozen=True)

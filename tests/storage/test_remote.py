@@ -12,7 +12,7 @@ from gramplane.storage.ingest import scratch as scratches
 from gramplane.storage.ingest.fetching import make_local
 from gramplane.storage.ingest.scratch import Scratch, private_folder
 from gramplane.storage.remote import ASK_THE_MACHINE, is_unsigned
-from gramplane.storage.whole_files import whole_file
+from gramplane.storage.urls import whole_file
 from tests.support.s3 import s3_server
 
 pytest.importorskip("obstore")

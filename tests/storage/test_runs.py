@@ -1,6 +1,5 @@
 """Run stores: configuration, checkpoints that survive damage and kills, history, broadcast arrays."""
 
-import json
 import pickle
 import random
 import signal
@@ -123,7 +122,7 @@ def test_full_disk_leaves_the_last_checkpoint(run, monkeypatch):
         assert run.load_checkpoint(State)[0] == 1
     with monkeypatch.context() as patch:
         patch.setattr("os.write", FullDisk(0))
-        for action in (lambda: run.append_history({"a": 1}), lambda: run.put_array("u", np.ones(3)), lambda: run.log_event({"e": 1})):
+        for action in (lambda: run.append_history({"a": 1}), lambda: run.put_array("u", np.ones(3))):
             with pytest.raises(OutOfSpace):
                 action()
     run.save_checkpoint(2, state(2))
@@ -184,8 +183,6 @@ def test_history_is_cut_back(run):
     assert run.history()[4]["gap"] == 1 / 3
     run.append_history({"iteration": 4})
     assert len(run.history()) == 7
-    run.log_event({"event": "warning", "text": "é"})
-    assert json.loads((run.path / "events.log").read_text())["text"] == "é"
 
 
 def test_arrays_are_written_once_by_content_and_swept(run, monkeypatch):

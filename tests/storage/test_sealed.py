@@ -6,8 +6,7 @@ import random
 import pytest
 
 from gramplane.storage import DigestMismatch, RunStore, SchemaError
-from gramplane.storage.runs.files import REMEDIES
-from gramplane.storage.runs.sealed_json import LINE, read_sealed, seal_file, seal_text
+from gramplane.storage.runs.files import LINE, REMEDIES, read_sealed, seal_file, seal_text
 
 VALUES = [{}, {"a": 1}, {"a": {"b": [1, 2.5, None, "é"]}, "c": float("inf")}, [], [{"x": 1}, {"x": 2}], {"rows": [1]}, {"rows": 1, "b": 2}]
 

@@ -26,8 +26,8 @@ from .stability import bootstrap_frequencies
 WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
 
 GROUPS = (
-    "One label per feature (negative: in no group), or a list of index arrays: disjoint, nested or overlapping; ``None``: those of a store, "
-    "else no groups."
+    "One label per feature (negative: in no group), or a list of index arrays: disjoint, nested or overlapping; ``None``: those of a "
+    "store, else no groups."
 )
 
 

@@ -1,0 +1,53 @@
+"""Written by .ci/make_package.py."""
+
+from .blocks.row_files import read_pairs as read_pairs
+from .blocks.row_files import read_row_texts as read_row_texts
+from .blocks.store import BlockMeta as BlockMeta
+from .blocks.store import BlockRef as BlockRef
+from .blocks.store import BlockStore as BlockStore
+from .blocks.store import ColumnScale as ColumnScale
+from .blocks.store import VerifyReport as VerifyReport
+from .blocks.store import open_shared as open_shared
+from .blocks.tables import COLUMN_TABLES as COLUMN_TABLES
+from .blocks.tables import column_tables as column_tables
+from .blocks.writer import BlockWriter as BlockWriter
+from .cache import BlockCache as BlockCache
+from .cache import block_cache as block_cache
+from .cache import cached_bytes as cached_bytes
+from .cache import set_cache_limit as set_cache_limit
+from .errors import DataError as DataError
+from .errors import DigestMismatch as DigestMismatch
+from .errors import MissingBlock as MissingBlock
+from .errors import OtherRun as OtherRun
+from .errors import OutOfSpace as OutOfSpace
+from .errors import RunLocked as RunLocked
+from .errors import SchemaError as SchemaError
+from .errors import StorageError as StorageError
+from .errors import UnalignedWrite as UnalignedWrite
+from .grams.layout import plan_block as plan_block
+from .grams.store import GramRef as GramRef
+from .grams.store import GramStore as GramStore
+from .grams.store import GramSums as GramSums
+from .grams.store import GramTask as GramTask
+from .grams.store import open_gram as open_gram
+from .layout import DenseLayout as DenseLayout
+from .layout import MEMORY_STRIPE_BYTES as MEMORY_STRIPE_BYTES
+from .layout import StripeLayout as StripeLayout
+from .layout import plan_dense as plan_dense
+from .layout import plan_dense_rows as plan_dense_rows
+from .layout import plan_stripes as plan_stripes
+from .locks import Lease as Lease
+from .memory import MemoryBlocks as MemoryBlocks
+from .memory import MemoryRef as MemoryRef
+from .records import from_arrays as from_arrays
+from .records import to_arrays as to_arrays
+from .runs.models import read_model as read_model
+from .runs.models import write_model as write_model
+from .runs.step_record import StepManifest as StepManifest
+from .runs.step_record import digest_of as digest_of
+from .runs.store import ArrayRef as ArrayRef
+from .runs.store import RunStore as RunStore
+from .sparse_door import admitted as admitted
+from .sparse_door import gathered as gathered
+
+__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'UnalignedWrite', 'VerifyReport', 'admitted', 'block_cache', 'cached_bytes', 'column_tables', 'digest_of', 'from_arrays', 'gathered', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_model', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']
