@@ -38,14 +38,8 @@ SEED = 3
 class MethodCase:
     """A method on a small data set.
 
-    Attributes
-    ----------
-    method, params, extra
-        As for :func:`~gramplane.pipeline.run_method`.
-    data
-        Writes the store to a path.
-    other
-        Parameters that differ in one value, and the name of that parameter.
+    ``method``, ``params``, ``extra``: as for :func:`~gramplane.pipeline.run_method`; ``data``: writes the store to a path; ``other``:
+    parameters that differ in one value, and the name of that parameter.
     """
 
     method: str
@@ -419,15 +413,8 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
 def check_method(case: MethodCase) -> None:
     """Check that a method keeps what every method of the registry keeps.
 
-    Parameters
-    ----------
-    case
-        The method by name, with parameters, a small data set, and parameters that differ in one value.
-
-    Raises
-    ------
-    AssertionError
-        The first check that fails is named.
+    ``case``: the method by name, with parameters, a small data set, and parameters that differ in one value. Raises AssertionError: the
+    first check that fails is named.
     """
     with tempfile.TemporaryDirectory(prefix="gramplane-check-") as place:
         folder = prepared(case, Path(place))

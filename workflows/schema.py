@@ -312,10 +312,7 @@ class Workflow:
     def step(self, name: str) -> Any:
         """Return the step called ``name``.
 
-        Raises
-        ------
-        ConfigError
-            If there is none, with the nearest name.
+        Raises ConfigError if there is none, with the nearest name.
         """
         steps = {step.id: step for step in self.spec.steps}
         if name not in steps:
@@ -394,10 +391,7 @@ def _check_stores(spec: WorkflowSpec, document: Document) -> None:
 def check_document(document: Document, allow_code: bool = False) -> Workflow:
     """Return the workflow of a parsed file.
 
-    Raises
-    ------
-    ConfigError
-        With ``file:line:column`` of every wrong key or value and the nearest known name.
+    Raises ConfigError: with ``file:line:column`` of every wrong key or value and the nearest known name.
     """
     if not isinstance(document.data, Mapping):
         raise ConfigError(f"{document.place()}: a workflow file is a mapping with schema, name and steps")

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 def require_path(path: str, what: str) -> str:
     """Return ``path`` if something is there.
 
-    Raises
-    ------
-    ConfigError
-        If nothing is there.
-    gramplane.storage.errors.StorageError
-        If nothing is there in an object store, or it cannot be asked.
+    Raises ConfigError if nothing is there; StorageError if nothing is there in an object store, or it cannot be asked.
     """
     from ...storage.places import is_local
 
@@ -41,12 +36,8 @@ def require_path(path: str, what: str) -> str:
 def require_run(path: str) -> str:
     """Return the path of a run that has begun, its records checked against their checksums.
 
-    Raises
-    ------
-    ConfigError
-        If nothing is there, or a run that was stopped before it wrote anything.
-    gramplane.storage.DigestMismatch
-        If one of its records is damaged, with what can be done about it.
+    Raises ConfigError if nothing is there, or a run that was stopped before it wrote anything; DigestMismatch if one of its records is
+    damaged, with what can be done about it.
     """
     from ...storage import RunStore
 
@@ -82,10 +73,7 @@ def _not_begun(path: str) -> str:
 def parse_size(text: str | int | None, what: str) -> int | None:
     """Return the bytes of ``256MiB``.
 
-    Raises
-    ------
-    ConfigError
-        If it is no size; ``what`` opens the message.
+    Raises ConfigError if it is no size; ``what`` opens the message.
     """
     from ...cluster import parse_bytes
 
@@ -121,14 +109,7 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     """Write a block store from a source; return its figures.
 
-    Parameters
-    ----------
-    args
-        What to read and how; paths are used as they are.
-    store
-        Where to write.
-    emit
-        Takes progress events.
+    ``args``: what to read and how; paths are used as they are; ``store``: where to write; ``emit``: takes progress events.
     """
     from ...storage.ingest import ingest
 
@@ -179,14 +160,8 @@ def tune_plan(
 ) -> dict[str, Any]:
     """Return the size of a grid with the plan of its first fit.
 
-    Parameters
-    ----------
-    method, params
-        Name, and parameters common to all points.
-    grid, folds
-        Values to compare, and folds of the cross-validation.
-    training
-        Arguments of ``run_method`` that all fits have in common.
+    ``method``, ``params``: name, and parameters common to all points; ``grid``, ``folds``: values to compare, and folds of the
+    cross-validation; ``training``: arguments of ``run_method`` that all fits have in common.
     """
     from ...pipeline import METHODS, run_method
 

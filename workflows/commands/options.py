@@ -73,18 +73,9 @@ def _refuse_no_text(ctx: click.Context) -> None:
 class ComputeOptions:
     """Where passes run, and within which memory.
 
-    Attributes
-    ----------
-    cluster
-        The cluster text, such as ``sync`` or ``local:4``; ``None``: not said.
-    worker_memory, driver_memory
-        Sizes such as ``4GiB``; ``None``: not said.
-    allow_plaintext
-        Accept an unencrypted cluster off this machine.
-    tls
-        Paths of ``ca``, ``cert`` and ``key``, as far as given.
-    stall_timeout
-        Seconds without a finished task before a run is given up; ``None``: not said.
+    ``cluster``: the cluster text, such as ``sync`` or ``local:4``; ``None``: not said; ``worker_memory``, ``driver_memory``: sizes such as
+    ``4GiB``; ``None``: not said; ``allow_plaintext``: accept an unencrypted cluster off this machine; ``tls``: paths of ``ca``, ``cert``
+    and ``key``, as far as given; ``stall_timeout``: seconds without a finished task before a run is given up; ``None``: not said.
     """
 
     cluster: str | None = None
@@ -102,10 +93,7 @@ class ComputeOptions:
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of the pipeline's functions.
 
-        Raises
-        ------
-        ConfigError
-            If only some of the three TLS files are given.
+        Raises ConfigError if only some of the three TLS files are given.
         """
         arguments = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
         arguments |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
@@ -227,10 +215,7 @@ seed_option = click.option(
 def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
     """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``).
 
-    Raises
-    ------
-    ConfigError
-        If a text has no ``=`` or a key comes twice.
+    Raises ConfigError if a text has no ``=`` or a key comes twice.
     """
     from ..yaml_source import read_scalar
 
@@ -248,10 +233,7 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
 def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None, d: int | None = None) -> Any:
     """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features.
 
-    Raises
-    ------
-    ConfigError
-        If the method or a key is unknown (with the nearest name) or a value is not allowed.
+    Raises ConfigError if the method or a key is unknown (with the nearest name) or a value is not allowed.
     """
     from ..kernel_files import with_kernels
 

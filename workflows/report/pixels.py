@@ -23,12 +23,7 @@ Pixel = tuple[int, int]
 class PixelUsage:
     """Usage of each pixel and the strongest pairs.
 
-    Attributes
-    ----------
-    usage
-        ``(rows, columns)`` summed absolute weights.
-    pairs
-        ``(first, second, weight)``, largest weight first.
+    ``usage``: ``(rows, columns)`` summed absolute weights; ``pairs``: ``(first, second, weight)``, largest weight first.
     """
 
     usage: np.ndarray
@@ -77,10 +72,7 @@ def _pixels(name: str) -> list[Pixel] | None:
 def pixel_usage(weights: Sequence[tuple[str, float]]) -> PixelUsage | None:
     """Return the usage of every pixel, or ``None`` unless every feature is named like a pixel or a product of two.
 
-    Parameters
-    ----------
-    weights
-        ``(feature name, weight)``, largest weight first.
+    ``weights``: ``(feature name, weight)``, largest weight first.
     """
     known = [(pixels, weight) for name, weight in weights if (pixels := _pixels(name)) is not None]
     if not known or len(known) < len(weights):
