@@ -67,10 +67,7 @@ EXIT_CODES: dict[str, Exit] = {
 }
 """Class path -> code. Names, not classes: reading the table imports nothing, and an exception that was raised has its module loaded."""
 
-_BY_NUMBER = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), Exit.OUT_OF_SPACE),
-    errno.EIO: Exit.DAMAGED,
-}
+_BY_NUMBER = {**dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), Exit.OUT_OF_SPACE), errno.EIO: Exit.DAMAGED}
 """Errors of the system that mean the same wherever they show."""
 
 

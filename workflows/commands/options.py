@@ -132,10 +132,7 @@ _CLUSTER = (
     ),
     click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
     click.option(
-        "--driver-memory",
-        envvar="GRAMPLANE_DRIVER_MEMORY",
-        metavar="SIZE",
-        help="Memory of the driver; default: half the machine's.",
+        "--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of the driver; default: half the machine's."
     ),
     click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
     click.option(

@@ -120,11 +120,7 @@ class LineParser:
         if status == codes.MORE and int(self._state[codes.AT]) == start:
             self._deferred = np.empty((2 * len(self._deferred), 3), np.int64)
             self._lines = self._lines._replace(deferred=self._deferred)
-        block = {
-            "lengths": self._lines.lengths[:rows],
-            "cols": self._lines.cols[:nnz],
-            "vals": self._lines.vals[:nnz],
-        }
+        block = {"lengths": self._lines.lengths[:rows], "cols": self._lines.cols[:nnz], "vals": self._lines.vals[:nnz]}
         if self.rules.labelled:
             block["y"] = self._lines.labels[:rows]
         if waiting:
