@@ -36,11 +36,8 @@ SEED = 3
 
 @dataclass(frozen=True)
 class MethodCase:
-    """A method on a small data set.
-
-    ``method``, ``params``, ``extra``: as for :func:`~gramplane.pipeline.run_method`; ``data``: writes the store to a path; ``other``:
-    parameters that differ in one value, and the name of that parameter.
-    """
+    """A method on a small data set. ``method``, ``params``, ``extra``: as for :func:`~gramplane.pipeline.run_method`; ``data``: writes the
+    store to a path; ``other``: parameters that differ in one value, and the name of that parameter."""
 
     method: str
     params: dict[str, Any]
@@ -411,11 +408,8 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
 
 
 def check_method(case: MethodCase) -> None:
-    """Check that a method keeps what every method of the registry keeps.
-
-    ``case``: the method by name, with parameters, a small data set, and parameters that differ in one value. Raises AssertionError: the
-    first check that fails is named.
-    """
+    """Check that a method keeps what every method of the registry keeps. ``case``: the method by name, with parameters, a small data set,
+    and parameters that differ in one value. Raises AssertionError: the first check that fails is named."""
     with tempfile.TemporaryDirectory(prefix="gramplane-check-") as place:
         folder = prepared(case, Path(place))
         for number, check in enumerate(CHECKS):

@@ -41,12 +41,9 @@ _ORDER = (
 @click.group(cls=Ordered, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 def cli() -> None:
-    """Sparse and kernel learning on data wider and larger than memory.
-
-    Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 bug, 2 usage, 3 input data, 4 cluster lost (run again),
-    5 out of disk or memory, 6 stored bytes damaged, 99 another process holds the run, 130/143 interrupted (run again to continue),
-    141 the reader of the output went away.
-    """
+    """Sparse and kernel learning on data wider and larger than memory. Results go to stdout, progress and messages to stderr. Exit codes: 0
+    done, 1 bug, 2 usage, 3 input data, 4 cluster lost (run again), 5 out of disk or memory, 6 stored bytes damaged, 99 another process
+    holds the run, 130/143 interrupted (run again to continue), 141 the reader of the output went away."""
 
 
 for _module in (cli_data, cli_gram, cli_fit, cli_runs, cli_config):
@@ -61,10 +58,7 @@ def _report_failure(error: BaseException, words: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    ``arguments``: words after ``gramplane``; those of the process by default.
-    """
+    """Run the command line and return its exit code. ``arguments``: words after ``gramplane``; those of the process by default."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_closed_streams()
     try:

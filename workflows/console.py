@@ -27,11 +27,9 @@ _KEPT = ("status", "exit", "command", "kind", "truncated")
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found.
-
-    ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, ; ``fields``: small JSON values shown with ``--json``; ``text``: the
-    same for a reader; ``code``: exit code; a result can be bad news (a damaged store) without being an error of the command.
-    """
+    """What a command found. ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, ; ``fields``: small JSON values shown with
+    ``--json``; ``text``: the same for a reader; ``code``: exit code; a result can be bad news (a damaged store) without being an error of
+    the command."""
 
     status: str = "done"
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -75,10 +73,8 @@ def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
 
 
 def show_result(result: Result, command: str, as_json: bool) -> None:
-    """Write a result to stdout, for a reader or as the one JSON line.
-
-    Raises OutputClosed if nobody reads it any more; OSError if it cannot be written; its path says that it was the output.
-    """
+    """Write a result to stdout, for a reader or as the one JSON line. Raises OutputClosed if nobody reads it any more; OSError if it cannot
+    be written; its path says that it was the output."""
     text = one_line({"status": result.status, "exit": int(result.code), "command": command, **result.fields}) if as_json else result.text
     if text:
         write_output(text)

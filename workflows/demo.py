@@ -37,11 +37,9 @@ def write_digits(folder: Path) -> None:
 
 
 def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
-    """Write data and workflow file to ``out``, run the workflow, and return its main figures.
-
-    ``out``: folder; what an earlier demonstration finished in it is not done again, and its workflow file is kept as it was edited;
-    ``compute``: cluster and memory; ``emit``: takes progress events.
-    """
+    """Write data and workflow file to ``out``, run the workflow, and return its main figures. ``out``: folder; what an earlier
+    demonstration finished in it is not done again, and its workflow file is kept as it was edited; ``compute``: cluster and memory;
+    ``emit``: takes progress events."""
     from .runner import run_workflow
     from .schema import read_workflow
 

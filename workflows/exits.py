@@ -85,10 +85,8 @@ def _own_code(error: BaseException) -> Exit | None:
 
 
 def exit_code(error: BaseException) -> Exit:
-    """Return the exit code of an exception: its own class decides, then the exceptions that caused it, else it is a bug.
-
-    ``error``: what ended the command. The nearest class in its method resolution order that the table lists counts.
-    """
+    """Return the exit code of an exception: its own class decides, then the exceptions that caused it, else it is a bug. ``error``: what
+    ended the command. The nearest class in its method resolution order that the table lists counts."""
     seen: BaseException | None = error
     while seen is not None:
         code = _own_code(seen)

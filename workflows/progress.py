@@ -73,10 +73,7 @@ def _progress_bar() -> Iterator[Emit]:
 
 @contextmanager
 def show_progress(quiet: bool = False) -> Iterator[Emit]:
-    """Yield the sink of a run's events.
-
-    ``quiet``: drop all of them.
-    """
+    """Yield the sink of a run's events. ``quiet``: drop all of them."""
     if quiet:
         yield ignore_event
     elif sys.stderr.isatty():

@@ -82,10 +82,8 @@ def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
 
 
 def check_workflow(read: Workflow, compute: ComputeOptions) -> None:
-    """Check what the file's form does not show: methods, their parameters, sizes.
-
-    Raises ConfigError, with ``file:line:column`` and the nearest known name.
-    """
+    """Check what the file's form does not show: methods, their parameters, sizes. Raises ConfigError, with ``file:line:column`` and the
+    nearest known name."""
     for key in ("worker_memory", "driver_memory"):
         parse_size(getattr(read.spec, key), read.document.place((key,)))
     for key in ("worker_memory", "driver_memory"):
@@ -107,10 +105,8 @@ def resolved_params(read: Workflow, step: Step) -> dict[str, Any]:
 
 
 def default_run_id(read: Workflow, compute: ComputeOptions) -> str:
-    """Return ``NAME-HASH`` of what the results depend on: the file, its sources, and the version of gramplane.
-
-    A changed parameter or source gives another run; the cluster does not count, since results do not depend on it.
-    """
+    """Return ``NAME-HASH`` of what the results depend on: the file, its sources, and the version of gramplane. A changed parameter or
+    source gives another run; the cluster does not count, since results do not depend on it."""
     settings = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
     spec = read.spec.model_dump(mode="json", exclude=settings)
     sources = [source_mark(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
@@ -204,10 +200,8 @@ def _requested_manifest(context: StepContext, step: Step) -> StepManifest:
 
 
 def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
-    """Run one step unless its manifest shows the same inputs and parameters and complete outputs.
-
-    Returns ``"done"`` or ``"already-done"``, and the step's figures. Raises RunLocked if another process runs this step.
-    """
+    """Run one step unless its manifest shows the same inputs and parameters and complete outputs. Returns ``"done"`` or ``"already-done"``,
+    and the step's figures. Raises RunLocked if another process runs this step."""
     from ..storage.locks import lock_unless_done
     from ..storage.runs.step_record import read_step_json
 
@@ -256,10 +250,8 @@ def _run_action(context: StepContext, step: Step, manifest: StepManifest, record
 
 
 def _refuse_changed(context: StepContext, step: Step, manifest: StepManifest) -> None:
-    """Refuse what a step made if what it read was replaced meanwhile: nobody could say which of both it was made from.
-
-    Raises DigestMismatch, naming the first input that changed.
-    """
+    """Refuse what a step made if what it read was replaced meanwhile: nobody could say which of both it was made from. Raises
+    DigestMismatch, naming the first input that changed."""
     from ..storage import DigestMismatch
 
     if step.do == "verify":  # its input is the time

@@ -36,11 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepContext:
-    """Where the steps of one run of a workflow work.
-
-    ``read``: the workflow; ``folder``: folder of this run; every step has a folder of its name in it; ``compute``: cluster and memory;
-    ``emit``: takes progress events; ``written``: outputs of an earlier try of the step at work, which it may replace.
-    """
+    """Where the steps of one run of a workflow work. ``read``: the workflow; ``folder``: folder of this run; every step has a folder of its
+    name in it; ``compute``: cluster and memory; ``emit``: takes progress events; ``written``: outputs of an earlier try of the step at
+    work, which it may replace."""
 
     read: Workflow
     folder: Path

@@ -43,11 +43,8 @@ for _tag, _pattern, _first in (
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed file and the place of each of its values.
-
-    ``path``: the file; ``data``: plain dicts, lists, strings, numbers, booleans and None, variables expanded; ``marks``: ``loc -> (line,
-    column)``, counted from one; the key's place for entries of a mapping.
-    """
+    """A parsed file and the place of each of its values. ``path``: the file; ``data``: plain dicts, lists, strings, numbers, booleans and
+    None, variables expanded; ``marks``: ``loc -> (line, column)``, counted from one; the key's place for entries of a mapping."""
 
     path: Path
     data: Any
@@ -155,11 +152,9 @@ class _Builder:
 
 
 def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:
-    """Parse YAML text to plain data.
-
-    ``text``: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys; ``path``: name shown in errors;
-    ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with ``file:line:column``.
-    """
+    """Parse YAML text to plain data. ``text``: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys; ``path``:
+    name shown in errors; ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with
+    ``file:line:column``."""
     path = Path(path)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{path}:1:1: larger than {MAX_BYTES} bytes; a workflow file may not be that large")
@@ -181,10 +176,8 @@ def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str
 
 
 def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Document:
-    """Read and parse a YAML file (see `parse_yaml`).
-
-    Raises ConfigError if it is not valid, with ``file:line:column``; ``FileNotFoundError`` if it does not exist.
-    """
+    """Read and parse a YAML file (see `parse_yaml`). Raises ConfigError if it is not valid, with ``file:line:column``;
+    ``FileNotFoundError`` if it does not exist."""
     path = Path(path)
     with path.open("rb") as handle:
         raw = handle.read(MAX_BYTES + 1)
@@ -197,8 +190,6 @@ def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Doc
 
 
 def read_scalar(text: str, where: str) -> Any:
-    """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``.
-
-    Raises ConfigError if it is not valid YAML; ``where`` opens the message.
-    """
+    """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``. Raises ConfigError if
+    it is not valid YAML; ``where`` opens the message."""
     return parse_yaml(text, where).data if text.strip() else ""

@@ -31,11 +31,8 @@ _MAX_ROWS = 2**31 - 1
 
 @dataclass
 class Extras:
-    """What goes into the store beside the data.
-
-    ``names``: feature names; ``groups``: group label per feature; ``scale``: column factors taken over from another store; None: made from
-    these data; ``info``: for ``BlockMeta.info``.
-    """
+    """What goes into the store beside the data. ``names``: feature names; ``groups``: group label per feature; ``scale``: column factors
+    taken over from another store; None: made from these data; ``info``: for ``BlockMeta.info``."""
 
     names: list[str] | None
     groups: npt.NDArray[np.int64] | None
@@ -101,11 +98,8 @@ class Job:
 
 
 def build_store(job: Job, make: Callable[[Job], BlockStore]) -> BlockStore:
-    """Write the store.
-
-    Raises DataError if there are no rows or no columns, or names, groups or widths disagree; OutOfSpace if the disk is full; what was done
-    is kept for the next attempt.
-    """
+    """Write the store. Raises DataError if there are no rows or no columns, or names, groups or widths disagree; OutOfSpace if the disk is
+    full; what was done is kept for the next attempt."""
     if not 0 < job.spool.n_rows <= _MAX_ROWS:
         raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
     try:

@@ -7,10 +7,7 @@ from .tables.columns import count_columns
 
 
 class ColumnCounts:
-    """A table that grows with the greatest index met.
-
-    ``table``: entries per column; it may be longer than the width.
-    """
+    """A table that grows with the greatest index met. ``table``: entries per column; it may be longer than the width."""
 
     def __init__(self) -> None:
         self.table: npt.NDArray[np.uint32] = np.zeros(1 << 12, np.uint32)

@@ -25,11 +25,8 @@ _RUN = 512
 
 @dataclass(frozen=True)
 class FileArray:
-    """An array that stays in a file.
-
-    ``path``: the file; ``offset``: first byte of the entries; ``dtype``: their type there; ``shape``: lengths; ``by_columns``: whether the
-    first index runs fastest; ``as_type``: type they are meant to have; default: the one they have.
-    """
+    """An array that stays in a file. ``path``: the file; ``offset``: first byte of the entries; ``dtype``: their type there; ``shape``:
+    lengths; ``by_columns``: whether the first index runs fastest; ``as_type``: type they are meant to have; default: the one they have."""
 
     path: Path
     offset: int
@@ -95,10 +92,8 @@ class FileArray:
 
 
 class Panels:
-    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads.
-
-    ``path``: the file; written by `add`, panel after panel; ``n_rows``: rows of every panel.
-    """
+    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads. ``path``: the file; written by
+    `add`, panel after panel; ``n_rows``: rows of every panel."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
         self.path, self.n_rows, self._at = path, n_rows, 0
@@ -156,10 +151,7 @@ class Header(NamedTuple):
 
 
 def npy_header(stream: IO[bytes]) -> Header:
-    """Read the header of a .npy file.
-
-    Raises ValueError: it is none, or of pickled objects.
-    """
+    """Read the header of a .npy file. Raises ValueError: it is none, or of pickled objects."""
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
@@ -173,10 +165,8 @@ def npy_header(stream: IO[bytes]) -> Header:
 
 
 def npy_file(path: Path, name: str) -> FileArray:
-    """A .npy file as an array that stays there; its declared size is held against its bytes.
-
-    Raises DataError: it has other bytes than its header says.
-    """
+    """A .npy file as an array that stays there; its declared size is held against its bytes. Raises DataError: it has other bytes than its
+    header says."""
     with path.open("rb") as file:
         header = npy_header(file)
         there = os.fstat(file.fileno()).st_size - header.length
@@ -186,11 +176,8 @@ def npy_file(path: Path, name: str) -> FileArray:
 
 
 def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
-    """Unpack the arrays of a .npz file, piece by piece.
-
-    Raises DataError: a member is damaged, expands more than a thousandfold, or has other bytes than it declares; OutOfSpace: the scratch
-    folder's disk is full.
-    """
+    """Unpack the arrays of a .npz file, piece by piece. Raises DataError: a member is damaged, expands more than a thousandfold, or has
+    other bytes than it declares; OutOfSpace: the scratch folder's disk is full."""
     arrays: dict[str, FileArray] = {}
     with zipfile.ZipFile(path) as archive:
         for number, item in enumerate(_list_members(archive, path)):
@@ -201,10 +188,8 @@ def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
 
 
 def read_declared(path: Path) -> dict[str, Any]:
-    """What the members of a .npz file declare, held against the bytes that the archive lists; shapes and formats in memory.
-
-    Raises DataError: a member declares other bytes than there are.
-    """
+    """What the members of a .npz file declare, held against the bytes that the archive lists; shapes and formats in memory. Raises
+    DataError: a member declares other bytes than there are."""
     arrays: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
         for item in _list_members(archive, path):

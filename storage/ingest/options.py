@@ -42,10 +42,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """Checked options; everything here can change the stored bytes (the number of jobs cannot).
-
-    See `gramplane.storage.ingest.ingest` for their meaning.
-    """
+    """Checked options; everything here can change the stored bytes (the number of jobs cannot). See `gramplane.storage.ingest.ingest` for
+    their meaning."""
 
     format: str = "auto"
     n_features: int | None = None
@@ -81,10 +79,8 @@ class Options:
         return min(STRIPE_BYTES, self.budget // 64)
 
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
-        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given.
-
-        Those of the store given as like (``follow``) count too, if they are among the names ``there``.
-        """
+        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given. Those of the store given
+        as like (``follow``) count too, if they are among the names ``there``."""
         columns = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
         known = set(there)
         followed = {name: column for name, column in self.follow.items() if column in known}
@@ -103,20 +99,14 @@ class Options:
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """Return an integer argument inside ``low … high``.
-
-    Raises SchemaError: otherwise, naming the argument.
-    """
+    """Return an integer argument inside ``low … high``. Raises SchemaError: otherwise, naming the argument."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
         raise SchemaError(f"{name} is {value!r}; it must be an integer in {low} … {high}")
     return int(value)
 
 
 def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
-    """Feature names: a list, or a UTF-8 file with one name a line.
-
-    Raises SchemaError if a name is no text, or the file cannot be read.
-    """
+    """Feature names: a list, or a UTF-8 file with one name a line. Raises SchemaError if a name is no text, or the file cannot be read."""
     if names is None:
         return None
     texts = _read_lines(names, "names") if isinstance(names, str | Path) else list(names)

@@ -36,11 +36,9 @@ _STORED, _SCRATCHED = 12, 32
 
 @dataclass
 class Sizes:
-    """What a source declares; None where only reading it tells.
-
-    ``rows``, ``columns``, ``entries``: sizes of the features; entries of sparse ones at most; ``nbytes``: bytes of the source; ``scratch``:
-    bytes on scratch at most; 0 if all stays in memory; ``holds``: what the process holds while it reads.
-    """
+    """What a source declares; None where only reading it tells. ``rows``, ``columns``, ``entries``: sizes of the features; entries of
+    sparse ones at most; ``nbytes``: bytes of the source; ``scratch``: bytes on scratch at most; 0 if all stays in memory; ``holds``: what
+    the process holds while it reads."""
 
     rows: int | None = None
     columns: int | None = None
@@ -56,11 +54,9 @@ def holding_row(what: str, formula: str, nbytes: int) -> dict[str, Any]:
 
 
 def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs: int) -> dict[str, Any]:
-    """Return the plan of an ingest of an opened source, which it leaves unread.
-
-    ``source``: opened, so that its declared sizes have been held against budget and bytes; ``options``: options of the ingest; ``url``: the
-    store; ``scratch``: the scratch folder; it need not exist; ``jobs``: parser threads.
-    """
+    """Return the plan of an ingest of an opened source, which it leaves unread. ``source``: opened, so that its declared sizes have been
+    held against budget and bytes; ``options``: options of the ingest; ``url``: the store; ``scratch``: the scratch folder; it need not
+    exist; ``jobs``: parser threads."""
     sizes = sizes_of(source, options)
     getattr(source, "close", tuple)()
     kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if source.sparse else "dense"
@@ -151,12 +147,10 @@ def _sparse_at_most(sizes: Sizes, axes: tuple[int | None, ...], options: Options
 
 
 def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
-    """Bytes of the stripes of sparse data, each of which is filled up to whole chunks.
-
-    A chunk has 2 ``stripe_bytes`` at most (float32 and its index), and less than one is filled up for each stripe. There are no more
-    stripes than lines (columns, or rows); and as two neighbours, the last one aside, hold more than half a chunk, or one of them fills a
-    chunk by itself, chunks are no more than 4 entries / chunk + 1 (`plan_stripes`).
-    """
+    """Bytes of the stripes of sparse data, each of which is filled up to whole chunks. A chunk has 2 ``stripe_bytes`` at most (float32 and
+    its index), and less than one is filled up for each stripe. There are no more stripes than lines (columns, or rows); and as two
+    neighbours, the last one aside, hold more than half a chunk, or one of them fills a chunk by itself, chunks are no more than 4 entries /
+    chunk + 1 (`plan_stripes`)."""
     if 8 * entries <= stripe_bytes:
         return _STORED * entries
     spare = 3 * _STORED * entries + 2 * stripe_bytes

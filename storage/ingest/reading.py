@@ -26,11 +26,9 @@ HELD_SHARE = 4
 
 @dataclass
 class Reading:
-    """What the first phase hands on.
-
-    ``handles``: the blocks, in row order; ``target``: labels met; ``counts``: entries per index as written in the source (sparse only);
-    ``lowest``, ``highest``: least and greatest index met (sparse only); ``n_cols``: width, where the source knows it.
-    """
+    """What the first phase hands on. ``handles``: the blocks, in row order; ``target``: labels met; ``counts``: entries per index as
+    written in the source (sparse only); ``lowest``, ``highest``: least and greatest index met (sparse only); ``n_cols``: width, where the
+    source knows it."""
 
     handles: list[Handle] = field(default_factory=list)
     target: Target = field(default_factory=Target)
@@ -113,10 +111,8 @@ class RowSource(Protocol):
 
 
 def read_rows(source: RowSource, scratch: Scratch, options: Options, target: Target, progress: Progress) -> Reading:
-    """Read a `RowSource` into checked blocks: in memory if they fit a quarter of the budget, else in the scratch folder.
-
-    Raises DataError at the first value that is not a finite number (nor a missing one to be kept), naming row and column.
-    """
+    """Read a `RowSource` into checked blocks: in memory if they fit a quarter of the budget, else in the scratch folder. Raises DataError
+    at the first value that is not a finite number (nor a missing one to be kept), naming row and column."""
     reading = Reading(target=target, counts=ColumnCounts() if source.sparse else None, n_cols=source.n_cols)
     done = scratch.notes("read")
     if done:
@@ -183,12 +179,9 @@ def _from_row(source: RowSource, first: int) -> CellFault:
 def as_floats(
     values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: CellFault, missing: str | None = None
 ) -> npt.NDArray[Any]:
-    """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest).
-
-    ``values``: numbers of any real type; ``dtype``: "auto", "float32" or "float64"; ``place``: row and column of a position in the
-    flattened values; ``fault``: builds the error; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is
-    none.
-    """
+    """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest). ``values``: numbers of any real
+    type; ``dtype``: "auto", "float32" or "float64"; ``place``: row and column of a position in the flattened values; ``fault``: builds the
+    error; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is none."""
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
         raise fault(f"values have the type {values.dtype}; numbers of at most 64 bits are expected", 0, None)
     wide = values.astype(np.float64, copy=False)
@@ -254,10 +247,7 @@ def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
 
 
 def check_width(found: int, options: Options, name: str) -> None:
-    """Refuse a source whose fixed width is not the declared one.
-
-    Raises SchemaError, naming both.
-    """
+    """Refuse a source whose fixed width is not the declared one. Raises SchemaError, naming both."""
     if options.n_features not in (None, found):
         more = found > options.n_features and options.target is None
         extra = "; name those that are no features (--target, --task-column, --weight-column)" if more else ""
@@ -265,10 +255,8 @@ def check_width(found: int, options: Options, name: str) -> None:
 
 
 def check_row_fits(columns: int, options: Options, name: str) -> None:
-    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget.
-
-    Raises SchemaError, naming the bytes and the budget.
-    """
+    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget. Raises SchemaError, naming the bytes
+    and the budget."""
     need = ROW_BYTES * columns
     if need > options.budget:
         raise SchemaError(

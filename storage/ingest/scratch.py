@@ -153,13 +153,9 @@ def _lock_folder(folder: Path, held: ExitStack) -> None:
 
 
 def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
-    """Return the folder of this user that an earlier attempt made, else a new one of a random name that only this user may enter.
-
-    A name that can be guessed would let another user of the machine stand a folder or a link there first.
-
-    ``parent``: where; ``prefix``: start of the name, which tells what is in the folder; ``make``: make one if there is none; otherwise the
-    path returned may not exist.
-    """
+    """Return the folder of this user that an earlier attempt made, else a new one of a random name that only this user may enter. A name
+    that can be guessed would let another user of the machine stand a folder or a link there first. ``parent``: where; ``prefix``: start of
+    the name, which tells what is in the folder; ``make``: make one if there is none; otherwise the path returned may not exist."""
     if not make:
         return _own_folder(parent, prefix) or parent / f"{prefix}.ingest"
     with space_for(parent, 0):

@@ -25,10 +25,8 @@ _PACKED = (".gz", ".bz2", ".xz")
 
 
 def open_input(source: UserData, options: Options) -> Source:
-    """Choose and open the reader for a path, "-" or an object in memory.
-
-    Raises SchemaError if the format does not fit the source, or options do not fit the format; DataError if a file cannot be read.
-    """
+    """Choose and open the reader for a path, "-" or an object in memory. Raises SchemaError if the format does not fit the source, or
+    options do not fit the format; DataError if a file cannot be read."""
     opened = _open_reader(source, options)
     if options.missing == "keep" and opened.sparse:
         raise SchemaError(

@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 
 def require_path(path: str, what: str) -> str:
-    """Return ``path`` if something is there.
-
-    Raises ConfigError if nothing is there; StorageError if nothing is there in an object store, or it cannot be asked.
-    """
+    """Return ``path`` if something is there. Raises ConfigError if nothing is there; StorageError if nothing is there in an object store,
+    or it cannot be asked."""
     from ...storage.places import is_local
 
     if is_local(path):
@@ -34,11 +32,8 @@ def require_path(path: str, what: str) -> str:
 
 
 def require_run(path: str) -> str:
-    """Return the path of a run that has begun, its records checked against their checksums.
-
-    Raises ConfigError if nothing is there, or a run that was stopped before it wrote anything; DigestMismatch if one of its records is
-    damaged, with what can be done about it.
-    """
+    """Return the path of a run that has begun, its records checked against their checksums. Raises ConfigError if nothing is there, or a
+    run that was stopped before it wrote anything; DigestMismatch if one of its records is damaged, with what can be done about it."""
     from ...storage import RunStore
 
     require_path(path, "run")
@@ -71,10 +66,7 @@ def _not_begun(path: str) -> str:
 
 
 def parse_size(text: str | int | None, what: str) -> int | None:
-    """Return the bytes of ``256MiB``.
-
-    Raises ConfigError if it is no size; ``what`` opens the message.
-    """
+    """Return the bytes of ``256MiB``. Raises ConfigError if it is no size; ``what`` opens the message."""
     from ...cluster import parse_bytes
 
     try:
@@ -107,10 +99,8 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
-    """Write a block store from a source; return its figures.
-
-    ``args``: what to read and how; paths are used as they are; ``store``: where to write; ``emit``: takes progress events.
-    """
+    """Write a block store from a source; return its figures. ``args``: what to read and how; paths are used as they are; ``store``: where
+    to write; ``emit``: takes progress events."""
     from ...storage.ingest import ingest
 
     written = ingest(args.source, store, progress=_report_bytes(emit), **_ingest_options(args))
@@ -158,11 +148,9 @@ def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = st
 def tune_plan(
     method: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], folds: int, training: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the size of a grid with the plan of its first fit.
-
-    ``method``, ``params``: name, and parameters common to all points; ``grid``, ``folds``: values to compare, and folds of the
-    cross-validation; ``training``: arguments of ``run_method`` that all fits have in common.
-    """
+    """Return the size of a grid with the plan of its first fit. ``method``, ``params``: name, and parameters common to all points;
+    ``grid``, ``folds``: values to compare, and folds of the cross-validation; ``training``: arguments of ``run_method`` that all fits have
+    in common."""
     from ...pipeline import METHODS, run_method
 
     points = math.prod(len(values) for values in grid.values())

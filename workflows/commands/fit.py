@@ -118,10 +118,8 @@ def _add_fit(group: click.Group) -> None:
 
 
 def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the store or text to learn from, and what is said of a text.
-
-    Raises ConfigError: not exactly one of both, no width of a text, an option of texts for a store, or nothing there.
-    """
+    """Return the store or text to learn from, and what is said of a text. Raises ConfigError: not exactly one of both, no width of a text,
+    an option of texts for a store, or nothing there."""
     options = {key: value for key, value in text.items() if value is not None}
     if stream is None:
         if data is None:
@@ -238,9 +236,7 @@ def _yaml_lists(grids: tuple[str, ...]) -> list[str]:
 
 def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d: int | None = None) -> dict[str, Any]:
     """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types (kernels over d columns).
-
-    Raises ConfigError: for a key that is given twice, unknown, or has a value that is not allowed.
-    """
+    Raises ConfigError: for a key that is given twice, unknown, or has a value that is not allowed."""
     from ...pipeline.runs.tune import check_tunable
 
     params = explicit_values(method_config(method, fixed, d=d))

@@ -79,10 +79,7 @@ def build_store(
 
 
 def repair_store(grams: str, store: str, compute: ComputeOptions, emit: Emit) -> tuple[str, dict[str, Any]]:
-    """Repair a Gram store; return status and figures.
-
-    Raises ConfigError if it is a block store.
-    """
+    """Repair a Gram store; return status and figures. Raises ConfigError if it is a block store."""
     from ...pipeline.runs.gram_stores import repair_grams
 
     if not is_gram_store(grams):
@@ -92,10 +89,8 @@ def repair_store(grams: str, store: str, compute: ComputeOptions, emit: Emit) ->
 
 
 def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, overwrite: bool = False) -> dict[str, Any]:
-    """Put matrices computed elsewhere into a Gram store; return its figures.
-
-    Raises SchemaError if the matrices have another number of rows than the block store.
-    """
+    """Put matrices computed elsewhere into a Gram store; return its figures. Raises SchemaError if the matrices have another number of rows
+    than the block store."""
     from ...storage import BlockStore, SchemaError
     from ...storage.ingest import ingest_grams
     from ...storage.ingest.fetching import make_local

@@ -32,10 +32,8 @@ class Frame:
 
 
 def register_command(group: click.Group, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
-    """Register ``function(frame, **options) -> Result`` as a command with ``--json``, ``--quiet`` and ``--debug``.
-
-    The frame writes the result: text for a reader, or one JSON object as the last line on stdout.
-    """
+    """Register ``function(frame, **options) -> Result`` as a command with ``--json``, ``--quiet`` and ``--debug``. The frame writes the
+    result: text for a reader, or one JSON object as the last line on stdout."""
 
     def register(function: Callable[..., Result]) -> click.Command:
         @click.option("--json", "as_json", is_flag=True, help="End stdout with one JSON object of at most 4 KiB.")
@@ -71,12 +69,10 @@ def _refuse_no_text(ctx: click.Context) -> None:
 
 @dataclass(frozen=True)
 class ComputeOptions:
-    """Where passes run, and within which memory.
-
-    ``cluster``: the cluster text, such as ``sync`` or ``local:4``; ``None``: not said; ``worker_memory``, ``driver_memory``: sizes such as
-    ``4GiB``; ``None``: not said; ``allow_plaintext``: accept an unencrypted cluster off this machine; ``tls``: paths of ``ca``, ``cert``
-    and ``key``, as far as given; ``stall_timeout``: seconds without a finished task before a run is given up; ``None``: not said.
-    """
+    """Where passes run, and within which memory. ``cluster``: the cluster text, such as ``sync`` or ``local:4``; ``None``: not said;
+    ``worker_memory``, ``driver_memory``: sizes such as ``4GiB``; ``None``: not said; ``allow_plaintext``: accept an unencrypted cluster off
+    this machine; ``tls``: paths of ``ca``, ``cert`` and ``key``, as far as given; ``stall_timeout``: seconds without a finished task before
+    a run is given up; ``None``: not said."""
 
     cluster: str | None = None
     worker_memory: str | None = None
@@ -91,10 +87,7 @@ class ComputeOptions:
         return ComputeOptions(**{**lower, **chosen})
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the pipeline's functions.
-
-        Raises ConfigError if only some of the three TLS files are given.
-        """
+        """Return the keyword arguments of the pipeline's functions. Raises ConfigError if only some of the three TLS files are given."""
         arguments = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
         arguments |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
         if self.tls:
@@ -173,10 +166,8 @@ METHODS_HELP = "\b\n" + textwrap.fill(
 
 
 class MethodCommand(click.Command):
-    """A command with an option for everything that some method takes beside its data.
-
-    The options are made when they are first asked for: help of other commands need not look for them.
-    """
+    """A command with an option for everything that some method takes beside its data. The options are made when they are first asked for:
+    help of other commands need not look for them."""
 
     scored = False
     """Whether only methods count whose fits can be compared."""
@@ -210,10 +201,8 @@ seed_option = click.option(
 
 
 def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
-    """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``).
-
-    Raises ConfigError if a text has no ``=`` or a key comes twice.
-    """
+    """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``). Raises
+    ConfigError if a text has no ``=`` or a key comes twice."""
     from ..yaml_source import read_scalar
 
     values: dict[str, Any] = {}
@@ -228,10 +217,8 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
 
 
 def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None, d: int | None = None) -> Any:
-    """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features.
-
-    Raises ConfigError if the method or a key is unknown (with the nearest name) or a value is not allowed.
-    """
+    """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features. Raises
+    ConfigError if the method or a key is unknown (with the nearest name) or a value is not allowed."""
     from ..kernel_files import with_kernels
 
     choose(method, METHODS, "method")

@@ -66,10 +66,7 @@ _MARKS = {".html": b"Written by gramplane from ", ".csv": b"run,", ".json": b'[\
 
 
 def _refuse_foreign(file: Path) -> None:
-    """Refuse to replace a file that no report has written; an empty one is nobody's.
-
-    Raises ConfigError: naming it.
-    """
+    """Refuse to replace a file that no report has written; an empty one is nobody's. Raises ConfigError: naming it."""
     if not file.is_file():
         return
     text, mark = file.read_bytes(), _MARKS[file.suffix]

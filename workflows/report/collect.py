@@ -60,10 +60,8 @@ def _state(run: Any) -> str:
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:
-    """Return how far a run is: state, method, rounds, last figures. Needs no cluster and no data.
-
-    Raises ConfigError if ``path`` is no run directory.
-    """
+    """Return how far a run is: state, method, rounds, last figures. Needs no cluster and no data. Raises ConfigError if ``path`` is no run
+    directory."""
     tuned, run = is_tuned(path), _open(path)
     summary, history, state = run.read_json("summary"), run.history(), _state(run)
     started = run.read_json("where") or {}

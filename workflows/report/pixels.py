@@ -21,10 +21,8 @@ Pixel = tuple[int, int]
 
 @dataclass(frozen=True)
 class PixelUsage:
-    """Usage of each pixel and the strongest pairs.
-
-    ``usage``: ``(rows, columns)`` summed absolute weights; ``pairs``: ``(first, second, weight)``, largest weight first.
-    """
+    """Usage of each pixel and the strongest pairs. ``usage``: ``(rows, columns)`` summed absolute weights; ``pairs``: ``(first, second,
+    weight)``, largest weight first."""
 
     usage: np.ndarray
     pairs: tuple[tuple[Pixel, Pixel, float], ...]
@@ -70,10 +68,8 @@ def _pixels(name: str) -> list[Pixel] | None:
 
 
 def pixel_usage(weights: Sequence[tuple[str, float]]) -> PixelUsage | None:
-    """Return the usage of every pixel, or ``None`` unless every feature is named like a pixel or a product of two.
-
-    ``weights``: ``(feature name, weight)``, largest weight first.
-    """
+    """Return the usage of every pixel, or ``None`` unless every feature is named like a pixel or a product of two. ``weights``: ``(feature
+    name, weight)``, largest weight first."""
     known = [(pixels, weight) for name, weight in weights if (pixels := _pixels(name)) is not None]
     if not known or len(known) < len(weights):
         return None

@@ -50,10 +50,8 @@ def _score_parts(runs: Sequence[RunView]) -> dict[str, list[Row]]:
 
 
 def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
-    """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run.
-
-    What a score holds by class, task or along the path has files of its own, ``scores_classes.csv`` say.
-    """
+    """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run. What a score holds by class,
+    task or along the path has files of its own, ``scores_classes.csv`` say."""
     parts = {
         "rounds.csv": [{"run": run.name, **row} for run in runs for row in run.history],
         "selected.csv": [{"run": run.name, **row} for run in runs for row in run.selected],

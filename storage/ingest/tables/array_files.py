@@ -38,10 +38,8 @@ COLUMN_BYTES = 16
 
 
 def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
-    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_").
-
-    Raises DataError if the file is damaged, pickled, has no features, or declares more than is there.
-    """
+    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_"). Raises DataError if the
+    file is damaged, pickled, has no features, or declares more than is there."""
     try:
         return _open_arrays(path, kind, options)
     except (DataError, SchemaError):
@@ -153,11 +151,9 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str,
 
 
 class FileSource:
-    """Features and row tables in a file, unpacked to scratch and read by pieces.
-
-    ``path``: the file; ``kind``: "npz", "npy" or "mat"; ``found``: what it declares; ``options``: options; the width must fit. ``matrix``:
-    the features as they are declared; what is read of them is unpacked first.
-    """
+    """Features and row tables in a file, unpacked to scratch and read by pieces. ``path``: the file; ``kind``: "npz", "npy" or "mat";
+    ``found``: what it declares; ``options``: options; the width must fit. ``matrix``: the features as they are declared; what is read of
+    them is unpacked first."""
 
     names = None
 

@@ -21,12 +21,9 @@ from .tabular import FrameSource
 
 
 class ArraySource:
-    """Features and row tables in memory (or mapped).
-
-    ``x``: features (n_rows, n_cols); ``tables``: "y", "task", "weight" -> vectors (n_rows,); ``name``, ``format``: for messages and the
-    store; ``options``: options; the width must fit; ``identity``: identity by content, if a cheaper one than hashing the arrays exists;
-    ``names``: feature names.
-    """
+    """Features and row tables in memory (or mapped). ``x``: features (n_rows, n_cols); ``tables``: "y", "task", "weight" -> vectors
+    (n_rows,); ``name``, ``format``: for messages and the store; ``options``: options; the width must fit; ``identity``: identity by
+    content, if a cheaper one than hashing the arrays exists; ``names``: feature names."""
 
     def __init__(
         self,
@@ -130,10 +127,7 @@ def _csr_parts(x: SparseMatrix) -> Block:
 
 
 def object_source(source: UserData, options: Options) -> ArraySource | FrameSource | DaskSource:
-    """Open an array, a frame, or a pair (features, target).
-
-    Raises SchemaError if it is none of these, or the target is given twice.
-    """
+    """Open an array, a frame, or a pair (features, target). Raises SchemaError if it is none of these, or the target is given twice."""
     columns = options.row_columns(map(str, getattr(source, "columns", ())))
     if isinstance(source, tuple):
         if len(source) != 2 or "y" in columns:

@@ -19,11 +19,8 @@ from .row_tables import array_digest, at_row, row_tables
 
 
 class DaskSource:
-    """A 2-D dask array of dense or SciPy sparse blocks; chunk sizes may be unknown.
-
-    ``x``: features. A row of blocks is computed at once and must fit memory. ``tables``: "y", "task", "weight" -> vectors, NumPy or dask;
-    ``options``: options.
-    """
+    """A 2-D dask array of dense or SciPy sparse blocks; chunk sizes may be unknown. ``x``: features. A row of blocks is computed at once
+    and must fit memory. ``tables``: "y", "task", "weight" -> vectors, NumPy or dask; ``options``: options."""
 
     format = "array"
     names = None

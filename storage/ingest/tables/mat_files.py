@@ -102,11 +102,9 @@ def is_version_5(path: Path) -> bool:
 
 
 def read_variables(path: Path, folder: Path | None) -> dict[str, Any]:
-    """Unpack the numbers of a file, or only check and list them (``folder=None``); structures, cells and functions are passed over.
-
-    Returns arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc").
-    Raises DataError: an element disagrees with the bytes there.
-    """
+    """Unpack the numbers of a file, or only check and list them (``folder=None``); structures, cells and functions are passed over. Returns
+    arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc"). Raises
+    DataError: an element disagrees with the bytes there."""
     arrays: dict[str, Any] = {}
     size = path.stat().st_size
     with path.open("rb") as file:

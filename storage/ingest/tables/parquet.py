@@ -31,10 +31,7 @@ _BUFFER = 1 << 20
 
 
 class ParquetSource(Table):
-    """A Parquet file.
-
-    ``source``: where; ``options``: roles of the columns.
-    """
+    """A Parquet file. ``source``: where; ``options``: roles of the columns."""
 
     format = "parquet"
 
@@ -94,10 +91,8 @@ class ParquetSource(Table):
                 raise self.fault(f"the values have the type {kind}; numbers are expected{self._role_hint()}", 0, feature)
 
     def _sizes(self, group: int) -> dict[str, int]:
-        """Bytes that reading every column of a row group takes at most: packed, unpacked, and what pyarrow keeps.
-
-        From the numbers of rows and bytes alone: what the footer says of single columns ends the process where it is damaged.
-        """
+        """Bytes that reading every column of a row group takes at most: packed, unpacked, and what pyarrow keeps. From the numbers of rows
+        and bytes alone: what the footer says of single columns ends the process where it is damaged."""
         about = self._file.metadata.row_group(group)
         whole = max(0, about.total_byte_size) + self._digest.size
         number = min(whole, 2 * _CELL_BYTES * max(0, about.num_rows))
@@ -151,10 +146,8 @@ class ParquetSource(Table):
 
 
 def _check_footer(path: Path, options: Options) -> int:
-    """Return the bytes of the footer, which is read whole when the file is opened.
-
-    Raises DataError: it is longer than the file; SchemaError: the budget does not hold it.
-    """
+    """Return the bytes of the footer, which is read whole when the file is opened. Raises DataError: it is longer than the file;
+    SchemaError: the budget does not hold it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 8))

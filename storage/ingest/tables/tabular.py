@@ -32,10 +32,7 @@ NAME_BYTES = 360
 
 
 def import_pyarrow(part: str) -> Foreign:
-    """Import a part of pyarrow.
-
-    Raises SchemaError if it is not installed, naming the extra to install.
-    """
+    """Import a part of pyarrow. Raises SchemaError if it is not installed, naming the extra to install."""
     from importlib import import_module
 
     try:
@@ -53,10 +50,8 @@ class Roles(NamedTuple):
 
 
 def assign_roles(names: Sequence[str], given: Mapping[str, Any], source: str) -> Roles:
-    """Divide the columns of a table into features and row tables.
-
-    Raises SchemaError if a named column does not exist, names repeat, or no feature is left.
-    """
+    """Divide the columns of a table into features and row tables. Raises SchemaError if a named column does not exist, names repeat, or no
+    feature is left."""
     positions = {name: k for k, name in enumerate(names)}
     if len(positions) != len(names):
         twice = next(name for k, name in enumerate(names) if positions[name] != k)
@@ -169,10 +164,8 @@ class Table(ABC):
 
 
 class CsvSource(Table):
-    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input.
-
-    ``source``: where; ``options``: roles of the columns.
-    """
+    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input. ``source``: where; ``options``:
+    roles of the columns."""
 
     format = "csv"
 
@@ -289,10 +282,8 @@ def is_too_wide(columns: int, options: Options) -> bool:
 
 
 def _is_wide(line: bytes, options: Options, name: str) -> bool:
-    """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget.
-
-    Raises SchemaError: not even their names do.
-    """
+    """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget. Raises SchemaError: not even
+    their names do."""
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
     need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
@@ -304,10 +295,7 @@ def _is_wide(line: bytes, options: Options, name: str) -> bool:
 
 
 def _read_header(line: bytes, name: str) -> tuple[str, list[str]]:
-    """Delimiter and column names.
-
-    Raises DataError if the line is no header.
-    """
+    """Delimiter and column names. Raises DataError if the line is no header."""
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
         delimiter = max(_DELIMITERS, key=text.count)
@@ -323,10 +311,8 @@ def _read_header(line: bytes, name: str) -> tuple[str, list[str]]:
 
 
 class FrameSource(Table):
-    """A data frame with ``columns`` and ``iloc``.
-
-    ``frame``: the table; ``given``: "y", "task", "weight" -> column name or array; ``options``: options.
-    """
+    """A data frame with ``columns`` and ``iloc``. ``frame``: the table; ``given``: "y", "task", "weight" -> column name or array;
+    ``options``: options."""
 
     format = "array"
 

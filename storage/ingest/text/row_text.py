@@ -106,12 +106,9 @@ class RowText:
         self.ended = False
 
     def piece(self, offset: int, lines: int) -> TextPiece:
-        """Return the rows that begin at a byte of the text; ``lines`` tells messages how many lines lie before.
-
-        A line that breaks a rule ends the piece before it, so that nothing is lost; a piece that would begin with it is refused.
-
-        Raises DataError: the first line breaks a rule; line and column are named. Or the source cannot be read.
-        """
+        """Return the rows that begin at a byte of the text; ``lines`` tells messages how many lines lie before. A line that breaks a rule
+        ends the piece before it, so that nothing is lost; a piece that would begin with it is refused. Raises DataError: the first line
+        breaks a rule; line and column are named. Or the source cannot be read."""
         text, last = self._text(offset)
         try:
             return self._taken(text, offset, lines, last)
@@ -196,10 +193,8 @@ class RowText:
         self._known = known
 
     def confirm(self) -> None:
-        """Check that what was consumed still stands there; it is read again if the file was written to since it was opened.
-
-        Raises DigestMismatch if it was changed; DataError if it is shorter now.
-        """
+        """Check that what was consumed still stands there; it is read again if the file was written to since it was opened. Raises
+        DigestMismatch if it was changed; DataError if it is shorter now."""
         if self._stamped() == self._stamp:
             return
         known = self.consumed

@@ -56,14 +56,10 @@ class _Piece:
 
 
 class SequenceSource:
-    """FASTA or one string a line, from a file, plain or compressed, or from standard input ("-").
-
-    FASTA: a header line ``>name key=value …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another
-    key, given as ``target``). Strings: a line is a string, or a label, a tab and a string; all lines have a label or none has.
-
-    ``source``: where; ``form``: "fasta" or "strings"; ``options``: options. Raises SchemaError if an option has no meaning for sequences;
-    DataError if the file cannot be opened.
-    """
+    """FASTA or one string a line, from a file, plain or compressed, or from standard input ("-"). FASTA: a header line ``>name key=value
+    …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another key, given as ``target``). Strings: a line is
+    a string, or a label, a tab and a string; all lines have a label or none has. ``source``: where; ``form``: "fasta" or "strings";
+    ``options``: options. Raises SchemaError if an option has no meaning for sequences; DataError if the file cannot be opened."""
 
     sparse = False
     names = None
@@ -85,10 +81,7 @@ class SequenceSource:
         return None if self.digest is None else self.digest.value()
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything.
-
-        Raises DataError at the first fault, by file, line and column.
-        """
+        """Read everything. Raises DataError at the first fault, by file, line and column."""
         reading = Reading(target=target, n_cols=0)
         done = scratch.notes("read")
         if done:
@@ -154,10 +147,7 @@ class SequenceSource:
 
 
 class StringArraySource(SequenceSource):
-    """Texts in memory.
-
-    ``texts``: the texts; ``tables``: "y", "task", "weight" -> vectors; ``options``: options.
-    """
+    """Texts in memory. ``texts``: the texts; ``tables``: "y", "task", "weight" -> vectors; ``options``: options."""
 
     def __init__(self, texts: Many[str], tables: dict[str, Any], options: Options) -> None:
         self.name, self.format, self.digest = f"<{type(texts).__name__}>", "array", None
@@ -259,11 +249,8 @@ def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[i
 
 
 def parse_fasta(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
-    """Yield the sequences of FASTA text.
-
-    Raises DataError for letters before the first header, characters that are no letters, sequences without letters or beyond ``limit``
-    bytes.
-    """
+    """Yield the sequences of FASTA text. Raises DataError for letters before the first header, characters that are no letters, sequences
+    without letters or beyond ``limit`` bytes."""
     head, at, parts, size = None, 0, [], 0
     for number, line in _numbered_lines(stream, name, limit):
         if line.startswith(b">"):
@@ -302,10 +289,8 @@ def _make_sequence(words: dict[str, str], parts: list[bytes], line: int, name: s
 
 
 def parse_strings(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
-    """Yield one string a line, with the label before its tab.
-
-    Raises DataError for empty lines inside the text, more than one tab, text that is not UTF-8, or labels in some lines only.
-    """
+    """Yield one string a line, with the label before its tab. Raises DataError for empty lines inside the text, more than one tab, text
+    that is not UTF-8, or labels in some lines only."""
     labelled, blank = None, 0
     for number, line in _numbered_lines(stream, name, limit):
         if not line:

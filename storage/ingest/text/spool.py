@@ -128,10 +128,7 @@ class Part:
 
 
 class Spool:
-    """All blocks of the input, in row order.
-
-    ``handles``: the blocks; ``starts``: int64 array (n_blocks + 1,), first row of every block.
-    """
+    """All blocks of the input, in row order. ``handles``: the blocks; ``starts``: int64 array (n_blocks + 1,), first row of every block."""
 
     def __init__(self, handles: Sequence[Handle]) -> None:
         self.handles = list(handles)

@@ -41,10 +41,8 @@ def detect_compression(path: Path) -> str | None:
 
 
 class Expanded(io.RawIOBase):
-    """A compressed stream that refuses damage and explosive ratios with a `DataError`.
-
-    ``raw``: the compressed bytes; ``kind``: "gzip", "bzip2" or "xz"; ``name``: shown in messages. ``offset``: text bytes given so far.
-    """
+    """A compressed stream that refuses damage and explosive ratios with a `DataError`. ``raw``: the compressed bytes; ``kind``: "gzip",
+    "bzip2" or "xz"; ``name``: shown in messages. ``offset``: text bytes given so far."""
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:
         self._raw, self._name, self._kind = raw, name, kind
@@ -56,10 +54,8 @@ class Expanded(io.RawIOBase):
         return True
 
     def readinto(self, out: Any) -> int:
-        """Fill a buffer as far as one read goes.
-
-        Raises DataError if the stream is damaged, cut short, or expands more than a thousandfold.
-        """
+        """Fill a buffer as far as one read goes. Raises DataError if the stream is damaged, cut short, or expands more than a
+        thousandfold."""
         view = memoryview(out)
         try:
             # Large reads pay: BufferedReader-sized ones spend their time in Python.
@@ -98,10 +94,7 @@ class ByteSource(NamedTuple):
 
 
 def open_source(source: str | Path, name: str) -> ByteSource:
-    """Open a file, plain or compressed, or standard input ("-").
-
-    Raises DataError if the file cannot be opened.
-    """
+    """Open a file, plain or compressed, or standard input ("-"). Raises DataError if the file cannot be opened."""
     if source == "-":
         if sys.stdin is None:
             raise DataError("the standard input is closed; give a file, or a pipe that is open", name)
@@ -119,10 +112,7 @@ def _count_bytes(inner: Any, *, keep: bool) -> ByteSource:
 
 
 def open_file(path: Path) -> IO[bytes]:
-    """Open a file for reading, unbuffered.
-
-    Raises DataError if it does not exist, is a folder or may not be read.
-    """
+    """Open a file for reading, unbuffered. Raises DataError if it does not exist, is a folder or may not be read."""
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
@@ -165,10 +155,8 @@ class Window:
 
 
 def line_start(file: IO[bytes], at: int, size: int) -> int:
-    """First byte at or after ``at`` that begins a line; ``size`` if there is none.
-
-    The owner of a line is the range that holds its first byte, so ranges cut anywhere share the lines without overlap.
-    """
+    """First byte at or after ``at`` that begins a line; ``size`` if there is none. The owner of a line is the range that holds its first
+    byte, so ranges cut anywhere share the lines without overlap."""
     if at <= 0:
         return 0
     at -= 1
@@ -191,10 +179,8 @@ def count_lines(path: Path, end: int) -> int:
 
 
 class FileDigest:
-    """Identity of a file by content: its length and the crc32c of every 64 MiB piece.
-
-    Pieces are read on demand, so that a range of text can be checked while the system still has it in memory.
-    """
+    """Identity of a file by content: its length and the crc32c of every 64 MiB piece. Pieces are read on demand, so that a range of text
+    can be checked while the system still has it in memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

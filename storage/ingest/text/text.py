@@ -41,10 +41,7 @@ class RangeRecord:
 
 
 class SvmlightSource:
-    """SVMlight text from a file, plain or compressed, or from standard input ("-").
-
-    ``source``: where.
-    """
+    """SVMlight text from a file, plain or compressed, or from standard input ("-"). ``source``: where."""
 
     format = "svmlight"
     sparse = True
@@ -75,10 +72,7 @@ class SvmlightSource:
         return None if self.digest is None else self.digest.value()
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Parse everything.
-
-        Raises DataError at the first fault in the text, by file, line and column.
-        """
+        """Parse everything. Raises DataError at the first fault in the text, by file, line and column."""
         reading = Reading(target=target, counts=ColumnCounts())
         if self.digest is None or self.packed:
             _StreamReader(self, scratch, options, reading, progress).run()
