@@ -134,9 +134,6 @@ def _snapshot(run: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in run.rglob("*") if path.name != "lock"}
 
 
-# -- figures ---------------------------------------------------------------------------------------------------------------
-
-
 def figures_have_common_names_and_are_explained(bench: Bench) -> None:
     """The summary has the common figures; every heading of history and plan is in the glossary."""
     run = RunStore.open(str(bench.straight))
@@ -174,9 +171,6 @@ def certificates_hold(bench: Bench) -> None:
     objective = bench.start(bench.scratch / "finer", finer).summary["objective"]
     slack = 1e-9 * max(abs(summary["objective"]), 1.0)
     assert objective >= summary["objective"] - summary["gap"] - slack, f"{objective} is below {summary['objective']} - {summary['gap']}"
-
-
-# -- stopping and going on -------------------------------------------------------------------------------------------------
 
 
 def resumes_to_the_same_bits(bench: Bench) -> None:
@@ -255,9 +249,6 @@ def states_are_plain_arrays(bench: Bench) -> None:
         assert all(content[name].dtype != object for name in content.files)
 
 
-# -- refusals --------------------------------------------------------------------------------------------------------------
-
-
 def a_finished_run_is_left_alone(bench: Bench) -> None:
     """Started again or resumed, nothing is touched and nothing is told."""
     before, events = _snapshot(bench.straight), list[Any]()
@@ -303,9 +294,6 @@ def one_process_at_a_time(bench: Bench) -> None:
         bench.start(run)
 
 
-# -- plans -----------------------------------------------------------------------------------------------------------------
-
-
 def a_dry_run_tells_the_plan_and_writes_nothing(bench: Bench) -> None:
     """The plan is JSON, and what a run decides is in it."""
     outcome = bench.start(bench.scratch / "run", dry_run=True)
@@ -337,9 +325,6 @@ def too_little_memory_is_refused_before_work(bench: Bench) -> None:
     assert message.endswith(", or give it more (--driver-memory)") and "1 KiB: , or" not in message
     assert exit_code(caught[0]) == 5
     assert not [event for event in events if event["event"] == "iteration"] and not run.exists()
-
-
-# -- estimators and commands -----------------------------------------------------------------------------------------------
 
 
 def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:

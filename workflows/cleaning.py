@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POINTER = "current.json"
-QUIET_SECONDS = 3600.0
-"""A file younger than this may belong to a writer at work and is left alone."""
+QUIET_SECONDS = 3600.0  # a file younger than this may belong to a writer at work and is left alone
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from .exits import Exit, exit_code
 from .signals import find_signal
 
 OUTPUT = "the standard output"
-JSON_LIMIT = 4096
-"""Bytes of the last line: what Airflow keeps of a task."""
+JSON_LIMIT = 4096  # bytes of the last line: what Airflow keeps of a task
 
 
 _KEPT = ("status", "exit", "command", "kind", "truncated")

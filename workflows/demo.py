@@ -15,8 +15,7 @@ from .progress import Emit
 
 WORKFLOW = "fgm_poly2.yaml"
 TEST_SHARE = 0.3
-STEPS = ("train", "pairs", "score", "report")
-"""Steps whose figures are shown."""
+STEPS = ("train", "pairs", "score", "report")  # steps whose figures are shown
 
 
 def write_digits(folder: Path) -> None:

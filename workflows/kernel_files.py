@@ -8,9 +8,7 @@ from typing import Any
 
 from .checking import ConfigError
 
-POLICIES = ("auto", "memory", "store", "recompute")
-"""Values of ``grams`` that are no path."""
-
+POLICIES = ("auto", "memory", "store", "recompute")  # values of ``grams`` that are no path
 _GRID = ("features", "widths", "degrees", "subsets", "normalize", "centre")
 
 

@@ -15,9 +15,7 @@ Emit = Callable[[Mapping[str, Any]], None]
 LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
 
-KEPT = frozenset({"iteration", "warning", "grams", "fold"})
-"""Events that stay on the screen above the bar."""
-
+KEPT = frozenset({"iteration", "warning", "grams", "fold"})  # events that stay on the screen above the bar
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 
 

@@ -21,8 +21,7 @@ from .steps import ACTIONS, StepContext, gram_kernels, kernel_file, source_mark,
 if TYPE_CHECKING:
     from ..storage import StepManifest
 
-_HIDDEN = ".steps"
-"""Folder of manifests and locks inside a run of a workflow; no step can be called so."""
+_HIDDEN = ".steps"  # folder of manifests and locks inside a run of a workflow; no step can be called so
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-GRACE_SECONDS = 8.0
-"""Time to close a cluster after the first signal; then the process goes, whatever still runs."""
+GRACE_SECONDS = 8.0  # time to close a cluster after the first signal; then the process goes, whatever still runs
 
 
 class Interrupted(BaseException):

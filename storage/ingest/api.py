@@ -278,9 +278,6 @@ def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bo
     return private_folder(Path(parent or tempfile.gettempdir()), f"gramplane-{mark}-", make=make)
 
 
-# -- taking over from another store ----------------------------------------------------------------------------------
-
-
 def _resolve_width(guide: BlockStore | None, n_features: int | None) -> int | None:
     if guide is None or _holds_sequences(guide):
         return n_features

@@ -110,9 +110,6 @@ def build_store(job: Job, make: Callable[[Job], BlockStore]) -> BlockStore:
         raise
 
 
-# -- sparse ----------------------------------------------------------------------------------------------------------
-
-
 def build_sparse(job: Job) -> BlockStore:
     """Build a store of sparse columns."""
     shift = _first_index(job)
@@ -242,9 +239,6 @@ def _gather_rows(spool: Spool, lo: int, hi: int, nnz: int, dtype: str, shift: in
     return cols, values
 
 
-# -- dense -----------------------------------------------------------------------------------------------------------
-
-
 def build_dense(job: Job) -> BlockStore:
     """Build a store of dense columns."""
     width = int(job.reading.n_cols or 0)
@@ -289,9 +283,6 @@ def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArra
     for handle, first, last, row in spool.between(rows.start, rows.stop):
         out[:, row - rows.start : row - rows.start + last - first] = handle.get("dense", cols.start, cols.stop)[:, first:last]
     return out
-
-
-# -- tables ----------------------------------------------------------------------------------------------------------
 
 
 def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:

@@ -19,8 +19,7 @@ from .text.streams import MAX_RATIO
 _COPY = 1 << 20
 _SMALL, _NAMED = 4096, ("shape.npy", "format.npy")
 _GRACE = 16 << 20
-_RUN = 512
-"""Rows of a piece from which on columns of a file are read run by run; below, a file by columns is turned into panels first."""
+_RUN = 512  # rows of a piece from which on columns of a file are read run by run; below, a file by columns is turned into panels first
 
 
 @dataclass(frozen=True)
@@ -128,9 +127,6 @@ def by_rows(array: FileArray, step: int, path: Path, budget: int) -> FileArray |
         hi = min(d, lo + wide)
         made.add(iter([array.flat(lo * n, hi * n).reshape(hi - lo, n).T]), hi - lo, kind)
     return made
-
-
-# -- .npy and .npz -----------------------------------------------------------------------------------------------------
 
 
 class Header(NamedTuple):

@@ -149,9 +149,6 @@ def _choose_dtype(url: str | os.PathLike[str], wanted: str, single: bool, found:
     return kind
 
 
-# -- one pass before writing -------------------------------------------------------------------------------------------
-
-
 class _Scan(NamedTuple):
     """What the first pass over a kernel found: sha256 of its values, and whether float32 holds them all."""
 
@@ -202,9 +199,6 @@ def _check_tile(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.ND
             f"but {lower[i, j]} the other way round",
             grams.name,
         )
-
-
-# -- sources -----------------------------------------------------------------------------------------------------------
 
 
 class _Grams:

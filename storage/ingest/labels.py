@@ -11,14 +11,10 @@ from ..errors import DataError, SchemaError
 from ..meta import Label
 from ..value_types import UserData
 
-MAX_CLASSES = 1 << 16
-"""More distinct labels than this are taken for a real-valued target."""
-
+MAX_CLASSES = 1 << 16  # more distinct labels than this are taken for a real-valued target
 Vector = npt.NDArray[np.float64]
 
-Fault = Callable[[str, int], DataError]
-"""Builds the error for a reason and a row, counted inside the rows at hand."""
-
+Fault = Callable[[str, int], DataError]  # builds the error for a reason and a row, counted inside the rows at hand
 _TOO_MANY = f"more than {MAX_CLASSES} distinct labels: for a real-valued target set task='regression'"
 
 

@@ -25,8 +25,7 @@ SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
 
-ROW_OPTIONS = {"y": "target", "task": "task_column", "weight": "weight_column"}
-"""Options that say where the row tables come from."""
+ROW_OPTIONS = {"y": "target", "task": "task_column", "weight": "weight_column"}  # options that say where the row tables come from
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,

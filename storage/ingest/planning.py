@@ -21,17 +21,10 @@ from .text.sequences import SequenceSource
 from .text.text import SvmlightSource
 from .turning import PIECE_SHARE, TURNED_ROW_BYTES
 
-_ROW_COPIES = 4
-"""Of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block."""
-
-_ENTRY_BYTES = 48
-"""Bytes that an entry of a sparse piece takes from the file to its block."""
-
-_HEAVIEST_BYTES = 12
-"""Bytes per entry of the heaviest column, which is outside the budget."""
-
-_STORED, _SCRATCHED = 12, 32
-"""Bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)."""
+_ROW_COPIES = 4  # of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block
+_ENTRY_BYTES = 48  # bytes that an entry of a sparse piece takes from the file to its block
+_HEAVIEST_BYTES = 12  # bytes per entry of the heaviest column, which is outside the budget
+_STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)
 
 
 @dataclass
@@ -199,9 +192,6 @@ def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str
     """The rows of dense data that are read at once: a share of the budget, or one row."""
     nbytes = max(_ROW_COPIES * (options.budget // share), ROW_BYTES * (columns or 0))
     return holding_row("rows at hand, checked and turned to a block", f"max(4 budget / {share}, 48 columns)", nbytes)
-
-
-# -- by source -------------------------------------------------------------------------------------------------------
 
 
 @singledispatch

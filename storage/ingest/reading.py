@@ -17,11 +17,8 @@ from .text.spool import Block, Handle, Part, Spool, Stored, hold_block
 
 EXACT_INTEGERS = 2**53
 
-ROW_BYTES = 48
-"""Bytes per column that a dense row takes on its way into a block."""
-
-HELD_SHARE = 4
-"""Blocks stay in memory if they take at most this part of the budget."""
+ROW_BYTES = 48  # bytes per column that a dense row takes on its way into a block
+HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the budget
 
 
 @dataclass

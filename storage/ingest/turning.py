@@ -19,11 +19,8 @@ from .scratch import Scratch
 from .tables.columns import count_columns
 from .text.spool import Spool
 
-PIECE_SHARE = 256
-"""Entries of a piece, as a part of the budget's bytes."""
-
-TURNED_ROW_BYTES = 24
-"""Bytes of tables for every row of a matrix that lies by columns."""
+PIECE_SHARE = 256  # entries of a piece, as a part of the budget's bytes
+TURNED_ROW_BYTES = 24  # bytes of tables for every row of a matrix that lies by columns
 
 
 @dataclass(frozen=True)

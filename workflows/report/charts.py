@@ -20,11 +20,8 @@ PALETTE = ("#1f5fa8", "#d2691e", "#2f8f6b", "#8a4fa3", "#b8334a", "#6b7280", "#b
 INK, RULE = "#1f2933", "#e3e7ec"
 NEGATIVE = PALETTE[1]
 
-MAX_TICKS = 45
-"""Rows and columns of a heat map with names; of more, every second, third ... has one."""
-
-BAR_WIDTH = 0.72
-"""Of the distance of two bars."""
+MAX_TICKS = 45  # rows and columns of a heat map with names; of more, every second, third ... has one.
+BAR_WIDTH = 0.72  # of the distance of two bars
 
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -100,9 +97,6 @@ def plain_text(name: str) -> str:
 
 def _colour(series: Series) -> str:
     return PALETTE[series.colour % len(PALETTE)] if isinstance(series.colour, int) else series.colour
-
-
-# -- series --------------------------------------------------------------------------------------------------------------------
 
 
 def _paint_series(axes: Axes, chart: Chart) -> None:
@@ -207,9 +201,6 @@ def _add_legend(axes: Axes, legend: Legend, **options: Any) -> None:
     elif legend.position == "below":
         options |= {"loc": "upper left", "bbox_to_anchor": (0, -0.18), "fontsize": 8}
     axes.legend(ncols=legend.columns, title=legend.title or None, **options)
-
-
-# -- rankings and heat maps ----------------------------------------------------------------------------------------------------
 
 
 def _paint_ranking(axes: Axes, chart: Chart) -> None:

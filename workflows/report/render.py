@@ -12,8 +12,7 @@ from ...pipeline.records.run_view import Row, RunView, known, number, step_word
 from .figures import pictures, system_charts
 from .glossary import explained, stop_text, words
 
-TABLE_ROWS = 200
-"""Rows of a table on the page; the CSV file beside it has all."""
+TABLE_ROWS = 200  # rows of a table on the page; the CSV file beside it has all
 
 _SUMMARY = {
     "n_selected": "selected",

@@ -33,8 +33,7 @@ WHOLE_SHARE = 12
 """Files are read whole if their arrays take at most this part of the budget: what becomes of them on the way takes several times that."""
 
 _OLD_MAT_SHARE = 16
-COLUMN_BYTES = 16
-"""Bytes of tables for every column of a sparse matrix."""
+COLUMN_BYTES = 16  # bytes of tables for every column of a sparse matrix
 
 
 def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
@@ -225,9 +224,6 @@ class FileSource:
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
         """Build the error for a row and column, counted from zero."""
         return at_row(self.name, reason, row, None if column is None else column + 1)
-
-
-# -- old .mat files ----------------------------------------------------------------------------------------------------
 
 
 def _old_mat(path: Path, options: Options) -> dict[str, Any]:

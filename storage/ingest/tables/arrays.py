@@ -123,9 +123,6 @@ def _csr_parts(x: SparseMatrix) -> Block:
     return {"data": x.data, "indices": x.indices, "indptr": x.indptr, "shape": np.array(x.shape)}
 
 
-# -- objects ---------------------------------------------------------------------------------------------------------
-
-
 def object_source(source: UserData, options: Options) -> ArraySource | FrameSource | DaskSource:
     """Open an array, a frame, or a pair (features, target). Raises SchemaError if it is none of these, or the target is given twice."""
     columns = options.row_columns(map(str, getattr(source, "columns", ())))

@@ -17,15 +17,9 @@ from ..options import Options
 from ..text.streams import FileDigest, open_file
 from .tabular import Table, import_pyarrow
 
-FOOTER_BYTES = 24
-"""Bytes that pyarrow makes of a byte of the footer, which describes every column of every row group."""
-
-_COLUMN_BYTES = 6 << 10
-"""Bytes that pyarrow takes for a column while it is read."""
-
-_CELL_BYTES = 9
-"""Bytes of a number in a page, with its part of the page's head."""
-
+FOOTER_BYTES = 24  # bytes that pyarrow makes of a byte of the footer, which describes every column of every row group
+_COLUMN_BYTES = 6 << 10  # bytes that pyarrow takes for a column while it is read
+_CELL_BYTES = 9  # bytes of a number in a page, with its part of the page's head
 GROUP_SHARE = 8
 _BUFFER = 1 << 20
 

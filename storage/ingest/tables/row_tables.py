@@ -11,8 +11,7 @@ from ...errors import DataError
 from ..labels import Target
 from ..text.spool import Block
 
-_TEXTS = "OUST"
-"""Kinds of arrays that hold texts."""
+_TEXTS = "OUST"  # kinds of arrays that hold texts
 
 
 def array_digest(arrays: Mapping[str, Any]) -> str:

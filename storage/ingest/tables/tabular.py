@@ -24,11 +24,8 @@ from .row_tables import array_digest, at_row, row_tables
 
 _MAX_HEADER = 64 << 20
 _DELIMITERS = (",", ";", "\t")
-COLUMN_BYTES = 9600
-"""Bytes that pyarrow keeps of a column of CSV."""
-
-NAME_BYTES = 360
-"""Bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read."""
+COLUMN_BYTES = 9600  # bytes that pyarrow keeps of a column of CSV
+NAME_BYTES = 360  # bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read
 
 
 def import_pyarrow(part: str) -> Foreign:
@@ -158,9 +155,6 @@ class Table(ABC):
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
         return at_row(self.name, reason, row, None if column is None else self.columns[column])
-
-
-# -- CSV -------------------------------------------------------------------------------------------------------------
 
 
 class CsvSource(Table):
@@ -305,9 +299,6 @@ def _read_header(line: bytes, name: str) -> tuple[str, list[str]]:
     if not text.strip() or all(as_number(column) is not None for column in columns):
         raise DataError("the first line must name the columns", name, 1)
     return delimiter, columns
-
-
-# -- frames ----------------------------------------------------------------------------------------------------------
 
 
 class FrameSource(Table):

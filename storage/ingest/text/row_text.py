@@ -17,9 +17,7 @@ from .lines import Rules
 from .streams import open_source
 from .svmlight import LineParser
 
-PIECE = 8 << 20
-"""Bytes of text of one piece."""
-
+PIECE = 8 << 20  # bytes of text of one piece
 MAX_LINE = 64 << 20
 
 _NEWLINE = b"\n"

@@ -31,8 +31,7 @@ from .streams import FileDigest, detect_compression, open_source
 
 _FOREIGN = re.compile(rb"[^A-Za-z*-]")
 _BLOCK = 1 << 22
-_TEXT_TO_MEMORY = 4
-"""Bytes that a byte of text may take until the store is written."""
+_TEXT_TO_MEMORY = 4  # bytes that a byte of text may take until the store is written
 
 
 class Sequence(NamedTuple):
@@ -235,9 +234,6 @@ def _as_numbers(values: npt.NDArray[Any], name: str, fault: Fault) -> npt.NDArra
     return np.array(numbers, dtype=np.float64)
 
 
-# -- parsing ---------------------------------------------------------------------------------------------------------
-
-
 def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[int, bytes]]:
     """Number and content of every line, without its end."""
     number = 0
@@ -317,9 +313,6 @@ def _decode_text(data: bytes, name: str, number: int) -> str:
 
 
 _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}
-
-
-# -- the store -------------------------------------------------------------------------------------------------------
 
 
 def build_sequences(job: Job) -> BlockStore:

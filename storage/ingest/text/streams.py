@@ -17,12 +17,8 @@ import numpy as np
 
 from ...errors import DataError
 
-PIECE = 64 << 20
-"""Bytes of a file that one checksum (and one range of text) covers."""
-
-MAX_RATIO = 1000
-"""Text bytes allowed per compressed byte."""
-
+PIECE = 64 << 20  # bytes of a file that one checksum (and one range of text) covers
+MAX_RATIO = 1000  # text bytes allowed per compressed byte
 _RATIO_GRACE = 16 << 20
 _BUFFER = 1 << 20
 _OPENERS: tuple[tuple[bytes, str, Callable[[Any], Any]], ...] = (

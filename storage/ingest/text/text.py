@@ -22,8 +22,7 @@ from .streams import PIECE, FileDigest, Readable, Window, count_lines, detect_co
 from .svmlight import LineParser
 
 _MAX_INDEX = 2**31 - 2
-_TEXT_TO_MEMORY = 8
-"""Bytes of blocks, buckets and arrays that a byte of text may become."""
+_TEXT_TO_MEMORY = 8  # bytes of blocks, buckets and arrays that a byte of text may become
 
 
 @dataclass

@@ -12,8 +12,7 @@ from ..labels import as_number
 
 _PART_SHARE = 128
 _LEAST = 1 << 16
-_LONGEST = 1 << 16
-"""Bytes of a cell."""
+_LONGEST = 1 << 16  # bytes of a cell
 
 
 class WideRow(NamedTuple):
