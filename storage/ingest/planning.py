@@ -51,7 +51,7 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
     held against budget and bytes; ``options``: options of the ingest; ``url``: the store; ``scratch``: the scratch folder; it need not
     exist; ``jobs``: parser threads."""
     sizes = sizes_of(source, options)
-    getattr(source, "close", tuple)()
+    source.close()
     kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if source.sparse else "dense"
     whole = sizes.scratch == 0
     holds = [*sizes.holds, *([] if whole else _held_while_writing(kind, sizes, options, jobs))]

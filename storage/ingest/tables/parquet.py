@@ -39,17 +39,13 @@ class ParquetSource(Table):
         # Texts that repeat stay a table of texts and numbers of them.
         self._texts = [self.columns[k] for name, k in self._roles.columns.items() if name in ("y", "task")]
         self._file = self._open(self._texts)
+        self.n_rows = int(self._file.metadata.num_rows)
 
     def _open(self, texts: list[str], buffer: int = 0) -> Foreign:
         try:
             return self._parquet.ParquetFile(os.fspath(self._path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", str(self._path)) from error
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all row groups."""
-        return int(self._file.metadata.num_rows)
 
     def identity(self) -> str | None:
         """Identity by content."""
@@ -120,7 +116,8 @@ class ParquetSource(Table):
             at = end
         others = [self.columns[k] for k in self._roles.columns.values()]
         lo = 0
-        for tables in self._tables(group, others, count, self._rows(group, sizes, step)):
+        step = self._rows(group, sizes, step)
+        for tables in self._read(self._file, group, others, step) if others else ([] for _ in range(0, count, step)):
             hi = lo + (len(tables[0]) if tables else min(step, count - lo))
             features = iter(panels[lo:hi].T)
             table_columns = dict(zip(others, tables, strict=False))
@@ -131,12 +128,6 @@ class ParquetSource(Table):
         for columns in self._read(file, group, names, self.step(options, len(names))):
             yield self._stack(columns, row, feature)
             row += len(columns[0])
-
-    def _tables(self, group: int, names: list[str], count: int, step: int) -> Iterator[list[npt.NDArray[Any]]]:
-        if names:
-            yield from self._read(self._file, group, names, step)
-        else:
-            yield from ([] for _ in range(0, count, step))
 
 
 def _check_footer(path: Path, options: Options) -> int:

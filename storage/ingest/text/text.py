@@ -14,7 +14,7 @@ from ...errors import DataError
 from ..counts import ColumnCounts
 from ..labels import Target
 from ..options import Options, Progress
-from ..reading import Reading, recount_columns
+from ..reading import Reading, Source, recount_columns
 from ..scratch import Scratch
 from .lines import Rules
 from .spool import Handle, Part, PutBlock, Stored, hold_block
@@ -39,12 +39,11 @@ class RangeRecord:
     blocks: list[dict[str, Any]]
 
 
-class SvmlightSource:
-    """SVMlight text from a file, plain or compressed, or from standard input ("-"). ``source``: where."""
+class SvmlightSource(Source):
+    """SVMlight text from a file, plain or compressed, or from standard input ("-")."""
 
     format = "svmlight"
     sparse = True
-    names = None
 
     def __init__(self, source: str | Path) -> None:
         self.stdin = source == "-"
@@ -60,10 +59,9 @@ class SvmlightSource:
         return None if self.digest is None or self.packed else _TEXT_TO_MEMORY * self.digest.size
 
     def hint(self) -> str | None:
-        """Cheap identity for resuming; None for a source that cannot be read twice."""
+        """Cheap identity for resuming; ranges of a plain file carry their own checksums."""
         if self.digest is None:
             return None
-        # Ranges of a plain file carry their own checksums.
         return self.digest.value() if self.packed else f"file:{self.digest.size}"
 
     def identity(self) -> str | None:
@@ -71,7 +69,7 @@ class SvmlightSource:
         return None if self.digest is None else self.digest.value()
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Parse everything. Raises DataError at the first fault in the text, by file, line and column."""
+        """Parse everything."""
         reading = Reading(target=target, counts=ColumnCounts())
         if self.digest is None or self.packed:
             _StreamReader(self, scratch, options, reading, progress).run()
