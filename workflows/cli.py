@@ -8,11 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from .commands import config as cli_config
-from .commands import data as cli_data
-from .commands import fit as cli_fit
-from .commands import gram as cli_gram
-from .commands import runs as cli_runs
+from .commands import config, data, fit, gram, runs
 from .console import Carried, OutputClosed, open_closed_streams, settle_output, show_error, version_text
 from .exits import Exit, exit_code
 from .signals import Interrupted, interruptible
@@ -46,8 +42,8 @@ def cli() -> None:
     holds the run, 130/143 interrupted (run again to continue), 141 the reader of the output went away."""
 
 
-for _module in (cli_data, cli_gram, cli_fit, cli_runs, cli_config):
-    _module.register(cli)
+for _command in (*data.COMMANDS, *gram.COMMANDS, *fit.COMMANDS, *runs.COMMANDS, *config.COMMANDS):
+    cli.add_command(_command)
 
 
 def _report_failure(error: BaseException, words: Sequence[str]) -> int:

@@ -17,24 +17,19 @@ from .options import (
     TuneCommand,
     Url,
     cluster_options,
+    command,
     dry_run_option,
     explicit_values,
+    grams_option,
+    groups_option,
+    kernels_option,
     method_argument,
     method_config,
-    register_command,
+    run_option,
     seed_option,
     set_option,
     split_settings,
 )
-
-
-def register(group: click.Group) -> None:
-    """Add the commands to a group."""
-    _add_fit(group)
-    _add_tune(group)
-    _add_resume(group)
-    _add_predict(group)
-    _add_score(group)
 
 
 def outcome_result(outcome: Any, run: str) -> Result:
@@ -48,73 +43,62 @@ def outcome_result(outcome: Any, run: str) -> Result:
     )
 
 
-def _add_fit(group: click.Group) -> None:
-    @register_command(group, cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
-    @method_argument
-    @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
-    @click.option(
-        "--stream",
-        type=Url("stream"),
-        metavar="FILE|-",
-        help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).",
-    )
-    @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
-    @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
-    @click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
-    @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
-    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
-    @set_option
-    @click.option(
-        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
-    )
-    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option(
-        "--grams",
-        type=Url("store"),
-        metavar="GRAMS",
-        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
-    )
-    @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
-    @seed_option
-    @cluster_options
-    @dry_run_option
-    def fit(
-        frame: Frame,
-        method: str,
-        data: str | None,
-        stream: str | None,
-        run: str,
-        settings: tuple[str, ...],
-        kernels: str | None,
-        grams: str | None,
-        compute: ComputeOptions,
-        dry_run: bool,
-        **inputs: Any,
-    ) -> Result:
-        """Fit METHOD on a store, or on a stream of rows, and keep everything in a run directory.
+@command("fit", cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
+@method_argument
+@click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
+@click.option(
+    "--stream", type=Url("stream"), metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input (group-lasso)."
+)
+@click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
+@click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
+@click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
+@click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
+@run_option
+@set_option
+@groups_option
+@kernels_option
+@grams_option
+@click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
+@seed_option
+@cluster_options
+@dry_run_option
+def fit(
+    frame: Frame,
+    method: str,
+    data: str | None,
+    stream: str | None,
+    run: str,
+    settings: tuple[str, ...],
+    kernels: str | None,
+    grams: str | None,
+    compute: ComputeOptions,
+    dry_run: bool,
+    **inputs: Any,
+) -> Result:
+    """Fit METHOD on a store, or on a stream of rows, and keep everything in a run directory.
 
-        Started again, a run continues at its last checkpoint; a finished run is left alone.
-        """
-        from ...pipeline import run_method
+    Started again, a run continues at its last checkpoint; a finished run is left alone.
+    """
+    from ...pipeline import run_method
 
-        text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
-        source, extra = training_data(data, stream, text)
-        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-        params = explicit_values(method_config(method, values, d=_store_width(source, values)))
-        args = _fit_args(method, inputs)
-        with explain_unbegun(run), frame.progress() as emit:
-            outcome = run_method(
-                method,
-                params,
-                data=source,
-                run=run,
-                dry_run=dry_run,
-                on_event=emit,
-                seed=args.seed,
-                extra={**collect_extras(args, source), **extra},
-                **compute.arguments(),
-            )
-        return outcome_result(outcome, run)
+    text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
+    source, extra = training_data(data, stream, text)
+    values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
+    params = explicit_values(method_config(method, values, d=_store_width(source, values)))
+    args = _fit_args(method, inputs)
+    with explain_unbegun(run), frame.progress() as emit:
+        outcome = run_method(
+            method,
+            params,
+            data=source,
+            run=run,
+            dry_run=dry_run,
+            on_event=emit,
+            seed=args.seed,
+            extra={**collect_extras(args, source), **extra},
+            **compute.arguments(),
+        )
+    return outcome_result(outcome, run)
 
 
 def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -167,63 +151,55 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
     return validate_values(FitArgs, {"method": method, **inputs}, by_option)
 
 
-def _add_tune(group: click.Group) -> None:
-    @register_command(group, cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
-    @method_argument
-    @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
-    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
-    @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
-    @set_option
-    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option(
-        "--grams",
-        type=Url("store"),
-        metavar="GRAMS",
-        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
-    )
-    @click.option(
-        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
-    )
-    @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
-    @seed_option
-    @cluster_options
-    @dry_run_option
-    def tune(
-        frame: Frame,
-        method: str,
-        data: str,
-        run: str,
-        grids: tuple[str, ...],
-        settings: tuple[str, ...],
-        kernels: str | None,
-        grams: str | None,
-        folds: int,
-        compute: ComputeOptions,
-        dry_run: bool,
-        **inputs: Any,
-    ) -> Result:
-        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
+@command("tune", cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
+@method_argument
+@click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
+@run_option
+@click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
+@set_option
+@kernels_option
+@grams_option
+@groups_option
+@click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
+@seed_option
+@cluster_options
+@dry_run_option
+def tune(
+    frame: Frame,
+    method: str,
+    data: str,
+    run: str,
+    grids: tuple[str, ...],
+    settings: tuple[str, ...],
+    kernels: str | None,
+    grams: str | None,
+    folds: int,
+    compute: ComputeOptions,
+    dry_run: bool,
+    **inputs: Any,
+) -> Result:
+    """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
 
-        Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
-        """
-        from ...pipeline import tune as tune_method
+    Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
+    """
+    from ...pipeline import tune as tune_method
 
-        grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_yaml_lists(grids), "--grid").items()}
-        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-        params, args = check_grid(method, grid, values, _store_width(data, values)), _fit_args(method, inputs)
-        shared = {
-            "data": require_path(data, "store"),
-            "run": run,
-            "seed": args.seed,
-            "extra": collect_extras(args, data),
-            **compute.arguments(),
-        }
-        with explain_unbegun(run), frame.progress() as emit:
-            if dry_run:
-                plan = tune_plan(method, params, grid, folds, {**shared, "on_event": emit})
-                return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
-            outcome = tune_method(method, grid, params=params, folds=folds, on_event=emit, **shared)
-        return outcome_result(outcome, run)
+    grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_yaml_lists(grids), "--grid").items()}
+    values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
+    params, args = check_grid(method, grid, values, _store_width(data, values)), _fit_args(method, inputs)
+    shared = {
+        "data": require_path(data, "store"),
+        "run": run,
+        "seed": args.seed,
+        "extra": collect_extras(args, data),
+        **compute.arguments(),
+    }
+    with explain_unbegun(run), frame.progress() as emit:
+        if dry_run:
+            plan = tune_plan(method, params, grid, folds, {**shared, "on_event": emit})
+            return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
+        outcome = tune_method(method, grid, params=params, folds=folds, on_event=emit, **shared)
+    return outcome_result(outcome, run)
 
 
 def _yaml_lists(grids: tuple[str, ...]) -> list[str]:
@@ -254,67 +230,62 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
     return params
 
 
-def _add_resume(group: click.Group) -> None:
-    @register_command(group, short_help="Continue a run at its last checkpoint.")
-    @click.argument("run", type=Url("run"))
-    @cluster_options
-    def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
-        """Continue RUN at its last checkpoint, on the same cluster or another one."""
-        from ...pipeline import resume_run
-        from ..report.collect import is_tuned
+@command("resume", short_help="Continue a run at its last checkpoint.")
+@click.argument("run", type=Url("run"))
+@cluster_options
+def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
+    """Continue RUN at its last checkpoint, on the same cluster or another one."""
+    from ...pipeline import resume_run
+    from ..report.collect import is_tuned
 
-        if is_tuned(require_run(run)):
-            raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
-        arguments = compute.arguments()
-        arguments.pop("driver_memory")  # decided when the run was made
-        with frame.progress() as emit:
-            outcome = resume_run(run, on_event=emit, **{**arguments, "cluster": compute.cluster})
-        return outcome_result(outcome, run)
-
-
-def _add_predict(group: click.Group) -> None:
-    @register_command(group, short_help="Write predictions of a run on a store.")
-    @click.argument("run", type=Url("run"))
-    @click.argument("store", type=Url("store"))
-    @click.argument("out", type=Url("predictions"))
-    @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
-    @cluster_options
-    @dry_run_option
-    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compute: ComputeOptions, dry_run: bool) -> Result:
-        """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
-        from ...pipeline import predict_store
-        from ..report.collect import fitted
-
-        with frame.progress() as emit:
-            settings = {"on_event": emit, **compute.arguments()}
-            result = predict_store(
-                fitted(require_run(run)), require_path(store, "store"), out, three_way=three_way, dry_run=dry_run, **settings
-            )
-        return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
+    if is_tuned(require_run(run)):
+        raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
+    arguments = compute.arguments()
+    arguments.pop("driver_memory")  # decided when the run was made
+    with frame.progress() as emit:
+        outcome = resume_run(run, on_event=emit, **{**arguments, "cluster": compute.cluster})
+    return outcome_result(outcome, run)
 
 
-def _add_score(group: click.Group) -> None:
-    @register_command(group, short_help="Show the metrics of a run on a store.")
-    @click.argument("run", type=Url("run"))
-    @click.argument("store", type=Url("store"))
-    @cluster_options
-    @dry_run_option
-    def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
-        """Show the metrics of RUN on STORE, and keep them for its report."""
-        from ...pipeline import score_store
-        from ...storage.objects import require_writable
-        from ..report.collect import fitted, save_score
+@command("predict", short_help="Write predictions of a run on a store.")
+@click.argument("run", type=Url("run"))
+@click.argument("store", type=Url("store"))
+@click.argument("out", type=Url("predictions"))
+@click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
+@cluster_options
+@dry_run_option
+def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compute: ComputeOptions, dry_run: bool) -> Result:
+    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
+    from ...pipeline import predict_store
+    from ..report.collect import fitted
 
-        if not dry_run:
-            require_writable(require_run(run))
-        with frame.progress() as emit:
-            result = score_store(
-                fitted(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments()
-            )
-        if dry_run:
-            return plan_result(result)
-        save_score(fitted(run), store, result)
-        return Result(fields=result, text=score_text(result))
+    with frame.progress() as emit:
+        settings = {"on_event": emit, **compute.arguments()}
+        result = predict_store(
+            fitted(require_run(run)), require_path(store, "store"), out, three_way=three_way, dry_run=dry_run, **settings
+        )
+    return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
+
+
+@command("score", short_help="Show the metrics of a run on a store.")
+@click.argument("run", type=Url("run"))
+@click.argument("store", type=Url("store"))
+@cluster_options
+@dry_run_option
+def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
+    """Show the metrics of RUN on STORE, and keep them for its report."""
+    from ...pipeline import score_store
+    from ...storage.objects import require_writable
+    from ..report.collect import fitted, save_score
+
+    if not dry_run:
+        require_writable(require_run(run))
+    with frame.progress() as emit:
+        result = score_store(fitted(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments())
+    if dry_run:
+        return plan_result(result)
+    save_score(fitted(run), store, result)
+    return Result(fields=result, text=score_text(result))
 
 
 def score_text(found: dict[str, Any]) -> str:
@@ -327,3 +298,6 @@ def score_text(found: dict[str, Any]) -> str:
 
 def _are_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+COMMANDS = (fit, tune, resume, predict, score)

@@ -31,9 +31,9 @@ class Frame:
         return show_progress(self.quiet)
 
 
-def register_command(group: click.Group, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
-    """Register ``function(frame, **options) -> Result`` as a command with ``--json``, ``--quiet`` and ``--debug``. The frame writes the
-    result: text for a reader, or one JSON object as the last line on stdout."""
+def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make ``function(frame, **options) -> Result`` a command with ``--json``, ``--quiet`` and ``--debug``. The frame writes the result:
+    text for a reader, or one JSON object as the last line on stdout."""
 
     def register(function: Callable[..., Result]) -> click.Command:
         @click.option("--json", "as_json", is_flag=True, help="End stdout with one JSON object of at most 4 KiB.")
@@ -50,7 +50,7 @@ def register_command(group: click.Group, name: str | None = None, **settings: An
             show_result(result, ctx.command_path.partition(" ")[2], as_json)
             return int(result.code)
 
-        made = group.command(name, **settings)(run)
+        made = click.command(name, **settings)(run)
         made.params.sort(key=lambda option: option.name in ("as_json", "quiet", "debug"))
         return made
 
@@ -116,6 +116,15 @@ class Url(click.ParamType):
         return check_place(value, self.use, what)
 
 
+run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+groups_option = click.option(
+    "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
+)
+kernels_option = click.option(
+    "--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".'
+)
+_GRAMS_HELP = "Use the kernels of this Gram store (see gram); with --kernels, keep those in it."
+grams_option = click.option("--grams", type=Url("store"), metavar="GRAMS", help=_GRAMS_HELP)
 _CLUSTER = (
     click.option(
         "--cluster",
