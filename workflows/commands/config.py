@@ -49,7 +49,8 @@ def _workflow_parameters(path: str, resolved: bool, allow_code: bool, compute: C
 
     read = read_workflow(path, allow_code)
     shown = read.spec.model_dump(mode="json", by_alias=True, exclude_unset=not resolved)
-    shown.update({key: value for key, value in vars(merge_compute(read, compute)).items() if value not in (None, False) and key != "tls"})
+    said = {key: value for key, value in vars(merge_compute(read, compute)).items() if value not in (None, False) and key != "tls"}
+    shown |= said
     if resolved:
         for step, entry in zip(read.spec.steps, shown["steps"], strict=True):
             entry["with"].update(resolved_params(read, step))
@@ -74,7 +75,7 @@ def schema(frame: Frame, target: str) -> Result:
 @command("warmup", short_help="Compile the kernels before the first fit.")
 def warmup(frame: Frame) -> Result:
     """Compile the numerical kernels into numba's cache, so that the first fit does not wait for it."""
-    from ..warmup import run_cases
+    from ...pipeline.runs.warmup import run_cases
 
     with frame.progress() as emit:
         seconds = run_cases(emit)

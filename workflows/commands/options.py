@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...pipeline.records.compute import ComputeOptions
 from ...pipeline.registry import METHODS, extra_inputs
 from ..checking import ConfigError, by_name, choose, validate_values
 from ..console import Carried, Result, show_result
 
 if TYPE_CHECKING:
+    from ...cluster import TLSFiles
     from ...pipeline.records.extra_input import ExtraInput
 
 
@@ -65,39 +67,6 @@ def _refuse_no_text(ctx: click.Context) -> None:
             if text == "" or (isinstance(text, str) and "\0" in text):
                 why = "is empty" if text == "" else f"{text!r} has a NUL character"
                 raise click.UsageError(f"{param.opts[0] if isinstance(param, click.Option) else param.human_readable_name}: {why}")
-
-
-@dataclass(frozen=True)
-class ComputeOptions:
-    """Where passes run, and within which memory. ``cluster``: the cluster text, such as ``sync`` or ``local:4``; ``None``: not said;
-    ``worker_memory``, ``driver_memory``: sizes such as ``4GiB``; ``None``: not said; ``allow_plaintext``: accept an unencrypted cluster off
-    this machine; ``tls``: paths of ``ca``, ``cert`` and ``key``, as far as given; ``stall_timeout``: seconds without a finished task before
-    a run is given up; ``None``: not said."""
-
-    cluster: str | None = None
-    worker_memory: str | None = None
-    driver_memory: str | None = None
-    allow_plaintext: bool = False
-    tls: Mapping[str, str] | None = None
-    stall_timeout: float | None = None
-
-    def over(self, **lower: Any) -> ComputeOptions:
-        """Return these settings with ``lower`` filling in what was not said (YAML < environment < flags)."""
-        chosen = {key: value for key, value in vars(self).items() if value not in (None, False)}
-        return ComputeOptions(**{**lower, **chosen})
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the pipeline's functions. Raises ConfigError if only some of the three TLS files are given."""
-        arguments = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
-        arguments |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
-        if self.tls:
-            missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
-            if missing:
-                raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
-            from ...cluster import TLSFiles
-
-            arguments["tls"] = TLSFiles(**self.tls)
-        return arguments
 
 
 class Url(click.ParamType):
@@ -157,14 +126,24 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.wraps(function)
     def gather(*args: Any, **options: Any) -> Result:
-        tls = {name: options.pop(f"tls_{name}") for name in ("ca", "cert", "key")}
+        tls = _tls_files(*(options.pop(f"tls_{name}") for name in ("ca", "cert", "key")))
         fields = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")}
-        compute = ComputeOptions(**fields, tls={name: path for name, path in tls.items() if path} or None)
-        return function(*args, compute=compute, **options)
+        return function(*args, compute=ComputeOptions(**fields, tls=tls), **options)
 
     for option in reversed(_CLUSTER):
         gather = option(gather)
     return gather
+
+
+def _tls_files(ca: str | None, cert: str | None, key: str | None) -> TLSFiles | None:
+    if ca and cert and key:
+        from ...cluster import TLSFiles
+
+        return TLSFiles(ca, cert, key)
+    missing = [f"--tls-{name}" for name, file in (("ca", ca), ("cert", cert), ("key", key)) if not file]
+    if len(missing) < 3:
+        raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
+    return None
 
 
 METHODS_HELP = "\b\n" + textwrap.fill(
