@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..storage import StepManifest
 
 _HIDDEN = ".steps"  # folder of manifests and locks inside a run of a workflow; no step can be called so
+_FIGURES = ".figures.json"
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,10 @@ def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
 def check_workflow(read: Workflow, compute: ComputeOptions) -> None:
     """Check what the file's form does not show: methods, their parameters, sizes. Raises ConfigError, with ``file:line:column`` and the
     nearest known name."""
-    for key in ("worker_memory", "driver_memory"):
+    sizes = ("worker_memory", "driver_memory")
+    for key in sizes:
         parse_size(getattr(read.spec, key), read.document.place((key,)))
-    for key in ("worker_memory", "driver_memory"):
+    for key in sizes:
         parse_size(getattr(compute, key), f"--{key.replace('_', '-')}")
     for index, step in enumerate(read.spec.steps):
         if isinstance(step, FitStep | TuneStep):
@@ -211,7 +213,7 @@ def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
         with lock_unless_done(record.with_suffix(".lock"), lambda: _is_covered(record, requested)):
             if _is_covered(record, requested):
                 context.emit({"event": "step", "step": step.id, "status": "already-done"})
-                return "already-done", read_step_json(_figures_of(record)) or {}
+                return "already-done", read_step_json(record.with_suffix(_FIGURES)) or {}
             return "done", _run_action(context, step, requested, record)
     except Exception as error:
         error.add_note(f"step {step.id} of {context.read.document.path}")
@@ -241,7 +243,7 @@ def _run_action(context: StepContext, step: Step, manifest: StepManifest, record
     except Exception as error:
         manifest.failed(str(error)).write(record)
         raise
-    write_sealed(_figures_of(record), plain_json(done.figures))
+    write_sealed(record.with_suffix(_FIGURES), plain_json(done.figures))
     # Written last: a step is done when its manifest says so.
     manifest.done(done.outputs).write(record)
     context.emit({"event": "step", "step": step.id, "status": "done"})
@@ -259,10 +261,6 @@ def _refuse_changed(context: StepContext, step: Step, manifest: StepManifest) ->
     changed = [path for path, digest in manifest.inputs.items() if digests.get(path) != digest]
     if changed:
         raise DigestMismatch(f"{changed[0]} was replaced while step {step.id!r} read it; run the workflow again")
-
-
-def _figures_of(record: Path) -> Path:
-    return record.with_suffix(".figures.json")
 
 
 def _plan_steps(context: StepContext, name: str, steps: list[Step]) -> WorkflowOutcome:
@@ -289,7 +287,7 @@ def _plan_step(context: StepContext, step: Step) -> dict[str, Any] | None:
     from ..storage import MissingBlock
 
     action = ACTIONS[step.do]
-    if action.plan is None:
+    if not action.has_plan:
         return None
     try:
         action.inputs(context, step)
@@ -297,4 +295,4 @@ def _plan_step(context: StepContext, step: Step) -> dict[str, Any] | None:
         if all(_is_done(context, context.read.step(need)) for need in step.needs):
             raise
         return None
-    return action.plan(context, step)
+    return dict(action.work(context, step, dry_run=True).figures)

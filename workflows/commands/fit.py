@@ -257,12 +257,12 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
 def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compute: ComputeOptions, dry_run: bool) -> Result:
     """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
     from ...pipeline import predict_store
-    from ..report.collect import fitted
+    from ..report.collect import model_run
 
     with frame.progress() as emit:
         settings = {"on_event": emit, **compute.arguments()}
         result = predict_store(
-            fitted(require_run(run)), require_path(store, "store"), out, three_way=three_way, dry_run=dry_run, **settings
+            model_run(require_run(run)), require_path(store, "store"), out, three_way=three_way, dry_run=dry_run, **settings
         )
     return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
 
@@ -276,15 +276,17 @@ def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: 
     """Show the metrics of RUN on STORE, and keep them for its report."""
     from ...pipeline import score_store
     from ...storage.objects import require_writable
-    from ..report.collect import fitted, save_score
+    from ..report.collect import model_run, save_score
 
     if not dry_run:
         require_writable(require_run(run))
     with frame.progress() as emit:
-        result = score_store(fitted(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments())
+        result = score_store(
+            model_run(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments()
+        )
     if dry_run:
         return plan_result(result)
-    save_score(fitted(run), store, result)
+    save_score(model_run(run), store, result)
     return Result(fields=result, text=score_text(result))
 
 
