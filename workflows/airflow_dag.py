@@ -9,8 +9,6 @@ Importing this module and building a DAG load PyYAML and Airflow, nothing of Das
 task that runs it, or by ``gramplane run FILE --check`` before it is handed in.
 """
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The ``gramplane`` command. Importing this module imports no numerical library: ``gramplane --help`` must be quick."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Sequence

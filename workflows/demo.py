@@ -1,7 +1,5 @@
 """The demonstration: handwritten digits that come with scikit-learn, through the same workflow file a user would write."""
 
-from __future__ import annotations
-
 import time
 from importlib import resources
 from pathlib import Path

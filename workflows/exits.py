@@ -1,7 +1,5 @@
 """Exit codes: the one table from exceptions to what the shell, cron and Airflow see."""
 
-from __future__ import annotations
-
 import errno
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """Kernels as the command line and workflow files name them: short texts, records, grids, files of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,13 +53,11 @@ def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[s
         parameters = {"kernels": "precomputed", **parameters, "grams": "store", "gram_store": check_place(grams, "store", "grams")}
     kernels = parameters.get("kernels")
     if isinstance(kernels, str) and kernels != "precomputed":
-        entries, file = kernel_entries(kernels)
-        return {**parameters, "kernels": _kernel_texts(entries, d, where if file == "--kernels" else file)}
-    return {**parameters, "kernels": _kernel_texts(kernels, d, where)} if isinstance(kernels, list) else parameters
-
-
-def _kernel_texts(entries: Sequence[Any], d: int | None, where: str) -> list[str]:
-    return [str(spec) for spec in kernel_specs(entries, d, where, width=1)]
+        kernels, file = kernel_entries(kernels)
+        where = where if file == "--kernels" else file
+    if isinstance(kernels, list):
+        parameters["kernels"] = [str(spec) for spec in kernel_specs(kernels, d, where, width=1)]
+    return parameters
 
 
 def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int | None = None) -> list[Any]:

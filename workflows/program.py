@@ -1,7 +1,5 @@
 """What the installed ``gramplane`` runs: the command line, quiet from its first moment on when it is interrupted."""
 
-from __future__ import annotations
-
 import signal
 
 

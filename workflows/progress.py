@@ -1,7 +1,5 @@
 """Progress on stderr: a bar on a terminal, one JSON line per outer iteration elsewhere."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress

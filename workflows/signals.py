@@ -1,7 +1,5 @@
 """SIGINT and SIGTERM: leave through the ``finally`` blocks once, leave at once the second time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Reading YAML that may come from anybody: plain data only, bounded, no duplicate keys, every value with its line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,7 +82,7 @@ def _check_events(text: str, path: Path) -> None:
 class _Builder:
     """Plain data out of a node graph, with marks; aliases are copied, and every copy counts."""
 
-    def __init__(self, loader: Any, path: Path, environ: Mapping[str, str] | None) -> None:
+    def __init__(self, loader: yaml.SafeLoader, path: Path, environ: Mapping[str, str] | None) -> None:
         self.loader, self.path, self.environ = loader, path, environ
         self.marks: dict[Loc, tuple[int, int]] = {}
         self.open: set[int] = set()
@@ -105,7 +103,10 @@ class _Builder:
         if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             raise self.fail(node, f"tag {node.tag!r} is not allowed; plain lists and mappings only")
         self.open.add(id(node))
-        value = self._mapping(node, loc) if isinstance(node, yaml.MappingNode) else self._sequence(node, loc)
+        if isinstance(node, yaml.MappingNode):
+            value = self._mapping(node, loc)
+        else:
+            value = [self.build(child, (*loc, index)) for index, child in enumerate(node.value)]
         self.open.discard(id(node))
         return value
 
@@ -118,37 +119,28 @@ class _Builder:
             raise self.fail(node, f"{node.value!r} is not a value of its tag {node.tag!r}") from None
         return expand_variables(value, _position_text(self.path, node.start_mark), self.environ) if isinstance(value, str) else value
 
-    def _sequence(self, node: yaml.Node, loc: Loc) -> list[Any]:
-        return [self.build(child, (*loc, index)) for index, child in enumerate(node.value)]
-
     def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str | int, Any]:
         fields: dict[str | int, Any] = {}
         merged: dict[str | int, Any] = {}
         lines: dict[str | int, int] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node)
+            is_merge = key_node.tag == "tag:yaml.org,2002:merge"
+            key = key_node.value if is_merge else self._scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
+            if not isinstance(key, (str, int)) or isinstance(key, bool):
+                raise self.fail(key_node, "a key must be a word or a whole number")
             if key in lines:
                 raise self.fail(key_node, f"key {key!r} stands twice (first in line {lines[key]})")
             lines[key] = key_node.start_mark.line + 1
             self.marks.setdefault((*loc, key), (lines[key], key_node.start_mark.column + 1))
             value = self.build(value_node, (*loc, key))
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                merged = self._merge(value_node, value)
-            else:
+            if not is_merge:
                 fields[key] = value
+                continue
+            parts = value if isinstance(value, list) else [value]
+            if not all(isinstance(part, dict) for part in parts):
+                raise self.fail(value_node, "'<<' takes a mapping or a list of mappings")
+            merged = {name: item for part in reversed(parts) for name, item in part.items()}
         return {**merged, **fields}
-
-    def _merge(self, node: yaml.Node, value: Any) -> dict[str | int, Any]:
-        parts = value if isinstance(value, list) else [value]
-        if not all(isinstance(part, dict) for part in parts):
-            raise self.fail(node, "'<<' takes a mapping or a list of mappings")
-        return {key: item for part in reversed(parts) for key, item in part.items()}
-
-    def _key(self, node: yaml.Node) -> str | int:
-        key = node.value if node.tag == "tag:yaml.org,2002:merge" else self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
-        if not isinstance(key, (str, int)) or isinstance(key, bool):
-            raise self.fail(node, "a key must be a word or a whole number")
-        return key
 
 
 def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:

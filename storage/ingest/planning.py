@@ -285,17 +285,17 @@ def _(source: DaskSource, options: Options) -> Sizes:
 
 @sizes_of.register
 def _(source: FileSource, options: Options) -> Sizes:
-    nbytes, budget = Path(source.name).stat().st_size, options.budget
+    nbytes, declared, budget = Path(source.name).stat().st_size, source.nbytes or 0, options.budget
     n, d = source.matrix.shape
     if isinstance(source.matrix, FileArray):
         holds = [
             _rows_at_hand(32, d, options),
             holding_row("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64)),
         ]
-        return Sizes(n, d, n * d, nbytes, source.nbytes + 16 * n * d, holds)
+        return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, holds)
     entries = source.matrix.data.size
     piece = max(1, budget // PIECE_SHARE)
     holds = [holding_row("piece of the matrix, checked and turned", "48 budget / 256", _ENTRY_BYTES * piece)]
     if source.matrix.form == "csc":
         holds.append(holding_row("tables that turn columns to rows", "24 rows", TURNED_ROW_BYTES * n))
-    return Sizes(n, d, entries, nbytes, source.nbytes + 2 * _SCRATCHED * entries, holds)
+    return Sizes(n, d, entries, nbytes, declared + 2 * _SCRATCHED * entries, holds)

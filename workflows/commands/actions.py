@@ -13,6 +13,8 @@ from ..progress import Emit
 from ..signals import find_signal
 
 if TYPE_CHECKING:
+    from ...storage import BlockStore
+    from ...storage.value_types import UserData
     from ..schema import IngestArgs, MethodArgs
 
 
@@ -75,13 +77,6 @@ def parse_size(text: str | int | None, what: str) -> int | None:
         raise ConfigError(f"{what}: {error}") from None
 
 
-def _report_bytes(emit: Emit) -> Callable[[int, int, str], None]:
-    def report(done: int, total: int, phase: str) -> None:
-        emit({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
-
-    return report
-
-
 def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
     """Return the plan of an ingest; nothing is written."""
     from ...storage.ingest import ingest
@@ -99,11 +94,13 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
-    """Write a block store from a source; return its figures. ``args``: what to read and how; paths are used as they are; ``store``: where
-    to write; ``emit``: takes progress events."""
+    """Write a block store from a source, paths as they are; return its figures."""
     from ...storage.ingest import ingest
 
-    written = ingest(args.source, store, progress=_report_bytes(emit), **_ingest_options(args))
+    def progress(done: int, total: int, phase: str) -> None:
+        emit({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+
+    written = ingest(args.source, store, progress=progress, **_ingest_options(args))
     if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
         first = ", ".join(map(str, (written.meta.labels or ())[:3]))
         advice = f"targets such as {first} are taken for classes; --task regression takes them for numbers"
@@ -111,8 +108,8 @@ def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     return store_figures(written)
 
 
-def store_figures(store: Any) -> dict[str, Any]:
-    """Return what there is to say of an open block store."""
+def store_figures(store: BlockStore) -> dict[str, Any]:
+    """Return the figures of an open block store."""
     meta = store.meta
     blocks = store.column_blocks()
     return {
@@ -148,9 +145,7 @@ def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = st
 def tune_plan(
     method: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], folds: int, training: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the size of a grid with the plan of its first fit. ``method``, ``params``: name, and parameters common to all points;
-    ``grid``, ``folds``: values to compare, and folds of the cross-validation; ``training``: arguments of ``run_method`` that all fits have
-    in common."""
+    """Return the size of a grid with the plan of its first fit; ``training``: arguments of ``run_method`` that all fits have in common."""
     from ...pipeline import METHODS, run_method
 
     points = math.prod(len(values) for values in grid.values())
@@ -176,19 +171,9 @@ def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -
     return inputs
 
 
-def read_groups(file: str) -> Any:
-    """Return the groups of the features from a file.
-
-    Parameters
-    ----------
-    file
-        ``.json``: a list of lists of feature ids (overlapping or nested groups), or a list of labels. Else text: one label per line.
-
-    Raises
-    ------
-    ConfigError
-        If it holds neither.
-    """
+def read_groups(file: str) -> UserData:
+    """Return the groups of the features from a file: ``.json`` holds a list of lists of feature ids (overlapping or nested groups), or a
+    list of labels; other text one label per line. Raises ConfigError if it holds neither."""
     import json
 
     from ...storage.ingest.options import read_groups as read_labels
@@ -205,5 +190,5 @@ def read_groups(file: str) -> Any:
     return groups if all(_is_ids(item) for item in groups) else read_labels(groups)
 
 
-def _is_ids(value: Any) -> bool:
+def _is_ids(value: object) -> bool:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)

@@ -1,7 +1,5 @@
 """Commands around the work: config, warmup, demo."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

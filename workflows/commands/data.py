@@ -11,11 +11,11 @@ from ..checking import by_option, validate_values
 from ..console import Result, align_rows, format_figure, plan_result, run_table
 from ..exits import Exit
 from .actions import ingest_source, plan_source, require_path, require_run, store_figures
-from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, kernel_names, open_store
+from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
 from .options import Frame, Url, command, dry_run_option
 
 if TYPE_CHECKING:
-    from ...storage import GramStore
+    pass
 
 
 @command("ingest", short_help="Write a block store from a file.")
@@ -83,6 +83,7 @@ def _store_text(figures: dict[str, Any]) -> str:
 @click.argument("path", type=Url("anything"))
 def inspect(frame: Frame, path: str) -> Result:
     """Show the schema, sizes and tables of a store, or configuration and state of a run."""
+    from ...storage import GramStore
     from ..report.collect import is_run, run_figures
 
     require_path(path, "store or run")
@@ -91,17 +92,13 @@ def inspect(frame: Frame, path: str) -> Result:
         figures = run_figures(path)
         return Result(fields={"kind": "run", **figures}, text=run_table(figures))
     store = open_store(path)
-    if is_gram_store(path):
-        return _gram_result(store)
+    if isinstance(store, GramStore):
+        figures, names = gram_figures(store), [kernel_name(store.describe(digest)) for digest in store.kernels]
+        text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
+        return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
     tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)]
     figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
     return Result(fields=figures, text=f"{_store_text(figures)}\n{align_rows([('tables', tables), ('layouts', figures['layouts'])])}")
-
-
-def _gram_result(store: GramStore) -> Result:
-    figures, names = gram_figures(store), kernel_names(store)
-    text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
-    return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
 
 
 @command("verify", short_help="Re-read a store against its checksums.")
@@ -131,7 +128,7 @@ def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
     Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
     """
     from ...storage.places import is_local
-    from ..cleaning import left_overs, old_versions, remove_files, remove_old_versions
+    from ..cleaning import left_overs, old_versions, remove_old_versions
 
     if is_gram_store(require_path(path, "store, run or folder")):
         return _clean_grams(path, keep, yes)
@@ -145,7 +142,8 @@ def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
     descriptions = {False: "version that was replaced", True: "version that was replaced; it is still read and stays"}
     lines += [f"{format_figure(item.nbytes):>12} bytes  {item.store}/{item.name}  {descriptions[item.is_read]}" for item in old]
     if yes:
-        remove_files(items)
+        for item in items:
+            item.path.unlink(missing_ok=True)
         remove_old_versions(free)
     verb = "removed" if yes else "could be removed (--yes removes them)"
     fields = {"path": path, "n_files": len(items), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in items]}
@@ -155,7 +153,9 @@ def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
 
 
 def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:
-    store = open_store(path)
+    from ...storage import GramStore
+
+    store = GramStore.open(path)
     unused, orphans = gram_left_overs(store, keep)
     lines = [f"{size:>12} bytes  {kernel_name(store.describe(digest))}  kernel not in use" for digest, size in unused]
     lines += [f"{size:>12} bytes  {key}  belongs to nothing" for key, size in orphans]

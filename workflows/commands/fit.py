@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,16 +32,17 @@ from .options import (
     split_settings,
 )
 
+if TYPE_CHECKING:
+    from ...pipeline.runs.run import RunOutcome
+    from ..schema import FitArgs
 
-def outcome_result(outcome: Any, run: str) -> Result:
-    """Return what to say of a fit, tune or resume."""
-    figures = outcome.plan if outcome.status == "planned" else outcome.summary
+
+def outcome_result(outcome: RunOutcome, run: str) -> Result:
+    """Return the result of a fit, tune or resume."""
+    name, figures = ("plan", outcome.plan) if outcome.status == "planned" else ("summary", outcome.summary)
     head = {"planned": "plan; nothing was run", "already-done": f"{run} was done already", "done": f"{run} is done"}
-    return Result(
-        outcome.status,
-        {"run": run, "plan" if outcome.status == "planned" else "summary": figures},
-        f"{head.get(outcome.status, outcome.status)}\n{align_rows(summary_rows(figures or {}))}",
-    )
+    text = f"{head.get(outcome.status, outcome.status)}\n{align_rows(summary_rows(figures or {}))}"
+    return Result(outcome.status, {"run": run, name: figures}, text)
 
 
 @command("fit", cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
@@ -83,21 +85,11 @@ def fit(
 
     text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
     source, extra = training_data(data, stream, text)
-    values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-    params = explicit_values(method_config(method, values, d=_store_width(source, values)))
-    args = _fit_args(method, inputs)
+    values, d = _parameters(source, settings, kernels=kernels, grams=grams)
+    params, args = explicit_values(method_config(method, values, d=d)), _fit_args(method, inputs)
     with explain_unbegun(run), frame.progress() as emit:
-        outcome = run_method(
-            method,
-            params,
-            data=source,
-            run=run,
-            dry_run=dry_run,
-            on_event=emit,
-            seed=args.seed,
-            extra={**collect_extras(args, source), **extra},
-            **compute.arguments(),
-        )
+        shared = {"seed": args.seed, "extra": {**collect_extras(args, source), **extra}, "on_event": emit, **compute.arguments()}
+        outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **shared)
     return outcome_result(outcome, run)
 
 
@@ -116,36 +108,29 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
     if "n_features" not in options:
         raise ConfigError("--stream needs --n-features, the width of its rows")
     if "labels" in options:
-        options["labels"] = _label_numbers(options["labels"])
+        try:
+            options["labels"] = [float(part) for part in options["labels"].split(",")]
+        except ValueError:
+            raise ConfigError(f"--labels {options['labels']}: write numbers with commas between them") from None
     if "zero_based" in options:
         options["zero_based"] = options["zero_based"] == "yes"
     return stream if stream == "-" else require_path(stream, "stream: file"), {"stream": options}
 
 
-def _label_numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--labels {text}: write numbers with commas between them") from None
+def _parameters(data: str, settings: Sequence[str], **options: str | None) -> tuple[dict[str, Any], int | None]:
+    """Return the parameters of ``--set`` with those that have an option of their own, and where kernels are named the number of features
+    of the store, which they are checked against."""
+    from ...storage import BlockStore
 
-
-def _with_options(values: dict[str, Any], options: dict[str, str | None]) -> dict[str, Any]:
-    """Return the parameters of ``--set`` with those that have an option of their own."""
-    named = {key: value for key, value in options.items() if value is not None}
+    values, named = split_settings(settings), {key: value for key, value in options.items() if value is not None}
     for key in named:
         if key in values:
             raise ConfigError(f"--{key} is also given by --set {key}")
-    return {**values, **named}
+    values |= named
+    return values, BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None
 
 
-def _store_width(data: str, values: dict[str, Any]) -> int | None:
-    """Return the number of features of a store where kernels are named, which are checked against it."""
-    from ...storage import BlockStore
-
-    return BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None
-
-
-def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
+def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
     from ..schema import FitArgs
 
     return validate_values(FitArgs, {"method": method, **inputs}, by_option)
@@ -184,30 +169,19 @@ def tune(
     """
     from ...pipeline import tune as tune_method
 
-    grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_yaml_lists(grids), "--grid").items()}
-    values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-    params, args = check_grid(method, grid, values, _store_width(data, values)), _fit_args(method, inputs)
-    shared = {
-        "data": require_path(data, "store"),
-        "run": run,
-        "seed": args.seed,
-        "extra": collect_extras(args, data),
-        **compute.arguments(),
-    }
+    # C=1,10 becomes the YAML list C=[1,10].
+    lists = [text if text.partition("=")[2][:1] in ("", "[") else f"{text.replace('=', '=[', 1)}]" for text in grids]
+    grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(lists, "--grid").items()}
+    values, d = _parameters(data, settings, kernels=kernels, grams=grams)
+    params, args = check_grid(method, grid, values, d), _fit_args(method, inputs)
+    training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": collect_extras(args, data)}
     with explain_unbegun(run), frame.progress() as emit:
+        training |= {"on_event": emit, **compute.arguments()}
         if dry_run:
-            plan = tune_plan(method, params, grid, folds, {**shared, "on_event": emit})
+            plan = tune_plan(method, params, grid, folds, training)
             return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
-        outcome = tune_method(method, grid, params=params, folds=folds, on_event=emit, **shared)
+        outcome = tune_method(method, grid, params=params, folds=folds, **training)
     return outcome_result(outcome, run)
-
-
-def _yaml_lists(grids: tuple[str, ...]) -> list[str]:
-    """Turn ``C=1,10`` into the YAML list ``C=[1,10]``."""
-    pairs = [text.partition("=") for text in grids]
-    return [
-        f"{key}{equals}[{values}]" if values and not values.startswith("[") else f"{key}{equals}{values}" for key, equals, values in pairs
-    ]
 
 
 def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d: int | None = None) -> dict[str, Any]:
@@ -260,10 +234,8 @@ def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compu
     from ..report.collect import model_run
 
     with frame.progress() as emit:
-        settings = {"on_event": emit, **compute.arguments()}
-        result = predict_store(
-            model_run(require_run(run)), require_path(store, "store"), out, three_way=three_way, dry_run=dry_run, **settings
-        )
+        settings = {"three_way": three_way, "dry_run": dry_run, "on_event": emit, **compute.arguments()}
+        result = predict_store(model_run(require_run(run)), require_path(store, "store"), out, **settings)
     return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
 
 
@@ -292,14 +264,10 @@ def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: 
 
 def score_text(found: dict[str, Any]) -> str:
     """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
-    several = [row for value in found.values() if _are_rows(value) for row in value]
-    single = align_rows([(key, value) for key, value in found.items() if value != [] and not _are_rows(value)])
-    rows = [" ".join(f"{key}={format_figure(value)}" for key, value in row.items()) for row in several]
+    tables = {key: value for key, value in found.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
+    single = align_rows([(key, value) for key, value in found.items() if value != [] and key not in tables])
+    rows = [" ".join(f"{key}={format_figure(value)}" for key, value in row.items()) for table in tables.values() for row in table]
     return "\n".join([single, *rows])
-
-
-def _are_rows(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
 COMMANDS = (fit, tune, resume, predict, score)

@@ -1,7 +1,5 @@
 """Commands on Gram stores: gram, repair."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,25 @@ from .actions import require_path
 from .options import ComputeOptions
 
 if TYPE_CHECKING:
-    from ...storage import GramStore
+    from ...storage import BlockStore, GramStore
 
 
 def is_gram_store(path: str) -> bool:
     """Tell a Gram store from a block store by the schema in its root; by its folders where the root cannot be read."""
+    from ...storage import GramStore, SchemaError, StorageError
+    from ...storage.urls import open_objects
+    from ...storage.versions import open_version
+
     if not is_local(path):
-        return _is_gram_url(path)
-    version = _version_folder(path)
+        try:
+            GramStore.open(path)
+        except SchemaError:
+            return False
+        return True
+    try:
+        version = Path(open_version(open_objects(path)).objects.url)
+    except StorageError:
+        version = Path(path)
     try:
         attributes = json.loads((version / "zarr.json").read_bytes())["attributes"]
         return str(attributes["gramplane"]["schema"]).startswith("gramplane.grams/")
@@ -30,29 +41,7 @@ def is_gram_store(path: str) -> bool:
         return (version / "grams").is_dir() and (version / "manifest.json").exists()
 
 
-def _version_folder(path: str) -> Path:
-    """Return where the current version of a store lies; the path itself where that cannot be read."""
-    from ...storage import StorageError
-    from ...storage.urls import open_objects
-    from ...storage.versions import open_version
-
-    try:
-        return Path(open_version(open_objects(path)).objects.url)
-    except StorageError:
-        return Path(path)
-
-
-def _is_gram_url(url: str) -> bool:
-    from ...storage import GramStore, SchemaError
-
-    try:
-        GramStore.open(url)
-    except SchemaError:
-        return False
-    return True
-
-
-def open_store(path: str) -> Any:
+def open_store(path: str) -> BlockStore | GramStore:
     """Open a block store or a Gram store, whichever it is."""
     from ...storage import BlockStore, GramStore
 
@@ -101,40 +90,26 @@ def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, ove
         order = read_order(str(local_source))
         if rows is not None and order not in (None, rows.meta.n_rows):
             raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
+
+        def progress(done: int, total: int, phase: str) -> None:
+            emit({"event": "phase", "phase": f"{phase}: {done} of {total}"})
+
         digest = None if rows is None else rows.digest
-        written = ingest_grams(local_source, out, data_digest=digest, overwrite=overwrite, progress=_blocks_progress(emit))
+        written = ingest_grams(local_source, out, data_digest=digest, overwrite=overwrite, progress=progress)
     return {"source": source, **gram_figures(written)}
 
 
-def _blocks_progress(emit: Emit) -> Callable[[int, int, str], None]:
-    return lambda done, total, phase: emit({"event": "phase", "phase": f"{phase}: {done} of {total}"})
-
-
 def gram_figures(store: GramStore) -> dict[str, Any]:
-    """Return what there is to say of an open Gram store."""
+    """Return the figures of an open Gram store."""
     meta, missing = store.meta, store.missing()
     blocks = meta.layout.n_pairs * len(store.bundles)
-    return {
-        "store": store.url,
-        "rows": meta.n,
-        "kernels": len(store.kernels),
-        "block_rows": meta.block,
-        "dtype": meta.dtype,
-        "blocks": blocks - len(missing),
-        "blocks_missing": len(missing),
-        "bytes": sum(size for size, _ in store.listed.values()),
-        "data": meta.data,
-        "digest": store.digest,
-    }
-
-
-def kernel_names(store: GramStore) -> list[str]:
-    """Return every kernel as its short text; one computed elsewhere by its label."""
-    return [kernel_name(store.describe(digest)) for digest in store.kernels]
+    sizes = {"rows": meta.n, "kernels": len(store.kernels), "block_rows": meta.block, "dtype": meta.dtype}
+    counts = {"blocks": blocks - len(missing), "blocks_missing": len(missing), "bytes": sum(size for size, _ in store.listed.values())}
+    return {"store": store.url, **sizes, **counts, "data": meta.data, "digest": store.digest}
 
 
 def kernel_name(record: Mapping[str, Any]) -> str:
-    """Return the short text of a stored kernel."""
+    """Return the short text of a stored kernel; of one computed elsewhere its label."""
     from ...pipeline.runs.gram_stores import KernelSpec
 
     if record.get("name") == "precomputed":

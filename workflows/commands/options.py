@@ -12,12 +12,15 @@ import click
 
 from ...pipeline.records.compute import ComputeOptions
 from ...pipeline.registry import METHODS, extra_inputs
-from ..checking import ConfigError, by_name, choose, validate_values
+from ..checking import ConfigError, Locator, by_name, choose, validate_values
 from ..console import Carried, Result, show_result
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from ...cluster import TLSFiles
-    from ...pipeline.records.extra_input import ExtraInput
+    from ...pipeline.records.config import MethodConfig
+    from ..progress import Emit
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Frame:
 
     quiet: bool
 
-    def progress(self) -> Any:
+    def progress(self) -> AbstractContextManager[Emit]:
         """Return a context manager that yields the sink of progress events."""
         from ..progress import show_progress
 
@@ -163,8 +166,16 @@ class MethodCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, those of methods behind the command's own."""
         names = {param.name for param in self.params}
-        added = [_input_option(*entry) for name, entry in extra_inputs(self.scored).items() if name not in names]
         at = next(k for k, param in enumerate(self.params) if param.name == "groups") + 1
+        added: list[click.Parameter] = []
+        for name, (item, takers) in extra_inputs(self.scored).items():
+            if name not in names:
+                use, metavar, text = (
+                    item.reads if item.reads == "store" else "file",
+                    "STORE" if item.reads == "store" else "FILE",
+                    item.form,
+                )
+                added.append(click.Option([f"--{name}"], type=Url(use), metavar=metavar, help=f"{text} ({', '.join(takers)})."))
         self.params[at:at] = added
         return super().get_params(ctx)
 
@@ -173,11 +184,6 @@ class TuneCommand(MethodCommand):
     """A command that compares fits."""
 
     scored = True
-
-
-def _input_option(item: ExtraInput, takers: Sequence[str]) -> click.Option:
-    use, metavar = ("store", "STORE") if item.reads == "store" else ("file", "FILE")
-    return click.Option([f"--{item.name}"], type=Url(use), metavar=metavar, help=f"{item.form} ({', '.join(takers)}).")
 
 
 method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHODS, "method"))
@@ -204,7 +210,7 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
     return values
 
 
-def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None, d: int | None = None) -> Any:
+def method_config(method: str, values: Mapping[str, Any], place: Locator | None = None, d: int | None = None) -> MethodConfig:
     """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features. Raises
     ConfigError if the method or a key is unknown (with the nearest name) or a value is not allowed."""
     from ..kernel_files import with_kernels
@@ -214,6 +220,6 @@ def method_config(method: str, values: Mapping[str, Any], place: Callable[..., s
     return validate_values(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
 
 
-def explicit_values(config: Any) -> dict[str, Any]:
+def explicit_values(config: MethodConfig) -> dict[str, Any]:
     """Return the parameters that were given, coerced to their types."""
     return config.model_dump(exclude_unset=True)

@@ -1,7 +1,5 @@
 """Commands on runs and workflows: status, history, report, run."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

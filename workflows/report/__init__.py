@@ -1,7 +1,5 @@
 """Reports: one self-contained HTML page on one run or several side by side, and the same numbers as CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path

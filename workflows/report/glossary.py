@@ -1,7 +1,5 @@
 """What the words of a report mean: one sentence per heading, shown where the mouse rests and listed at the end of the page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -9,7 +7,7 @@ from functools import cache
 TERMS: Mapping[str, str] = {
     # -- figures of a run ------------------------------------------------------------------------------------------------
     "accuracy on unseen rows": "Of the store scored last, else of the rows that test_share held out of the fit.",
-    "R2 on unseen rows": "Share of the target's variance that is explained, on the store scored last, else on the rows held out.",
+    "R2 on unseen rows": "Share of the target's variance that is explain_heading, on the store scored last, else on the rows held out.",
     "selected": "Features, kernels, groups or rules the method counts as selected; of kernels those above its threshold.",
     "columns in the data": "Columns of the store.",
     "candidates": "What there was to choose from: columns, groups, or products of columns.",
@@ -182,7 +180,7 @@ def glossary() -> Mapping[str, str]:
     return {**{name: meaning for info in METHODS.values() for name, meaning in info.charts.glossary.items()}, **TERMS}
 
 
-def explained(heading: str) -> str:
+def explain_heading(heading: str) -> str:
     """Return what a heading means, or nothing: ``weight[a]`` is a ``weight``, ``seconds_solve`` a part of the seconds."""
     name = re.sub(r"\[.*\]$", "", heading, flags=re.DOTALL)
     if name in glossary():

@@ -1,7 +1,5 @@
 """One self-contained page from the views of one or more runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ from typing import Any
 
 from ...pipeline.records.run_view import Row, RunView, known, number, step_word
 from .figures import pictures, system_charts
-from .glossary import explained, stop_text, words
+from .glossary import explain_heading, stop_text, words
 
 TABLE_ROWS = 200  # rows of a table on the page; the CSV file beside it has all
 
@@ -121,7 +119,7 @@ def cards(run: RunView) -> list[dict[str, str]]:
     name, took = ("seconds of the run", whole) if math.isfinite(whole) else ("seconds in rounds", seconds(run))
     figures += [(f"{run.step}s", run.steps), (name, round(took, 2) if known([took]) else None)]
     shown = [{"name": name, "value": cell(value)} for name, value in figures if cell(value)]
-    return [{**card, "meaning": explained(card["name"])} for card in shown]
+    return [{**card, "meaning": explain_heading(card["name"])} for card in shown]
 
 
 def _figure(run: RunView, key: str) -> object:
@@ -145,7 +143,7 @@ def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
     named = {**_SUMMARY, "steps": steps, "objective": "upper bound" if all(run.bounded for run in runs) else "objective"}
     rows += [(label, [_figure(run, key) for run in runs]) for key, label in named.items()]
     rows.append(("seconds in rounds", [seconds(run) for run in runs]))
-    explained_rows = [(name, values, explained(name)) for name, values in rows] + _differing(runs)
+    explained_rows = [(name, values, explain_heading(name)) for name, values in rows] + _differing(runs)
     filled = [{"name": name, "values": [cell(value) for value in values], "meaning": meaning} for name, values, meaning in explained_rows]
     return [row for row in filled if any(row["values"])]
 
@@ -191,7 +189,7 @@ def _run_tables(run: RunView) -> list[Table]:
     if run.history:
         tables.append(make_table("Rounds", run.history))
     settings = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
-    settings += [(key, value, explained(key)) for key, value in run.settings.items()]
+    settings += [(key, value, explain_heading(key)) for key, value in run.settings.items()]
     rows = [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in settings]
     return [*tables, make_table("Configuration", rows)]
 
@@ -217,7 +215,7 @@ def page(runs: Sequence[RunView], footer: str = "") -> str:
     first, rows, scores = runs[0], summary_rows(runs), _scores(runs)
     parts = [{"name": run.name, "tables": _run_tables(run)} for run in runs]
     tables = [table for part in parts for table in part["tables"] if table.title != "Configuration"] + scores
-    meanings = {name: explained(name) for table in tables for name in table.columns}
+    meanings = {name: explain_heading(name) for table in tables for name in table.columns}
     meanings |= {str(row["name"]): str(row["meaning"]) for row in rows}
     return template.render(
         title=first.name if len(runs) == 1 else " · ".join(_clip(run.name, 60) for run in runs),
@@ -229,7 +227,7 @@ def page(runs: Sequence[RunView], footer: str = "") -> str:
         summary=rows,
         scores=scores[0] if scores else None,
         words=words(meanings),
-        explain=explained,
+        explain=explain_heading,
         pictures=pictures(runs),
         footer=footer,
     )

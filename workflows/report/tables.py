@@ -1,7 +1,5 @@
 """The numbers of a report as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -67,7 +67,7 @@ class ArraySource(RowSource):
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield slices of rows."""
-        step = max(1, options.budget // 16 // max(1, self.nbytes // max(1, self.n_rows)))
+        step = max(1, options.budget // 16 // max(1, (self.nbytes or 0) // max(1, self.n_rows)))
         for lo in range(0, self.n_rows, step):
             yield self.with_tables(self._x[lo : lo + step], self._tables, lo, target)
 
