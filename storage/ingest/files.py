@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -24,8 +25,8 @@ _RUN = 512  # rows of a piece from which on columns of a file are read run by ru
 
 @dataclass(frozen=True)
 class FileArray:
-    """An array that stays in a file. ``path``: the file; ``offset``: first byte of the entries; ``dtype``: their type there; ``shape``:
-    lengths; ``by_columns``: whether the first index runs fastest; ``as_type``: type they are meant to have; default: the one they have."""
+    """An array that stays in a file. ``offset``: first byte of the entries; ``by_columns``: whether the first index runs fastest;
+    ``as_type``: type that entries are meant to have; default: the one they have."""
 
     path: Path
     offset: int
@@ -37,10 +38,7 @@ class FileArray:
     @property
     def size(self) -> int:
         """Number of entries."""
-        total = 1
-        for length in self.shape:
-            total *= length
-        return total
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -64,7 +62,6 @@ class FileArray:
         return entries.astype(kind.newbyteorder("="), copy=False)
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
-        """Entries of a vector, or rows of a matrix."""
         lo, hi, _ = part.indices(self.shape[0])
         hi = max(lo, hi)
         if self.ndim == 1:
@@ -91,8 +88,7 @@ class FileArray:
 
 
 class Panels:
-    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads. ``path``: the file; written by
-    `add`, panel after panel; ``n_rows``: rows of every panel."""
+    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
         self.path, self.n_rows, self._at = path, n_rows, 0
@@ -112,7 +108,6 @@ class Panels:
         self._panels.append(FileArray(self.path, first, dtype, (self.n_rows, width)))
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
-        """Rows."""
         return np.concatenate([panel[part] for panel in self._panels], axis=1)
 
 
@@ -140,10 +135,7 @@ class Header(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes that must follow."""
-        total = self.dtype.itemsize
-        for length in self.shape:
-            total *= length
-        return total
+        return self.dtype.itemsize * prod(self.shape)
 
 
 def npy_header(stream: IO[bytes]) -> Header:

@@ -1,5 +1,6 @@
 """What an ingest was asked to do, checked before any work."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,6 +21,7 @@ def no_progress(done: int, total: int, phase: str) -> None:
     """Report to nobody."""
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
@@ -116,22 +118,12 @@ def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
 
 
 def read_groups(groups: UserData) -> np.ndarray | None:
-    """Group label of every feature as int64: integers as they are, texts numbered in order of appearance.
-
-    Parameters
-    ----------
-    groups : array-like or path, optional
-        One label per feature; a file has one a line.
-
-    Raises
-    ------
-    SchemaError
-        If the labels are neither integers nor texts, or the file cannot be read.
-    """
+    """Group label of every feature as int64: integers as they are, texts numbered in order of appearance; a file has one label a line.
+    Raises SchemaError if the labels are neither integers nor texts, or the file cannot be read."""
     if groups is None:
         return None
     labels = _read_lines(groups, "groups") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
-    if isinstance(groups, str | Path) and all(_is_integer(text) for text in labels):
+    if isinstance(groups, str | Path) and all(_INTEGER.fullmatch(text) for text in labels):
         labels = [int(text) for text in labels]
     if all(type(label) is int for label in labels):
         return np.array(labels, dtype=np.int64)
@@ -139,11 +131,6 @@ def read_groups(groups: UserData) -> np.ndarray | None:
         codes: dict[str, int] = {}
         return np.array([codes.setdefault(str(label), len(codes)) for label in labels], dtype=np.int64)
     raise SchemaError("groups must hold integers or texts, one per feature")
-
-
-def _is_integer(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) <= 18
 
 
 def _read_lines(path: str | Path, what: str) -> list[str]:

@@ -10,16 +10,45 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
-from .counts import ColumnCounts
 from .labels import Target
 from .options import Options, Progress
 from .scratch import Scratch
+from .tables.columns import count_columns
 from .tables.row_tables import at_row, row_tables
 from .text.spool import Block, Handle, Part, Spool, Stored, hold_block
 
 EXACT_INTEGERS = 2**53
 ROW_BYTES = 48  # bytes per column that a dense row takes on its way into a block
 HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the budget
+
+
+class ColumnCounts:
+    """A table that grows with the greatest index met. ``table``: entries per column; it may be longer than the width."""
+
+    def __init__(self) -> None:
+        self.table: npt.NDArray[np.uint32] = np.zeros(1 << 12, np.uint32)
+
+    def add(self, cols: npt.NDArray[np.int32], highest: int) -> None:
+        """Count entries of columns up to ``highest``."""
+        self._reach(highest + 1)
+        count_columns(cols, self.table)
+
+    def merge(self, other: "ColumnCounts") -> None:
+        """Add another table."""
+        self._reach(other.table.size)
+        self.table[: other.table.size] += other.table
+
+    def _reach(self, size: int) -> None:
+        if size > self.table.size:
+            # Untouched pages of a fresh zero table take no memory, so doubling costs little.
+            grown = np.zeros(max(size, 2 * self.table.size), np.uint32)
+            grown[: self.table.size] = self.table
+            self.table = grown
+
+    def width(self, lo: int, hi: int) -> npt.NDArray[np.uint32]:
+        """Counts of columns ``lo:hi``, zero beyond the table."""
+        self._reach(hi)
+        return self.table[lo:hi]
 
 
 @dataclass

@@ -62,13 +62,6 @@ def _ends_token(c: int) -> bool:
 
 
 @compile_kernel
-def _line_end(buf: npt.NDArray[np.uint8], p: int) -> int:
-    while buf[p] != _LF:
-        p += 1
-    return p
-
-
-@compile_kernel
 def _read_exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     """Value of the digits after "e" and the position behind them; position -1 when there are none."""
     negative = buf[p] == _MINUS
@@ -289,7 +282,9 @@ def parse_lines(buf: npt.NDArray[np.uint8], stop: int, rules: Rules, lines: Line
             if status != OK:
                 state[AT] = begin if status == MORE else p
                 return status
-        p = _line_end(buf, p) + 1
+        while buf[p] != _LF:
+            p += 1
+        p += 1
         state[LINES] += 1
     state[AT] = p
     return OK
