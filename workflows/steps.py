@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..pipeline.registry import extra_inputs
 from ..storage.places import is_local
 from .commands.actions import collect_extras, ingest_source, plan_source, require_path, tune_plan
-from .commands.gram_actions import build_store, open_store
+from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
 from .kernel_files import POLICIES, names_file
 from .progress import Emit

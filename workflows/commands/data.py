@@ -11,7 +11,7 @@ from ..checking import by_option, validate_values
 from ..console import Result, align_rows, format_figure, plan_result, run_table
 from ..exits import Exit
 from .actions import ingest_source, plan_source, require_path, require_run, store_figures
-from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
+from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
 from .options import Frame, Url, command, dry_run_option
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from .tabular import FrameSource
 
 
 class ArraySource(RowSource):
-    """Features and row tables in memory (or mapped). ``x``: features (n_rows, n_cols); ``tables``: "y", "task", "weight" -> vectors
-    (n_rows,); ``name``, ``format``: for messages and the store; ``options``: options; the width must fit; ``identity``: identity by
-    content, if a cheaper one than hashing the arrays exists; ``names``: feature names."""
+    """Features (n_rows, n_cols) and row tables ("y", "task", "weight" -> (n_rows,)) in memory, or mapped. ``identity``: identity by
+    content, if a cheaper one than hashing the arrays exists."""
 
     def __init__(
         self,

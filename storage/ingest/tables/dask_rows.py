@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from ...errors import SchemaError
 from ...sparse_door import admit_chunks
-from ...value_types import Foreign, Matrix, UserData
+from ...value_types import Foreign, Matrix
 from ..labels import Target
 from ..options import Options
 from ..reading import RowSource, check_width
@@ -53,7 +52,10 @@ class DaskSource(RowSource):
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield the row blocks."""
-        tables = {name: _compute_vector(values) for name, values in self._tables.items()}
+        tables = {name: np.asarray(values.compute() if hasattr(values, "compute") else values) for name, values in self._tables.items()}
+        for values in tables.values():
+            if values.ndim != 1:
+                raise SchemaError(f"a row table has the shape {values.shape}; it must be a vector")
         row = 0
         for i in range(self._x.numblocks[0]):
             x, self._first = (self._compute(i) if self._first is None else self._first), None
@@ -65,10 +67,3 @@ class DaskSource(RowSource):
         for name, values in tables.items():
             if len(values) != row:
                 raise SchemaError(f"{name} has {len(values)} entries; the dask array has {row} rows")
-
-
-def _compute_vector(values: UserData) -> npt.NDArray[Any]:
-    vector = np.asarray(values.compute() if hasattr(values, "compute") else values)
-    if vector.ndim != 1:
-        raise SchemaError(f"a row table has the shape {vector.shape}; it must be a vector")
-    return vector

@@ -25,7 +25,7 @@ _BUFFER = 1 << 20
 
 
 class ParquetSource(Table):
-    """A Parquet file. ``source``: where; ``options``: roles of the columns."""
+    """A Parquet file."""
 
     format = "parquet"
 

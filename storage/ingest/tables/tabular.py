@@ -139,8 +139,7 @@ class Table(RowSource):
 
 
 class CsvSource(Table):
-    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input. ``source``: where; ``options``:
-    roles of the columns."""
+    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input."""
 
     format = "csv"
 
