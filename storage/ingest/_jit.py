@@ -14,12 +14,13 @@ def compile_kernel(function: F) -> F:
     """Compile with numba: without the interpreter lock, IEEE arithmetic in program order, cached on disk where there is a place to write
     to; a cache that is full or may not be written costs time only. No fast-math: sums must come out in the written order, so that the bits
     do not depend on how the input was cut."""
+    compile_it: Any = numba.njit
     try:
-        made = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        made = compile_it(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
-        return numba.njit(nogil=True, error_model="numpy")(function)
+        return compile_it(nogil=True, error_model="numpy")(function)
     cache: Any = getattr(made, "_cache", None)
     for name in ("save_overload", "load_overload"):
         if hasattr(cache, name):

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import DataError
 from ...value_types import Foreign
 
-Buffer = bytearray | memoryview | np.ndarray  # what is read into
+Buffer = bytearray | memoryview  # what is read into
 PIECE = 64 << 20  # bytes of a file that one checksum (and one range of text) covers
 MAX_RATIO = 1000  # text bytes allowed per compressed byte
 _RATIO_GRACE = 16 << 20
@@ -93,7 +93,7 @@ def open_source(source: str | Path, name: str) -> ByteSource:
     """Open a file, plain or compressed, or standard input ("-"). Raises DataError if the file cannot be opened."""
     if source == "-" and sys.stdin is None:
         raise DataError("the standard input is closed; give a file, or a pipe that is open", name)
-    raw = getattr(sys.stdin, "buffer", sys.stdin) if source == "-" else open_file(Path(source))
+    raw: Foreign = getattr(sys.stdin, "buffer", sys.stdin) if source == "-" else open_file(Path(source))
     if source == "-" or not Path(source).is_file():
         counted = _Counted(raw, keep=source == "-")
         return ByteSource(counted, lambda: counted.offset)
