@@ -7,7 +7,7 @@ from functools import cache
 TERMS: Mapping[str, str] = {
     # -- figures of a run ------------------------------------------------------------------------------------------------
     "accuracy on unseen rows": "Of the store scored last, else of the rows that test_share held out of the fit.",
-    "R2 on unseen rows": "Share of the target's variance that is explain_heading, on the store scored last, else on the rows held out.",
+    "R2 on unseen rows": "Share of the target's variance that is explained, on the store scored last, else on the rows held out.",
     "selected": "Features, kernels, groups or rules the method counts as selected; of kernels those above its threshold.",
     "columns in the data": "Columns of the store.",
     "candidates": "What there was to choose from: columns, groups, or products of columns.",
