@@ -24,7 +24,7 @@ class _AnyVariable(dict[str, str]):
     def __contains__(self, name: object) -> bool:
         return True
 
-    def get(self, name: str, default: Any = "") -> Any:
+    def get(self, name: str, default: object = "") -> object:
         return default
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from ..cluster import MemoryBoundExceeded, default_driver_memory
 from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
@@ -337,15 +337,17 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
     assert type(model).__name__ == name and len(model.history_["iteration"]) == len(bench.steps())
     assert {key: value for key, value in model.get_params().items() if key in bench.case.params} == bench.case.params
     # What has no target gives coordinates in the place of decisions, a regression numbers; what knows its own rows only, theirs.
-    decide: Any = next((getattr(model, key) for key in ("decision_function", "transform", "predict") if hasattr(model, key)), None)
-    values = model.model_.predictions() if hasattr(model.model_, "predictions") else decide(bench.data)  # pyright: ignore[reportOptionalCall]
+    if hasattr(model.model_, "predictions"):
+        values = model.model_.predictions()
+    else:
+        values = getattr(model, next(key for key in ("decision_function", "transform", "predict") if hasattr(model, key)))(bench.data)
     assert np.isfinite(values.toarray() if hasattr(values, "toarray") else values).all()
 
 
 def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
     """It is cloned by its parameters, and a copy of it decides the same."""
     model = load_model(str(bench.straight))
-    fresh: Any = clone(model)
+    fresh = cast("BaseEstimator", clone(model))
     assert repr(fresh.get_params()) == repr(model.get_params()) and not hasattr(fresh, "model_")
     copied = pickle.loads(pickle.dumps(model))  # noqa: S301 (made here)
     assert repr(copied.get_params()) == repr(model.get_params())

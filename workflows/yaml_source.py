@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from ..storage.value_types import Json
 from .checking import ConfigError, Loc, dotted_path, expand_variables
 
 MAX_BYTES = 1 << 20
@@ -45,7 +46,7 @@ class Document:
     None, variables expanded; ``marks``: ``loc -> (line, column)``, counted from one; the key's place for entries of a mapping."""
 
     path: Path
-    data: Any
+    data: Json
     marks: Mapping[Loc, tuple[int, int]]
 
     def place(self, loc: Loc = ()) -> str:
@@ -91,7 +92,7 @@ class _Builder:
     def fail(self, node: yaml.Node, reason: str) -> ConfigError:
         return ConfigError(f"{_position_text(self.path, node.start_mark)}: {reason}")
 
-    def build(self, node: yaml.Node, loc: Loc) -> Any:
+    def build(self, node: yaml.Node, loc: Loc) -> Json:
         self.marks.setdefault(loc, (node.start_mark.line + 1, node.start_mark.column + 1))
         self.count += 1
         if self.count > MAX_NODES:
@@ -110,7 +111,7 @@ class _Builder:
         self.open.discard(id(node))
         return value
 
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
+    def _scalar(self, node: yaml.ScalarNode) -> Json:
         if node.tag not in _SCALARS:
             raise self.fail(node, f"tag {node.tag!r} is not allowed; words, numbers, true, false and null only")
         try:
@@ -181,7 +182,7 @@ def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Doc
     return parse_yaml(text, path, environ)
 
 
-def read_scalar(text: str, where: str) -> Any:
+def read_scalar(text: str, where: str) -> Json:
     """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``. Raises ConfigError if
     it is not valid YAML; ``where`` opens the message."""
     return parse_yaml(text, where).data if text.strip() else ""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
+from ..value_types import Matrix
 from .labels import Target
 from .options import Options, Progress
 from .scratch import Scratch
@@ -120,7 +121,7 @@ class RowSource(Source):
         small = self.nbytes is not None and HELD_SHARE * self.nbytes <= options.budget
         return read_blocks(reading, _check_blocks(self, options, reading, progress), scratch, small)
 
-    def with_tables(self, x: Any, tables: dict[str, Any], row: int, target: Target) -> tuple[Any, Block]:
+    def with_tables(self, x: Matrix, tables: dict[str, Any], row: int, target: Target) -> tuple[Matrix, Block]:
         """Return the rows from ``row`` on with their part of the row tables, checked."""
         part = {name: values[row : row + x.shape[0]] for name, values in tables.items()}
         return x, row_tables(part, target, lambda reason, k: self.fault(reason, row + k))
