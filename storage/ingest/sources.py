@@ -47,7 +47,7 @@ def _open_reader(source: UserData, options: Options) -> Source:
     if kind in ("npz", "npy", "mat"):
         return file_arrays(Path(source), kind, options)
     if kind in ("csv", "parquet"):
-        return CsvSource(source, options) if kind == "csv" else ParquetSource(source, options)
+        return (CsvSource if "csv" in (kind, _guess_format(str(source))) else ParquetSource)(source, options)
     named = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
     if named:
         raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
