@@ -35,9 +35,12 @@ _ORDER = (
 @click.group(cls=Ordered, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version and exit.")
 def cli() -> None:
-    """Sparse and kernel learning on data wider and larger than memory. Results go to stdout, progress and messages to stderr. Exit codes: 0
-    done, 1 bug, 2 usage, 3 input data, 4 cluster lost (run again), 5 out of disk or memory, 6 stored bytes damaged, 99 another process
-    holds the run, 130/143 interrupted (run again to continue), 141 the reader of the output went away."""
+    """Sparse and kernel learning on data wider and larger than memory.
+
+    Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 bug, 2 usage, 3 input data, 4 cluster lost (run again),
+    5 out of disk or memory, 6 stored bytes damaged, 99 another process holds the run, 130/143 interrupted (run again to continue),
+    141 the reader of the output went away.
+    """
 
 
 for _command in (*data.COMMANDS, *gram.COMMANDS, *fit.COMMANDS, *runs.COMMANDS, *config.COMMANDS):

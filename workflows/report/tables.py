@@ -51,6 +51,7 @@ def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
         add("trials", run, run.trials)
         for name, rows in run.tables.items():
             add(name, run, rows)
+    for run in runs:
         add("summary", run, [{"method": run.method, **run.summary}])
     return {name: csv_text(rows) for name, rows in parts.items() if rows}
 
