@@ -21,16 +21,7 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "ConfigError",
-    "Workflow",
-    "WorkflowOutcome",
-    "WorkflowSpec",
-    "build_dag",
-    "read_workflow",
-    "run_workflow",
-    "write_report",
-]
+__all__ = ["ConfigError", "Workflow", "WorkflowOutcome", "WorkflowSpec", "build_dag", "read_workflow", "run_workflow", "write_report"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,8 +9,6 @@ Importing this module and building a DAG load PyYAML and Airflow, nothing of Das
 task that runs it, or by ``gramplane run FILE --check`` before it is handed in.
 """
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ class _AnyVariable(dict[str, str]):
     def __contains__(self, name: object) -> bool:
         return True
 
-    def get(self, name: str, default: Any = "") -> Any:
+    def get(self, name: str, default: object = "") -> object:
         return default
 
 
@@ -56,11 +54,8 @@ def _read_steps(document: Document) -> dict[str, list[str]]:
 
 
 def step_command(workflow: Path, step: str, run_id: str | None = None, program: str = "gramplane") -> str:
-    """Return the shell command of one step.
-
-    ``workflow``: the file; ``step``: id of the step; ``run_id``: passed as ``--run-id``; an Airflow template such as ``{{ ds }}`` makes one
-    run per day; ``program``: the command, such as ``/opt/gramplane/bin/gramplane``.
-    """
+    """Return the shell command of one step. ``workflow``: the file; ``step``: id of the step; ``run_id``: passed as ``--run-id``; an
+    Airflow template such as ``{{ ds }}`` makes one run per day; ``program``: the command, such as ``/opt/gramplane/bin/gramplane``."""
     words = [shlex.quote(part) for part in (program, "run", str(workflow), "--step", step, "--json")]
     # Not quoted like the others: Airflow fills the template in before the shell sees it, within the double quotes.
     return " ".join([*words, *([f'--run-id "{run_id}"'] if run_id else [])])

@@ -4,10 +4,9 @@ A :class:`MethodCase` is a method with parameters and a small data set. Each che
 ``AssertionError`` where the method does something else than its run directory, its plan, its estimator or its command promise.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
+import math
 import pickle
 import re
 import shutil
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 
 from ..cluster import MemoryBoundExceeded, default_driver_memory
 from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
@@ -26,7 +25,7 @@ from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.ingest import ingest
 from .exits import exit_code
-from .report.glossary import explained, stop_text
+from .report.glossary import explain_heading, stop_text
 
 COMMON_FIGURES = {"method", "objective", "gap", "certified_over", "relative_gap", "iterations", "stop", "classes", "seconds"}
 """Figures that the summary of every method has."""
@@ -36,17 +35,8 @@ SEED = 3
 
 @dataclass(frozen=True)
 class MethodCase:
-    """A method on a small data set.
-
-    Attributes
-    ----------
-    method, params, extra
-        As for :func:`~gramplane.pipeline.run_method`.
-    data
-        Writes the store to a path.
-    other
-        Parameters that differ in one value, and the name of that parameter.
-    """
+    """A method on a small data set. ``method``, ``params``, ``extra``: as for :func:`~gramplane.pipeline.run_method`; ``data``: writes the
+    store to a path; ``other``: parameters that differ in one value, and the name of that parameter."""
 
     method: str
     params: dict[str, Any]
@@ -89,7 +79,7 @@ class Bench:
             if event["event"] == "iteration" and event["iteration"] == steps:
                 raise Stopped
 
-        with refused(Stopped):
+        with expect_error(Stopped):
             self.start(run, on_event=emit)
 
     def steps(self) -> list[int]:
@@ -97,7 +87,7 @@ class Bench:
         return [row["iteration"] for row in RunStore.open(str(self.straight)).history()]
 
 
-def prepared(case: MethodCase, folder: Path) -> Path:
+def prepare_case(case: MethodCase, folder: Path) -> Path:
     """Write the store of a case and run it once undisturbed; returns the folder."""
     case.data(folder / "data.zarr")
     Bench(case, folder, folder).start(folder / "straight")
@@ -105,7 +95,7 @@ def prepared(case: MethodCase, folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def refused(kind: type[BaseException], pattern: str = "") -> Iterator[list[BaseException]]:
+def expect_error(kind: type[BaseException], pattern: str = "") -> Iterator[list[BaseException]]:
     """Expect an error with a message; yields a list that has it afterwards."""
     caught: list[BaseException] = []
     try:
@@ -117,7 +107,7 @@ def refused(kind: type[BaseException], pattern: str = "") -> Iterator[list[BaseE
     raise AssertionError(f"no {kind.__name__} was raised")
 
 
-def untimed(value: Mapping[str, Any]) -> dict[str, Any]:
+def without_times(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record without what it took: seconds, and the tasks of a resume, which fetches the columns of all cuts again."""
     return {name: item for name, item in value.items() if not name.startswith("seconds") and name not in ("tasks", "bytes", "retries")}
 
@@ -134,16 +124,17 @@ def assert_equal_runs(one: Path, two: Path, *, texts: bool = True) -> None:
     models = [{name: data for name, data in model_bytes(run).items() if texts or not name.endswith(".json")} for run in (one, two)]
     assert models[0] == models[1], "the models differ"
     # NaN equals NaN as text.
-    assert repr([untimed(row) for row in left.history()]) == repr([untimed(row) for row in right.history()]), "the histories differ"
-    assert repr(untimed(left.read_json("summary") or {})) == repr(untimed(right.read_json("summary") or {})), "the summaries differ"
+    assert repr([without_times(row) for row in left.history()]) == repr([without_times(row) for row in right.history()]), (
+        "the histories differ"
+    )
+    assert repr(without_times(left.read_json("summary") or {})) == repr(without_times(right.read_json("summary") or {})), (
+        "the summaries differ"
+    )
     assert left.read_json("tables") == right.read_json("tables"), "the tables differ"
 
 
 def _snapshot(run: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in run.rglob("*") if path.name != "lock"}
-
-
-# -- figures ---------------------------------------------------------------------------------------------------------------
 
 
 def figures_have_common_names_and_are_explained(bench: Bench) -> None:
@@ -155,7 +146,7 @@ def figures_have_common_names_and_are_explained(bench: Bench) -> None:
     assert (summary["gap"] is None) == (summary["relative_gap"] is None)
     assert summary["gap"] is None or isinstance(summary["certified_over"], str)
     headings = {name for row in run.history() for name in row} | set(run.read_json("decisions") or {})
-    unexplained = [name for name in sorted(headings) if not explained(name)]
+    unexplained = [name for name in sorted(headings) if not explain_heading(name)]
     assert not unexplained, f"no glossary entry for {unexplained}"
 
 
@@ -164,13 +155,11 @@ def gaps_are_not_negative(bench: Bench) -> None:
     run = RunStore.open(str(bench.straight))
     for row in [*run.history(), run.read_json("summary") or {}]:
         slack = 1e-9 * max(abs(row.get("objective") or 0.0), 1.0)
-        gaps = {name: row[name] for name in ("gap", "restricted_gap") if _is_number(row.get(name))}
+        gaps = {
+            name: row[name] for name in ("gap", "restricted_gap") if isinstance(row.get(name), int | float) and math.isfinite(row[name])
+        }
         assert all(value >= -slack for value in gaps.values()), row
         assert len(gaps) < 2 or gaps["restricted_gap"] <= gaps["gap"] + slack, row
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and value == value and abs(value) != float("inf")
 
 
 def certificates_hold(bench: Bench) -> None:
@@ -185,9 +174,6 @@ def certificates_hold(bench: Bench) -> None:
     assert objective >= summary["objective"] - summary["gap"] - slack, f"{objective} is below {summary['objective']} - {summary['gap']}"
 
 
-# -- stopping and going on -------------------------------------------------------------------------------------------------
-
-
 def resumes_to_the_same_bits(bench: Bench) -> None:
     """Stopped after the first two steps, one amid and the last."""
     every = bench.steps()
@@ -195,7 +181,7 @@ def resumes_to_the_same_bits(bench: Bench) -> None:
     for steps in sorted({*every[:2], every[len(every) // 2], every[-1]}):
         run = bench.scratch / str(steps)
         bench.start_and_stop(run, steps)
-        with refused(StorageError, "not finished.*gramplane resume"):
+        with expect_error(StorageError, "not finished.*gramplane resume"):
             load_model(str(run))
         events: list[Any] = []
         done = resume_run(str(run), on_event=events.append) if steps % 2 else bench.start(run, on_event=events.append)
@@ -224,7 +210,7 @@ def a_kill_between_history_and_checkpoint_leaves_no_trace(bench: Bench) -> None:
 
     store.save_checkpoint = killed
     try:
-        with refused(Stopped):
+        with expect_error(Stopped):
             bench.start(run)
     finally:
         store.save_checkpoint = save
@@ -264,9 +250,6 @@ def states_are_plain_arrays(bench: Bench) -> None:
         assert all(content[name].dtype != object for name in content.files)
 
 
-# -- refusals --------------------------------------------------------------------------------------------------------------
-
-
 def a_finished_run_is_left_alone(bench: Bench) -> None:
     """Started again or resumed, nothing is touched and nothing is told."""
     before, events = _snapshot(bench.straight), list[Any]()
@@ -280,11 +263,13 @@ def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
     """A parameter, the seed, the memory, a further input."""
     params, name = bench.case.other
     before, run = _snapshot(bench.straight), re.escape(str(bench.straight))
-    with refused(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
+    with expect_error(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
         bench.start(bench.straight, {**bench.case.params, name: params[name]})
-    with refused(ConfigMismatch, f"driver_memory is {default_driver_memory()} there and 1073741824 here.*seed is {SEED} there and 4 here"):
+    with expect_error(
+        ConfigMismatch, f"driver_memory is {default_driver_memory()} there and 1073741824 here.*seed is {SEED} there and 4 here"
+    ):
         bench.start(bench.straight, seed=4, driver_memory="1GiB")
-    with refused(ConfigMismatch, r"extra\.new is None there and 1 here"):
+    with expect_error(ConfigMismatch, r"extra\.new is None there and 1 here"):
         bench.start(bench.straight, extra={**bench.case.extra, "new": 1})
     assert _snapshot(bench.straight) == before
 
@@ -295,12 +280,12 @@ def other_data_are_refused(bench: Bench) -> None:
     shutil.copytree(bench.straight, run)
     ingest(([[float(i * j % 7) for j in range(30)] for i in range(20)], [i % 2 for i in range(20)]), str(other))
     case = bench.case
-    with refused(ConfigMismatch, r"data_digest is '\w+' there and '\w+' here"):
+    with expect_error(ConfigMismatch, r"data_digest is '\w+' there and '\w+' here"):
         run_method(case.method, case.params, data=str(other), run=str(run), seed=SEED, extra=case.extra)
     # A finished run is left alone wherever its data are; one to be continued looks at them.
     (run / "summary.json").unlink()
     RunStore.open(str(run)).write_json("where", {"cluster": "sync", "data": str(other)})
-    with refused(DigestMismatch, "the store was replaced"):
+    with expect_error(DigestMismatch, "the store was replaced"):
         resume_run(str(run))
 
 
@@ -308,11 +293,8 @@ def one_process_at_a_time(bench: Bench) -> None:
     """A run that another process holds is refused."""
     run = bench.scratch / "run"
     bench.start_and_stop(run, 1)
-    with RunStore.open(str(run)).lock(), refused(RunLocked):
+    with RunStore.open(str(run)).lock(), expect_error(RunLocked):
         bench.start(run)
-
-
-# -- plans -----------------------------------------------------------------------------------------------------------------
 
 
 def a_dry_run_tells_the_plan_and_writes_nothing(bench: Bench) -> None:
@@ -340,15 +322,12 @@ def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
 def too_little_memory_is_refused_before_work(bench: Bench) -> None:
     """The refusal names need, limit and what would help, and nothing is written."""
     events, run = list[Any](), bench.scratch / "run"
-    with refused(MemoryBoundExceeded, f"^{bench.case.method}: this process would hold .*it may hold driver_memory=1 KiB: ") as caught:
+    with expect_error(MemoryBoundExceeded, f"^{bench.case.method}: this process would hold .*it may hold driver_memory=1 KiB: ") as caught:
         bench.start(run, driver_memory="1KiB", on_event=events.append)
     message = str(caught[0])
     assert message.endswith(", or give it more (--driver-memory)") and "1 KiB: , or" not in message
     assert exit_code(caught[0]) == 5
     assert not [event for event in events if event["event"] == "iteration"] and not run.exists()
-
-
-# -- estimators and commands -----------------------------------------------------------------------------------------------
 
 
 def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
@@ -358,15 +337,17 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
     assert type(model).__name__ == name and len(model.history_["iteration"]) == len(bench.steps())
     assert {key: value for key, value in model.get_params().items() if key in bench.case.params} == bench.case.params
     # What has no target gives coordinates in the place of decisions, a regression numbers; what knows its own rows only, theirs.
-    decide: Any = next((getattr(model, key) for key in ("decision_function", "transform", "predict") if hasattr(model, key)), None)
-    values = model.model_.predictions() if hasattr(model.model_, "predictions") else decide(bench.data)  # pyright: ignore[reportOptionalCall]
+    if hasattr(model.model_, "predictions"):
+        values = model.model_.predictions()
+    else:
+        values = getattr(model, next(key for key in ("decision_function", "transform", "predict") if hasattr(model, key)))(bench.data)
     assert np.isfinite(values.toarray() if hasattr(values, "toarray") else values).all()
 
 
 def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
     """It is cloned by its parameters, and a copy of it decides the same."""
     model = load_model(str(bench.straight))
-    fresh: Any = clone(model)
+    fresh = cast("BaseEstimator", clone(model))
     assert repr(fresh.get_params()) == repr(model.get_params()) and not hasattr(fresh, "model_")
     copied = pickle.loads(pickle.dumps(model))  # noqa: S301 (made here)
     assert repr(copied.get_params()) == repr(model.get_params())
@@ -417,20 +398,10 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
 
 
 def check_method(case: MethodCase) -> None:
-    """Check that a method keeps what every method of the registry keeps.
-
-    Parameters
-    ----------
-    case
-        The method by name, with parameters, a small data set, and parameters that differ in one value.
-
-    Raises
-    ------
-    AssertionError
-        The first check that fails is named.
-    """
+    """Check that a method keeps what every method of the registry keeps. ``case``: the method by name, with parameters, a small data set,
+    and parameters that differ in one value. Raises AssertionError: the first check that fails is named."""
     with tempfile.TemporaryDirectory(prefix="gramplane-check-") as place:
-        folder = prepared(case, Path(place))
+        folder = prepare_case(case, Path(place))
         for number, check in enumerate(CHECKS):
             scratch = folder / f"check-{number}"
             scratch.mkdir()

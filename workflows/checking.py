@@ -24,10 +24,7 @@ class ConfigError(ValueError):
 
 
 def choose(word: str, known: Iterable[str], what: str) -> str:
-    """Return ``word`` if it is known.
-
-    Raises ConfigError if it is not, with the nearest known name.
-    """
+    """Return ``word`` if it is known. Raises ConfigError if it is not, with the nearest known name."""
     names = list(known)
     if word not in names:
         raise ConfigError(f"unknown {what} {word!r}{nearest(word, names)}")
@@ -81,10 +78,7 @@ def keys_of(model: type[BaseModel]) -> list[str]:
 
 
 def validate_values(model: type[M], values: Mapping[str, Any], place: Locator) -> M:
-    """Return ``model`` made of ``values``.
-
-    Raises ConfigError, naming each wrong key or value, its place and the nearest known name.
-    """
+    """Return ``model`` made of ``values``. Raises ConfigError, naming each wrong key or value, its place and the nearest known name."""
     from pydantic import ValidationError
 
     try:
@@ -98,10 +92,8 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 def expand_variables(text: str, where: str, environ: Mapping[str, str] | None = None) -> str:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` by the environment's values, ``$$`` by ``$``.
-
-    Raises ConfigError if a variable is not set and has no default, or ``${...}`` holds no name; ``where`` opens the message.
-    """
+    """Replace ``${NAME}`` and ``${NAME:-default}`` by the environment's values, ``$$`` by ``$``. Raises ConfigError if a variable is not
+    set and has no default, or ``${...}`` holds no name; ``where`` opens the message."""
     known = os.environ if environ is None else environ
 
     def value(found: re.Match[str]) -> str:

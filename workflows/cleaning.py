@@ -1,15 +1,12 @@
 """What a store or run no longer needs, listed before anything is removed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 POINTER = "current.json"
-QUIET_SECONDS = 3600.0
-"""A file younger than this may belong to a writer at work and is left alone."""
+QUIET_SECONDS = 3600.0  # a file younger than this may belong to a writer at work and is left alone
 
 
 @dataclass(frozen=True)
@@ -22,16 +19,9 @@ class LeftOver:
 
 
 def left_overs(root: Path, now: float | None = None) -> list[LeftOver]:
-    """Return what can be removed below ``root``.
-
-    ``root``: a store, a run directory, or a folder of them; ``now``: present time in seconds; files written in the hour before it are left
-    out.
-
-    Notes
-    -----
-    Temporary files of killed writers; files inside a finished store or model that its manifest does not list; broadcast arrays of a
-    finished run. Checkpoints, histories and stores without a manifest (an ingest that can be continued) stay.
-    """
+    """Return what can be removed below a store, a run directory, or a folder of them: temporary files of killed writers, files inside a
+    finished store or model that its manifest does not list, and broadcast arrays of a finished run. Files written in the hour before
+    ``now`` (seconds), checkpoints, histories and stores without a manifest (an ingest that can be continued) stay."""
     limit = (time.time() if now is None else now) - QUIET_SECONDS
     items: dict[Path, LeftOver] = {}
     for folder in [root, *(path for path in sorted(root.rglob("*")) if path.is_dir() and not path.is_symlink())]:
@@ -64,12 +54,6 @@ def _unlisted_files(store: Path) -> list[Path]:
     return [file for file, name in names if name.as_posix() not in known and name.parts[0] not in newer]
 
 
-def remove_files(found: Iterable[LeftOver]) -> None:
-    """Remove the files of a list made by `left_overs`."""
-    for item in found:
-        item.path.unlink(missing_ok=True)
-
-
 @dataclass(frozen=True)
 class OldVersion:
     """A version of a store that was replaced: its store, its name, its bytes, and whether somebody still reads it."""
@@ -82,21 +66,16 @@ class OldVersion:
 
 def old_versions(root: str) -> list[OldVersion]:
     """Return the replaced versions of the store at a path or URL, or of the stores in a folder."""
-    from ..storage.places import is_local
-
-    places = [root] if not is_local(root) else [str(file.parent) for file in sorted(Path(root).rglob(POINTER))]
-    return [version for folder in places for version in _versions_of(folder)]
-
-
-def _versions_of(place: str) -> list[OldVersion]:
     from ..storage import versions
+    from ..storage.places import is_local
     from ..storage.urls import open_objects
 
-    base = open_objects(place)
-    return [
-        OldVersion(place, name, versions.version_bytes(base, name), versions.is_read(base, name))
-        for name in versions.replaced_versions(base)
-    ]
+    old: list[OldVersion] = []
+    for place in [root] if not is_local(root) else [str(file.parent) for file in sorted(Path(root).rglob(POINTER))]:
+        base = open_objects(place)
+        names = versions.replaced_versions(base)
+        old += [OldVersion(place, name, versions.version_bytes(base, name), versions.is_read(base, name)) for name in names]
+    return old
 
 
 def remove_old_versions(found: Iterable[OldVersion]) -> None:

@@ -1,18 +1,12 @@
 """The ``gramplane`` command. Importing this module imports no numerical library: ``gramplane --help`` must be quick."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Sequence
 
 import click
 
-from .commands import config as cli_config
-from .commands import data as cli_data
-from .commands import fit as cli_fit
-from .commands import gram as cli_gram
-from .commands import runs as cli_runs
+from .commands import config, data, fit, gram, runs
 from .console import Carried, OutputClosed, open_closed_streams, settle_output, show_error, version_text
 from .exits import Exit, exit_code
 from .signals import Interrupted, interruptible
@@ -49,8 +43,8 @@ def cli() -> None:
     """
 
 
-for _module in (cli_data, cli_gram, cli_fit, cli_runs, cli_config):
-    _module.register(cli)
+for _command in (*data.COMMANDS, *gram.COMMANDS, *fit.COMMANDS, *runs.COMMANDS, *config.COMMANDS):
+    cli.add_command(_command)
 
 
 def _report_failure(error: BaseException, words: Sequence[str]) -> int:
@@ -61,10 +55,7 @@ def _report_failure(error: BaseException, words: Sequence[str]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    ``arguments``: words after ``gramplane``; those of the process by default.
-    """
+    """Run the command line and return its exit code. ``arguments``: words after ``gramplane``; those of the process by default."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     open_closed_streams()
     try:

@@ -1,7 +1,5 @@
 """What a command says: results on stdout, everything else on stderr; with ``--json`` the last stdout line is one small object."""
 
-from __future__ import annotations
-
 import json
 import math
 import os
@@ -14,24 +12,19 @@ from typing import Any
 
 import click
 
+from ..storage.value_types import Json
 from .exits import Exit, exit_code
 from .signals import find_signal
 
 OUTPUT = "the standard output"
-JSON_LIMIT = 4096
-"""Bytes of the last line: what Airflow keeps of a task."""
-
-
+JSON_LIMIT = 4096  # bytes of the last line: what Airflow keeps of a task
 _KEPT = ("status", "exit", "command", "kind", "truncated")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a command found.
-
-    ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, ; ``fields``: small JSON values shown with ``--json``; ``text``: the
-    same for a reader; ``code``: exit code; a result can be bad news (a damaged store) without being an error of the command.
-    """
+    """What a command found. ``status``: ``done``, ``already-done``, ``planned``, ``damaged``, …; ``fields``: small JSON values shown with
+    ``--json``; ``text``: the same for a reader; a result can be bad news (a damaged store) without being an error of the command."""
 
     status: str = "done"
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +32,7 @@ class Result:
     code: Exit = Exit.DONE
 
 
-def plain_json(value: Any) -> Any:
+def plain_json(value: Json) -> Json:
     """Return ``value`` as strict JSON: NaN and infinities as ``null``, NumPy numbers and arrays as numbers and lists."""
     if isinstance(value, Mapping):
         return {str(key): plain_json(item) for key, item in value.items()}
@@ -52,7 +45,7 @@ def plain_json(value: Any) -> Any:
     return value if value is None or isinstance(value, (str, int)) else str(value)
 
 
-def _halve_value(value: object) -> Any:
+def _halve_value(value: object) -> object:
     if isinstance(value, str) and len(value) > 200:
         return f"{value[: len(value) // 2]}..."
     if isinstance(value, list) and len(value) > 1:
@@ -75,10 +68,8 @@ def one_line(payload: Mapping[str, Any], limit: int = JSON_LIMIT) -> str:
 
 
 def show_result(result: Result, command: str, as_json: bool) -> None:
-    """Write a result to stdout, for a reader or as the one JSON line.
-
-    Raises OutputClosed if nobody reads it any more; OSError if it cannot be written; its path says that it was the output.
-    """
+    """Write a result to stdout, for a reader or as the one JSON line. Raises OutputClosed if nobody reads it any more; OSError if it cannot
+    be written; its path says that it was the output."""
     text = one_line({"status": result.status, "exit": int(result.code), "command": command, **result.fields}) if as_json else result.text
     if text:
         write_output(text)
@@ -143,12 +134,11 @@ def _path_trouble(error: BaseException) -> str | None:
     is_ours = type(error).__module__ != "builtins"
     if is_ours or not isinstance(error, OSError) or error.strerror is None:
         return None
-    if error.filename is None:
-        return f"{error.strerror[:1].lower()}{error.strerror[1:]}"
-    if isinstance(error, NotADirectoryError | FileExistsError):
+    trouble = f"{error.strerror[:1].lower()}{error.strerror[1:]}"
+    if error.filename is not None and isinstance(error, NotADirectoryError | FileExistsError):
         what = "this" if Path(str(error.filename)).is_file() else "a part of this path"
-        return f"{error.filename}: {what} is a file, and a folder is needed"
-    return f"{error.filename}: {error.strerror[:1].lower()}{error.strerror[1:]}"
+        trouble = f"{what} is a file, and a folder is needed"
+    return trouble if error.filename is None else f"{error.filename}: {trouble}"
 
 
 def show_error(error: BaseException, as_json: bool, command: str) -> Exit:

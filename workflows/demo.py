@@ -1,7 +1,5 @@
 """The demonstration: handwritten digits that come with scikit-learn, through the same workflow file a user would write."""
 
-from __future__ import annotations
-
 import time
 from importlib import resources
 from pathlib import Path
@@ -15,8 +13,7 @@ from .progress import Emit
 
 WORKFLOW = "fgm_poly2.yaml"
 TEST_SHARE = 0.3
-STEPS = ("train", "pairs", "score", "report")
-"""Steps whose figures are shown."""
+STEPS = ("train", "pairs", "score", "report")  # steps whose figures are shown
 
 
 def write_digits(folder: Path) -> None:
@@ -37,11 +34,9 @@ def write_digits(folder: Path) -> None:
 
 
 def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
-    """Write data and workflow file to ``out``, run the workflow, and return its main figures.
-
-    ``out``: folder; what an earlier demonstration finished in it is not done again, and its workflow file is kept as it was edited;
-    ``compute``: cluster and memory; ``emit``: takes progress events.
-    """
+    """Write data and workflow file to ``out``, run the workflow, and return its main figures. ``out``: folder; what an earlier
+    demonstration finished in it is not done again, and its workflow file is kept as it was edited; ``compute``: cluster and memory;
+    ``emit``: takes progress events."""
     from .runner import run_workflow
     from .schema import read_workflow
 

@@ -1,7 +1,5 @@
 """Exit codes: the one table from exceptions to what the shell, cron and Airflow see."""
 
-from __future__ import annotations
-
 import errno
 from enum import IntEnum
 
@@ -67,10 +65,7 @@ EXIT_CODES: dict[str, Exit] = {
 }
 """Class path -> code. Names, not classes: reading the table imports nothing, and an exception that was raised has its module loaded."""
 
-_BY_NUMBER = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), Exit.OUT_OF_SPACE),
-    errno.EIO: Exit.DAMAGED,
-}
+_BY_NUMBER = {**dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM), Exit.OUT_OF_SPACE), errno.EIO: Exit.DAMAGED}
 """Errors of the system that mean the same wherever they show."""
 
 
@@ -88,10 +83,8 @@ def _own_code(error: BaseException) -> Exit | None:
 
 
 def exit_code(error: BaseException) -> Exit:
-    """Return the exit code of an exception: its own class decides, then the exceptions that caused it, else it is a bug.
-
-    ``error``: what ended the command. The nearest class in its method resolution order that the table lists counts.
-    """
+    """Return the exit code of an exception: its own class decides, then the exceptions that caused it, else it is a bug. ``error``: what
+    ended the command. The nearest class in its method resolution order that the table lists counts."""
     seen: BaseException | None = error
     while seen is not None:
         code = _own_code(seen)

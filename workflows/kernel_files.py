@@ -1,16 +1,12 @@
 """Kernels as the command line and workflow files name them: short texts, records, grids, files of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .checking import ConfigError
 
-POLICIES = ("auto", "memory", "store", "recompute")
-"""Values of ``grams`` that are no path."""
-
+POLICIES = ("auto", "memory", "store", "recompute")  # values of ``grams`` that are no path
 _GRID = ("features", "widths", "degrees", "subsets", "normalize", "centre")
 
 
@@ -23,10 +19,8 @@ def names_file(text: str) -> bool:
 
 
 def kernel_entries(text: str) -> tuple[list[Any], str]:
-    """Return the entries of ``--kernels``, and what to call their place: a YAML file, or short texts with ``;`` between them.
-
-    Raises ConfigError if the file does not exist or holds no list.
-    """
+    """Return the entries of ``--kernels``, and what to call their place: a YAML file, or short texts with ``;`` between them. Raises
+    ConfigError if the file does not exist or holds no list."""
     from ..storage.places import check_place
     from .yaml_source import read_yaml
 
@@ -45,13 +39,10 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
 
 
 def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[str, Any]:
-    """Return the parameters of a method with its kernels as a list of short texts.
-
-    ``values``: as the user gave them. ``kernels`` may be a file, texts with ``;`` between them, or a list of texts, records and grids;
-    ``grams`` may be the path of a Gram store, whose kernels are taken unless others are named. ``d``: number of features, ``None`` if not
-    known: then a grid is read as one over a single feature, which is enough to check it; ``where``: opens the message of an error. Raises
-    ConfigError: naming the kernel.
-    """
+    """Return the parameters of a method with its kernels as a list of short texts. ``values``: as the user gave them. ``kernels`` may be a
+    file, texts with ``;`` between them, or a list of texts, records and grids; ``grams`` may be the path of a Gram store, whose kernels are
+    taken unless others are named. ``d``: number of features, ``None`` if not known: then a grid is read as one over a single feature, which
+    is enough to check it; ``where``: opens the message of an error. Raises ConfigError: naming the kernel."""
     from ..storage.places import check_place
 
     parameters = dict(values)
@@ -62,22 +53,18 @@ def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[s
         parameters = {"kernels": "precomputed", **parameters, "grams": "store", "gram_store": check_place(grams, "store", "grams")}
     kernels = parameters.get("kernels")
     if isinstance(kernels, str) and kernels != "precomputed":
-        entries, file = kernel_entries(kernels)
-        return {**parameters, "kernels": _kernel_texts(entries, d, where if file == "--kernels" else file)}
-    return {**parameters, "kernels": _kernel_texts(kernels, d, where)} if isinstance(kernels, list) else parameters
-
-
-def _kernel_texts(entries: Sequence[Any], d: int | None, where: str) -> list[str]:
-    return [str(spec) for spec in kernel_specs(entries, d, where, width=1)]
+        kernels, file = kernel_entries(kernels)
+        where = where if file == "--kernels" else file
+    if isinstance(kernels, list):
+        parameters["kernels"] = [str(spec) for spec in kernel_specs(kernels, d, where, width=1)]
+    return parameters
 
 
 def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int | None = None) -> list[Any]:
-    """Return the kernels of a list of texts, records and grids.
-
-    ``entries``: short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …), or ``{grid: {widths: …, degrees:
-    …}}``; ``d``: number of features, ``None`` if not known; ``where``: opens the message of an error; ``width``: number of features of a
-    grid where neither it nor ``d`` says: enough to check its other options. Raises ConfigError, naming the entry.
-    """
+    """Return the kernels of a list of texts, records and grids. ``entries``: short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``,
+    ``params``, ``columns``, …), or ``{grid: {widths: …, degrees: …}}``; ``d``: number of features, ``None`` if not known; ``where``: opens
+    the message of an error; ``width``: number of features of a grid where neither it nor ``d`` says: enough to check its other options.
+    Raises ConfigError, naming the entry."""
     specs: list[Any] = []
     for position, entry in enumerate(entries):
         try:

@@ -1,7 +1,5 @@
 """Progress on stderr: a bar on a terminal, one JSON line per outer iteration elsewhere."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,9 +13,7 @@ Emit = Callable[[Mapping[str, Any]], None]
 LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
 
-KEPT = frozenset({"iteration", "warning", "grams", "fold"})
-"""Events that stay on the screen above the bar."""
-
+KEPT = frozenset({"iteration", "warning", "grams", "fold"})  # events that stay on the screen above the bar
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 
 
@@ -73,10 +69,7 @@ def _progress_bar() -> Iterator[Emit]:
 
 @contextmanager
 def show_progress(quiet: bool = False) -> Iterator[Emit]:
-    """Yield the sink of a run's events.
-
-    ``quiet``: drop all of them.
-    """
+    """Yield the sink of a run's events. ``quiet``: drop all of them."""
     if quiet:
         yield ignore_event
     elif sys.stderr.isatty():

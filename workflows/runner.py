@@ -21,8 +21,8 @@ from .steps import ACTIONS, StepContext, gram_kernels, kernel_file, source_mark,
 if TYPE_CHECKING:
     from ..storage import StepManifest
 
-_HIDDEN = ".steps"
-"""Folder of manifests and locks inside a run of a workflow; no step can be called so."""
+_HIDDEN = ".steps"  # folder of manifests and locks inside a run of a workflow; no step can be called so
+_FIGURES = ".figures.json"
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,12 @@ def _check_kernels(read: Workflow, index: int, step: GramStep) -> None:
 
 
 def check_workflow(read: Workflow, compute: ComputeOptions) -> None:
-    """Check what the file's form does not show: methods, their parameters, sizes.
-
-    Raises ConfigError, with ``file:line:column`` and the nearest known name.
-    """
-    for key in ("worker_memory", "driver_memory"):
+    """Check what the file's form does not show: methods, their parameters, sizes. Raises ConfigError, with ``file:line:column`` and the
+    nearest known name."""
+    sizes = ("worker_memory", "driver_memory")
+    for key in sizes:
         parse_size(getattr(read.spec, key), read.document.place((key,)))
-    for key in ("worker_memory", "driver_memory"):
+    for key in sizes:
         parse_size(getattr(compute, key), f"--{key.replace('_', '-')}")
     for index, step in enumerate(read.spec.steps):
         if isinstance(step, FitStep | TuneStep):
@@ -107,10 +106,8 @@ def resolved_params(read: Workflow, step: Step) -> dict[str, Any]:
 
 
 def default_run_id(read: Workflow, compute: ComputeOptions) -> str:
-    """Return ``NAME-HASH`` of what the results depend on: the file, its sources, and the version of gramplane.
-
-    A changed parameter or source gives another run; the cluster does not count, since results do not depend on it.
-    """
+    """Return ``NAME-HASH`` of what the results depend on: the file, its sources, and the version of gramplane. A changed parameter or
+    source gives another run; the cluster does not count, since results do not depend on it."""
     settings = {"cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout", "runs"}
     spec = read.spec.model_dump(mode="json", exclude=settings)
     sources = [source_mark(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
@@ -204,10 +201,8 @@ def _requested_manifest(context: StepContext, step: Step) -> StepManifest:
 
 
 def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
-    """Run one step unless its manifest shows the same inputs and parameters and complete outputs.
-
-    Returns ``"done"`` or ``"already-done"``, and the step's figures. Raises RunLocked if another process runs this step.
-    """
+    """Run one step unless its manifest shows the same inputs and parameters and complete outputs. Returns ``"done"`` or ``"already-done"``,
+    and the step's figures. Raises RunLocked if another process runs this step."""
     from ..storage.locks import lock_unless_done
     from ..storage.runs.step_record import read_step_json
 
@@ -218,7 +213,7 @@ def run_step(context: StepContext, step: Step) -> tuple[str, dict[str, Any]]:
         with lock_unless_done(record.with_suffix(".lock"), lambda: _is_covered(record, requested)):
             if _is_covered(record, requested):
                 context.emit({"event": "step", "step": step.id, "status": "already-done"})
-                return "already-done", read_step_json(_figures_of(record)) or {}
+                return "already-done", read_step_json(record.with_suffix(_FIGURES)) or {}
             return "done", _run_action(context, step, requested, record)
     except Exception as error:
         error.add_note(f"step {step.id} of {context.read.document.path}")
@@ -248,7 +243,7 @@ def _run_action(context: StepContext, step: Step, manifest: StepManifest, record
     except Exception as error:
         manifest.failed(str(error)).write(record)
         raise
-    write_sealed(_figures_of(record), plain_json(done.figures))
+    write_sealed(record.with_suffix(_FIGURES), plain_json(done.figures))
     # Written last: a step is done when its manifest says so.
     manifest.done(done.outputs).write(record)
     context.emit({"event": "step", "step": step.id, "status": "done"})
@@ -256,10 +251,8 @@ def _run_action(context: StepContext, step: Step, manifest: StepManifest, record
 
 
 def _refuse_changed(context: StepContext, step: Step, manifest: StepManifest) -> None:
-    """Refuse what a step made if what it read was replaced meanwhile: nobody could say which of both it was made from.
-
-    Raises DigestMismatch, naming the first input that changed.
-    """
+    """Refuse what a step made if what it read was replaced meanwhile: nobody could say which of both it was made from. Raises
+    DigestMismatch, naming the first input that changed."""
     from ..storage import DigestMismatch
 
     if step.do == "verify":  # its input is the time
@@ -268,10 +261,6 @@ def _refuse_changed(context: StepContext, step: Step, manifest: StepManifest) ->
     changed = [path for path, digest in manifest.inputs.items() if digests.get(path) != digest]
     if changed:
         raise DigestMismatch(f"{changed[0]} was replaced while step {step.id!r} read it; run the workflow again")
-
-
-def _figures_of(record: Path) -> Path:
-    return record.with_suffix(".figures.json")
 
 
 def _plan_steps(context: StepContext, name: str, steps: list[Step]) -> WorkflowOutcome:
@@ -298,7 +287,7 @@ def _plan_step(context: StepContext, step: Step) -> dict[str, Any] | None:
     from ..storage import MissingBlock
 
     action = ACTIONS[step.do]
-    if action.plan is None:
+    if not action.has_plan:
         return None
     try:
         action.inputs(context, step)
@@ -306,4 +295,4 @@ def _plan_step(context: StepContext, step: Step) -> dict[str, Any] | None:
         if all(_is_done(context, context.read.step(need)) for need in step.needs):
             raise
         return None
-    return action.plan(context, step)
+    return dict(action.work(context, step, dry_run=True).figures)

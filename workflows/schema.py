@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
@@ -115,20 +115,15 @@ class MethodArgs(Closed):
         return {name: value for name in extra_inputs() if (value := getattr(self, name)) is not None}
 
 
-def _input_fields() -> dict[str, Any]:
-    """Return a field for everything that some method takes beside its data."""
-    store, file = Union[Store, None], Union[File, None]  # noqa: UP007 (made at run time)
-    kinds: dict[str, Any] = {"store": store, "pairs": file, "texts": file}
-    return {
-        name: (kinds[item.reads], Field(None, description=f"{item.form}, for {', '.join(takers)}"))
-        for name, (item, takers) in extra_inputs().items()
-    }
-
-
 if TYPE_CHECKING:
     FitArgs = MethodArgs
-else:
-    FitArgs = create_model("FitArgs", __base__=MethodArgs, __doc__=MethodArgs.__doc__, **_input_fields())
+else:  # with a field for everything that some method takes beside its data
+    _PLACES = {"store": Store, "pairs": File, "texts": File}
+    _INPUTS = {
+        name: (_PLACES[item.reads] | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))
+        for name, (item, takers) in extra_inputs().items()
+    }
+    FitArgs = create_model("FitArgs", __base__=MethodArgs, __doc__=MethodArgs.__doc__, **_INPUTS)
 
 
 class TuneArgs(FitArgs):
@@ -270,26 +265,12 @@ def _known_keys(loc: Loc) -> Iterable[str]:
     if loc[0] != "steps" or len(loc) < 4:
         return keys_of(WorkflowSpec)
     step = STEPS[str(loc[2])]
-    args: Any = step.model_fields["args"].annotation
-    return keys_of(step if len(loc) == 4 else args)
-
-
-def _in_file(loc: Loc) -> Loc:
-    """Return the place in the file for pydantic's ``loc``: without the discriminator."""
-    return loc[:2] + loc[3:] if len(loc) > 2 and loc[0] == "steps" else loc
+    return keys_of(step if len(loc) == 4 else cast("type[BaseModel]", step.model_fields["args"].annotation))
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """A workflow file, checked.
-
-    Attributes
-    ----------
-    spec
-        Its contents.
-    document
-        Where each value stands.
-    """
+    """A workflow file, checked: its contents, and where each value stands."""
 
     spec: WorkflowSpec
     document: Document
@@ -309,22 +290,16 @@ class Workflow:
         kind, _, address = self.spec.cluster.partition(":")
         return f"{kind}:{self.path(address)}" if kind == "scheduler-file" else self.spec.cluster
 
-    def step(self, name: str) -> Any:
-        """Return the step called ``name``.
-
-        Raises
-        ------
-        ConfigError
-            If there is none, with the nearest name.
-        """
+    def step(self, name: str) -> Step:
+        """Return the step called ``name``. Raises ConfigError if there is none, with the nearest name."""
         steps = {step.id: step for step in self.spec.steps}
         if name not in steps:
             raise ConfigError(f"{self.document.path}: no step {name!r}{nearest(name, steps)}")
         return steps[name]
 
-    def order(self) -> list[Any]:
+    def order(self) -> list[Step]:
         """Return the steps so that each follows those it needs, in the file's order where free."""
-        done: list[Any] = []
+        done: list[Step] = []
         left = list(self.spec.steps)
         while left:
             ready = next(step for step in left if all(need not in {other.id for other in left} for need in step.needs))
@@ -371,34 +346,23 @@ def _check_models(spec: WorkflowSpec, document: Document) -> None:
             raise ConfigError(f"{document.place(('steps', index))}: needs several fit or tune steps; choose one with 'model:'")
 
 
-def model_steps(spec: WorkflowSpec, step: Any) -> list[str]:
+def model_steps(spec: WorkflowSpec, step: Step) -> list[str]:
     """Return the ids of the fit and tune steps whose models ``step`` uses: those it names, else those it needs."""
     fitted = {other.id for other in spec.steps if isinstance(other, FitStep | TuneStep)}
-    named = getattr(step.args, "models", None) or ([step.args.model] if getattr(step.args, "model", None) else step.needs)
+    model = getattr(step.args, "model", None)
+    named = getattr(step.args, "models", None) or ([model] if model else step.needs)
     return [name for name in named if name in fitted]
 
 
-def step_store(spec: WorkflowSpec, step: Any) -> str | None:
+def step_store(spec: WorkflowSpec, step: Step) -> str | None:
     """Return the store a step works on: its own, else the workflow's; or the text it learns from."""
-    if getattr(step.args, "stream", None) is not None:
-        return step.args.stream.source
-    return step.args.store or spec.store
-
-
-def _check_stores(spec: WorkflowSpec, document: Document) -> None:
-    for index, step in enumerate(spec.steps):
-        if "store" in type(step.args).model_fields and step_store(spec, step) is None:
-            raise ConfigError(f"{document.place(('steps', index))}: neither the step nor the workflow names a store")
+    stream = getattr(step.args, "stream", None)
+    return getattr(step.args, "store", None) or spec.store if stream is None else stream.source
 
 
 def check_document(document: Document, allow_code: bool = False) -> Workflow:
-    """Return the workflow of a parsed file.
-
-    Raises
-    ------
-    ConfigError
-        With ``file:line:column`` of every wrong key or value and the nearest known name.
-    """
+    """Return the workflow of a parsed file. Raises ConfigError: with ``file:line:column`` of every wrong key or value and the nearest known
+    name."""
     if not isinstance(document.data, Mapping):
         raise ConfigError(f"{document.place()}: a workflow file is a mapping with schema, name and steps")
     if document.data.get("schema") != SCHEMA:
@@ -407,9 +371,17 @@ def check_document(document: Document, allow_code: bool = False) -> Workflow:
     try:
         spec = WorkflowSpec.model_validate(document.data)
     except ValidationError as problem:
-        raise describe_problem(problem, lambda loc: document.place(_in_file(loc)), _known_keys) from None
-    for check in (_check_ids, _check_cycles, _check_models, _check_stores):
+
+        def place(loc: Loc) -> str:
+            # Without the discriminator that pydantic puts behind the index of a step.
+            return document.place(loc[:2] + loc[3:] if len(loc) > 2 and loc[0] == "steps" else loc)
+
+        raise describe_problem(problem, place, _known_keys) from None
+    for check in (_check_ids, _check_cycles, _check_models):
         check(spec, document)
+    for index, step in enumerate(spec.steps):
+        if "store" in type(step.args).model_fields and step_store(spec, step) is None:
+            raise ConfigError(f"{document.place(('steps', index))}: neither the step nor the workflow names a store")
     if spec.cluster.startswith("factory:") and not allow_code:
         raise ConfigError(f"{document.place(('cluster',))}: {spec.cluster!r} runs code named in the file; allow it with --allow-code")
     return Workflow(spec, document)
@@ -430,7 +402,7 @@ def read_workflow(path: str | Path, allow_code: bool = False, environ: Mapping[s
     Raises
     ------
     ConfigError
-        If it is not valid; see `check_document`.
+        If it is not valid, with ``file:line:column`` of every wrong key or value and the nearest known name.
     """
     return check_document(read_yaml(path, environ), allow_code)
 

@@ -1,7 +1,5 @@
 """SIGINT and SIGTERM: leave through the ``finally`` blocks once, leave at once the second time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
@@ -9,17 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-GRACE_SECONDS = 8.0
-"""Time to close a cluster after the first signal; then the process goes, whatever still runs."""
+GRACE_SECONDS = 8.0  # time to close a cluster after the first signal; then the process goes, whatever still runs
 
 
 class Interrupted(BaseException):
-    """A signal asked the process to stop.
-
-    Not an ``Exception``: code that recovers from errors must not recover from this.
-
-    ``signum``: the signal; the exit code is 128 + signum; ``kept``: what is left of the work, and what to do.
-    """
+    """A signal asked the process to stop. Not an ``Exception``: code that recovers from errors must not recover from this. ``signum``: the
+    signal; the exit code is 128 + signum; ``kept``: what is left of the work, and what to do."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -56,10 +49,8 @@ class _Stop:
 
 @contextmanager
 def interruptible(grace: float = GRACE_SECONDS) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM inside the block into `Interrupted`; a second one, or ``grace`` seconds, ends the process.
-
-    Outside the main thread, where Python allows no handlers, the block runs as it is.
-    """
+    """Turn the first SIGINT or SIGTERM inside the block into `Interrupted`; a second one, or ``grace`` seconds, ends the process. Outside
+    the main thread, where Python allows no handlers, the block runs as it is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..pipeline.registry import extra_inputs
 from ..storage.places import is_local
 from .commands.actions import collect_extras, ingest_source, plan_source, require_path, tune_plan
-from .commands.gram_actions import build_store, open_store
+from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
 from .kernel_files import POLICIES, names_file
 from .progress import Emit
 from .schema import (
     FitStep,
     GramStep,
-    IngestArgs,
     IngestStep,
     PredictStep,
     ReportStep,
@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepContext:
-    """Where the steps of one run of a workflow work.
-
-    ``read``: the workflow; ``folder``: folder of this run; every step has a folder of its name in it; ``compute``: cluster and memory;
-    ``emit``: takes progress events; ``written``: outputs of an earlier try of the step at work, which it may replace.
-    """
+    """Where the steps of one run of a workflow work. In ``folder`` every step has a folder of its name; ``written``: outputs of an earlier
+    try of the step at work, which it may replace."""
 
     read: Workflow
     folder: Path
@@ -58,9 +55,9 @@ class StepContext:
 
     def models(self, step: Step) -> list[Path]:
         """Return the run directories whose models a step uses."""
-        from .report.collect import fitted
+        from .report.collect import model_run
 
-        return [Path(fitted(run)) for run in self.runs(step)]
+        return [Path(model_run(run)) for run in self.runs(step)]
 
     def runs(self, step: Step) -> list[Path]:
         """Return the folders of the fit and tune steps whose models a step uses."""
@@ -75,11 +72,12 @@ class StepResult(NamedTuple):
 
 
 class Action(NamedTuple):
-    """A kind of step: digests of what it reads (by path), the work, and its plan of tasks and memory, where there is one."""
+    """A kind of step: digests of what it reads (by path), and the work ``(context, step)``. Where there is a plan of tasks and memory,
+    ``dry_run=True`` returns it as figures, and nothing is done."""
 
     inputs: Callable[[StepContext, Any], dict[str, str]]
-    work: Callable[[StepContext, Any], StepResult]
-    plan: Callable[[StepContext, Any], dict[str, Any]] | None = None
+    work: Callable[..., StepResult]
+    has_plan: bool = True
 
 
 def source_mark(path: str) -> str:
@@ -113,19 +111,13 @@ def _ingest_inputs(context: StepContext, step: IngestStep) -> dict[str, str]:
     return {source: source_mark(source), **_digest_paths(*_named_files(context, step, "like", "groups", "names"))}
 
 
-def _ingest_args(context: StepContext, step: IngestStep) -> IngestArgs:
-    read, args = context.read, step.args
-    moved = {key: read.path(value) for key in ("like", "groups", "names") if (value := getattr(args, key)) is not None}
-    return args.model_copy(update={"source": source_of(read, step), **moved})
-
-
-def _run_ingest(context: StepContext, step: IngestStep) -> StepResult:
-    store = context.store(step)
-    return StepResult(ingest_source(_ingest_args(context, step), store, context.emit), _digest_paths(store))
-
-
-def _ingest_plan(context: StepContext, step: IngestStep) -> dict[str, Any]:
-    return plan_source(_ingest_args(context, step), context.store(step))
+def _ingest(context: StepContext, step: IngestStep, dry_run: bool = False) -> StepResult:
+    read, store = context.read, context.store(step)
+    moved = {key: read.path(value) for key in ("like", "groups", "names") if (value := getattr(step.args, key)) is not None}
+    args = step.args.model_copy(update={"source": source_of(read, step), **moved})
+    if dry_run:
+        return StepResult(plan_source(args, store), {})
+    return StepResult(ingest_source(args, store, context.emit), _digest_paths(store))
 
 
 def gram_kernels(read: Workflow, step: GramStep) -> str | list[Any]:
@@ -140,58 +132,17 @@ def _gram_inputs(context: StepContext, step: GramStep) -> dict[str, str]:
     return _digest_paths(require_path(context.store(step), "store"), *file)
 
 
-def _run_gram(context: StepContext, step: GramStep) -> StepResult:
-    out = context.read.path(step.args.out)
-    kernels, overwrite = gram_kernels(context.read, step), step.args.overwrite
-    _, figures = build_store(context.store(step), kernels, out, context.compute, context.emit, overwrite=overwrite)
-    return StepResult(figures, _digest_paths(out))
-
-
-def _gram_plan(context: StepContext, step: GramStep) -> dict[str, Any]:
+def _gram(context: StepContext, step: GramStep, dry_run: bool = False) -> StepResult:
     out, kernels = context.read.path(step.args.out), gram_kernels(context.read, step)
-    return build_store(context.store(step), kernels, out, context.compute, context.emit, True)[1]
+    overwrite = step.args.overwrite and not dry_run
+    _, figures = build_store(context.store(step), kernels, out, context.compute, context.emit, dry_run, overwrite)
+    return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 
-def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str]:
-    file = kernel_file(context.read, step)
-    return _digest_paths(
-        require_path(context.store(step), "store"),
-        *_named_files(context, step, "groups", *extra_inputs()),
-        *([] if file is None else [file]),
-    )
-
-
-def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutcome) -> StepResult:
-    from .report.collect import fitted
-
-    return StepResult(outcome.summary, _digest_paths(Path(fitted(context.step_folder(step.id))) / "model"))
-
-
-def _training_arguments(context: StepContext, step: FitStep | TuneStep) -> dict[str, Any]:
-    """Return the arguments that fits and searches of a step have in common."""
-    return {
-        "data": context.store(step),
-        "run": str(context.step_folder(step.id)),
-        "seed": step.args.seed,
-        "extra": collect_extras(step.args, context.store(step), context.read.path),
-        "on_event": context.emit,
-        **context.compute.arguments(),
-    }
-
-
-def _run_fit(context: StepContext, step: FitStep) -> StepResult:
-    from ..pipeline import run_method
-
-    outcome = run_method(step.args.method, fit_params(context.read, step), **_training_arguments(context, step))
-    return _fit_result(context, step, outcome)
-
-
-def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
-    """Return the method's parameters of a fit step, coerced to their types, checked already; paths absolute."""
-    from ..storage import BlockStore
-
-    values, store = step_values(read, step), read.path(step_store(read.spec, step) or "")
-    return explicit_values(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
+def kernel_file(read: Workflow, step: FitStep | TuneStep) -> str | None:
+    """Return the file a fit or tune step takes its kernels from, if there is one."""
+    kernels = step.args.params().get("kernels")
+    return read.path(kernels) if isinstance(kernels, str) and names_file(read.path(kernels)) else None
 
 
 def step_values(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
@@ -204,68 +155,75 @@ def step_values(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
     return {**values, **paths, **({} if file is None else {"kernels": file})}
 
 
-def kernel_file(read: Workflow, step: FitStep | TuneStep) -> str | None:
-    """Return the file a fit or tune step takes its kernels from, if there is one."""
-    kernels = step.args.params().get("kernels")
-    return read.path(kernels) if isinstance(kernels, str) and names_file(read.path(kernels)) else None
+def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
+    """Return the method's parameters of a fit step, coerced to their types, checked already; paths absolute."""
+    from ..storage import BlockStore
+
+    values, store = step_values(read, step), read.path(step_store(read.spec, step) or "")
+    return explicit_values(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
 
 
-def _fit_plan(context: StepContext, step: FitStep | TuneStep) -> dict[str, Any]:
+def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str]:
+    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *extra_inputs())
+    return _digest_paths(require_path(context.store(step), "store"), *files, *([] if file is None else [file]))
+
+
+def _training_arguments(context: StepContext, step: FitStep | TuneStep) -> dict[str, Any]:
+    """Return the arguments that fits and searches of a step have in common."""
+    store = context.store(step)
+    extra = collect_extras(step.args, store, context.read.path)
+    places = {"data": store, "run": str(context.step_folder(step.id))}
+    return {**places, "seed": step.args.seed, "extra": extra, "on_event": context.emit, **context.compute.arguments()}
+
+
+def _fit(context: StepContext, step: FitStep, dry_run: bool = False) -> StepResult:
     from ..pipeline import run_method
 
-    return run_method(step.args.method, fit_params(context.read, step), dry_run=True, **_training_arguments(context, step)).plan or {}
+    params, training = fit_params(context.read, step), _training_arguments(context, step)
+    outcome = run_method(step.args.method, params, dry_run=dry_run, **training)
+    return StepResult(outcome.plan or {}, {}) if dry_run else _fit_result(context, step, outcome)
 
 
-def _run_tune(context: StepContext, step: TuneStep) -> StepResult:
+def _tune(context: StepContext, step: TuneStep, dry_run: bool = False) -> StepResult:
     from ..pipeline import tune
 
-    settings = {"params": fit_params(context.read, step), "folds": step.args.folds, **_training_arguments(context, step)}
-    return _fit_result(context, step, tune(step.args.method, step.args.grid, **settings))
+    args, params, training = step.args, fit_params(context.read, step), _training_arguments(context, step)
+    if dry_run:
+        return StepResult(tune_plan(args.method, params, args.grid, args.folds, training), {})
+    return _fit_result(context, step, tune(args.method, args.grid, params=params, folds=args.folds, **training))
 
 
-def _tune_plan(context: StepContext, step: TuneStep) -> dict[str, Any]:
-    return tune_plan(step.args.method, fit_params(context.read, step), step.args.grid, step.args.folds, _training_arguments(context, step))
+def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutcome) -> StepResult:
+    from .report.collect import model_run
+
+    return StepResult(outcome.summary, _digest_paths(Path(model_run(context.step_folder(step.id))) / "model"))
 
 
 def _use_inputs(context: StepContext, step: PredictStep | ScoreStep) -> dict[str, str]:
     return _digest_paths(require_path(context.store(step), "store"), *(run / "model" for run in context.models(step)))
 
 
-def _run_predict(context: StepContext, step: PredictStep) -> StepResult:
+def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> StepResult:
     from ..pipeline import predict_store
 
     (run,), out = context.models(step), context.read.path(step.args.out)
-    if is_local(out):
+    if is_local(out) and not dry_run:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
-    return StepResult(predict_store(str(run), context.store(step), out, **_predict_arguments(context, step, out)), _digest_paths(out))
+    settings = {"three_way": step.args.three_way, "replace": out in context.written, "dry_run": dry_run, "on_event": context.emit}
+    figures = predict_store(str(run), context.store(step), out, **settings, **context.compute.arguments())
+    return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 
-def _predict_arguments(context: StepContext, step: PredictStep, out: str) -> dict[str, Any]:
-    return {"three_way": step.args.three_way, "replace": out in context.written, "on_event": context.emit, **context.compute.arguments()}
-
-
-def _predict_plan(context: StepContext, step: PredictStep) -> dict[str, Any]:
-    from ..pipeline import predict_store
-
-    (run,), out = context.models(step), context.read.path(step.args.out)
-    return predict_store(str(run), context.store(step), out, dry_run=True, **_predict_arguments(context, step, out))
-
-
-def _run_score(context: StepContext, step: ScoreStep) -> StepResult:
+def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> StepResult:
     from ..pipeline import score_store
     from .report.collect import save_score, write_json
 
     (run,) = context.models(step)
-    scores = score_store(str(run), context.store(step), on_event=context.emit, **context.compute.arguments())
+    scores = score_store(str(run), context.store(step), on_event=context.emit, dry_run=dry_run, **context.compute.arguments())
+    if dry_run:
+        return StepResult(scores, {})
     save_score(run, context.store(step), scores)
     return StepResult(scores, _digest_paths(write_json(context.step_folder(step.id) / "score.json", scores)))
-
-
-def _score_plan(context: StepContext, step: ScoreStep) -> dict[str, Any]:
-    from ..pipeline import score_store
-
-    (run,) = context.models(step)
-    return score_store(str(run), context.store(step), on_event=context.emit, dry_run=True, **context.compute.arguments())
 
 
 def _report_inputs(context: StepContext, step: ReportStep) -> dict[str, str]:
@@ -274,7 +232,7 @@ def _report_inputs(context: StepContext, step: ReportStep) -> dict[str, str]:
     return _digest_paths(*(run / "model" for run in runs), *scores)
 
 
-def _run_report(context: StepContext, step: ReportStep) -> StepResult:
+def _report(context: StepContext, step: ReportStep) -> StepResult:
     from .report import write_report
 
     out = context.read.path(step.args.out) if step.args.out else context.step_folder(step.id)
@@ -285,12 +243,10 @@ def _run_report(context: StepContext, step: ReportStep) -> StepResult:
 
 def _verify_inputs(context: StepContext, step: VerifyStep) -> dict[str, str]:
     # The time makes every run another one: what was sound yesterday says nothing about today.
-    import time
-
     return {context.store(step): str(time.time_ns())}
 
 
-def _run_verify(context: StepContext, step: VerifyStep) -> StepResult:
+def _verify(context: StepContext, step: VerifyStep) -> StepResult:
     from ..storage import DigestMismatch
 
     report = open_store(require_path(context.store(step), "store")).verify()
@@ -301,12 +257,12 @@ def _run_verify(context: StepContext, step: VerifyStep) -> StepResult:
 
 
 ACTIONS: dict[str, Action] = {
-    "ingest": Action(_ingest_inputs, _run_ingest, _ingest_plan),
-    "gram": Action(_gram_inputs, _run_gram, _gram_plan),
-    "fit": Action(_fit_inputs, _run_fit, _fit_plan),
-    "tune": Action(_fit_inputs, _run_tune, _tune_plan),
-    "predict": Action(_use_inputs, _run_predict, _predict_plan),
-    "score": Action(_use_inputs, _run_score, _score_plan),
-    "report": Action(_report_inputs, _run_report),
-    "verify": Action(_verify_inputs, _run_verify),
+    "ingest": Action(_ingest_inputs, _ingest),
+    "gram": Action(_gram_inputs, _gram),
+    "fit": Action(_fit_inputs, _fit),
+    "tune": Action(_fit_inputs, _tune),
+    "predict": Action(_use_inputs, _predict),
+    "score": Action(_use_inputs, _score),
+    "report": Action(_report_inputs, _report, has_plan=False),
+    "verify": Action(_verify_inputs, _verify, has_plan=False),
 }

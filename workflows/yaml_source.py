@@ -1,7 +1,5 @@
 """Reading YAML that may come from anybody: plain data only, bounded, no duplicate keys, every value with its line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from ..storage.value_types import Json
 from .checking import ConfigError, Loc, dotted_path, expand_variables
 
 MAX_BYTES = 1 << 20
@@ -43,14 +42,11 @@ for _tag, _pattern, _first in (
 
 @dataclass(frozen=True)
 class Document:
-    """A parsed file and the place of each of its values.
-
-    ``path``: the file; ``data``: plain dicts, lists, strings, numbers, booleans and None, variables expanded; ``marks``: ``loc -> (line,
-    column)``, counted from one; the key's place for entries of a mapping.
-    """
+    """A parsed file and the place of each of its values. ``path``: the file; ``data``: plain dicts, lists, strings, numbers, booleans and
+    None, variables expanded; ``marks``: ``loc -> (line, column)``, counted from one; the key's place for entries of a mapping."""
 
     path: Path
-    data: Any
+    data: Json
     marks: Mapping[Loc, tuple[int, int]]
 
     def place(self, loc: Loc = ()) -> str:
@@ -87,7 +83,7 @@ def _check_events(text: str, path: Path) -> None:
 class _Builder:
     """Plain data out of a node graph, with marks; aliases are copied, and every copy counts."""
 
-    def __init__(self, loader: Any, path: Path, environ: Mapping[str, str] | None) -> None:
+    def __init__(self, loader: yaml.SafeLoader, path: Path, environ: Mapping[str, str] | None) -> None:
         self.loader, self.path, self.environ = loader, path, environ
         self.marks: dict[Loc, tuple[int, int]] = {}
         self.open: set[int] = set()
@@ -96,7 +92,7 @@ class _Builder:
     def fail(self, node: yaml.Node, reason: str) -> ConfigError:
         return ConfigError(f"{_position_text(self.path, node.start_mark)}: {reason}")
 
-    def build(self, node: yaml.Node, loc: Loc) -> Any:
+    def build(self, node: yaml.Node, loc: Loc) -> Json:
         self.marks.setdefault(loc, (node.start_mark.line + 1, node.start_mark.column + 1))
         self.count += 1
         if self.count > MAX_NODES:
@@ -108,11 +104,14 @@ class _Builder:
         if node.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
             raise self.fail(node, f"tag {node.tag!r} is not allowed; plain lists and mappings only")
         self.open.add(id(node))
-        value = self._mapping(node, loc) if isinstance(node, yaml.MappingNode) else self._sequence(node, loc)
+        if isinstance(node, yaml.MappingNode):
+            value = self._mapping(node, loc)
+        else:
+            value = [self.build(child, (*loc, index)) for index, child in enumerate(node.value)]
         self.open.discard(id(node))
         return value
 
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
+    def _scalar(self, node: yaml.ScalarNode) -> Json:
         if node.tag not in _SCALARS:
             raise self.fail(node, f"tag {node.tag!r} is not allowed; words, numbers, true, false and null only")
         try:
@@ -121,45 +120,34 @@ class _Builder:
             raise self.fail(node, f"{node.value!r} is not a value of its tag {node.tag!r}") from None
         return expand_variables(value, _position_text(self.path, node.start_mark), self.environ) if isinstance(value, str) else value
 
-    def _sequence(self, node: yaml.Node, loc: Loc) -> list[Any]:
-        return [self.build(child, (*loc, index)) for index, child in enumerate(node.value)]
-
     def _mapping(self, node: yaml.MappingNode, loc: Loc) -> dict[str | int, Any]:
         fields: dict[str | int, Any] = {}
         merged: dict[str | int, Any] = {}
         lines: dict[str | int, int] = {}
         for key_node, value_node in node.value:
-            key = self._key(key_node)
+            is_merge = key_node.tag == "tag:yaml.org,2002:merge"
+            key = key_node.value if is_merge else self._scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else None
+            if not isinstance(key, (str, int)) or isinstance(key, bool):
+                raise self.fail(key_node, "a key must be a word or a whole number")
             if key in lines:
                 raise self.fail(key_node, f"key {key!r} stands twice (first in line {lines[key]})")
             lines[key] = key_node.start_mark.line + 1
             self.marks.setdefault((*loc, key), (lines[key], key_node.start_mark.column + 1))
             value = self.build(value_node, (*loc, key))
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                merged = self._merge(value_node, value)
-            else:
+            if not is_merge:
                 fields[key] = value
+                continue
+            parts = value if isinstance(value, list) else [value]
+            if not all(isinstance(part, dict) for part in parts):
+                raise self.fail(value_node, "'<<' takes a mapping or a list of mappings")
+            merged = {name: item for part in reversed(parts) for name, item in part.items()}
         return {**merged, **fields}
-
-    def _merge(self, node: yaml.Node, value: Any) -> dict[str | int, Any]:
-        parts = value if isinstance(value, list) else [value]
-        if not all(isinstance(part, dict) for part in parts):
-            raise self.fail(node, "'<<' takes a mapping or a list of mappings")
-        return {key: item for part in reversed(parts) for key, item in part.items()}
-
-    def _key(self, node: yaml.Node) -> str | int:
-        key = node.value if node.tag == "tag:yaml.org,2002:merge" else self._scalar(node) if isinstance(node, yaml.ScalarNode) else None
-        if not isinstance(key, (str, int)) or isinstance(key, bool):
-            raise self.fail(node, "a key must be a word or a whole number")
-        return key
 
 
 def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:
-    """Parse YAML text to plain data.
-
-    ``text``: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys; ``path``: name shown in errors;
-    ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with ``file:line:column``.
-    """
+    """Parse YAML text to plain data. ``text``: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys; ``path``:
+    name shown in errors; ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with
+    ``file:line:column``."""
     path = Path(path)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{path}:1:1: larger than {MAX_BYTES} bytes; a workflow file may not be that large")
@@ -181,10 +169,8 @@ def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str
 
 
 def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Document:
-    """Read and parse a YAML file (see `parse_yaml`).
-
-    Raises ConfigError if it is not valid, with ``file:line:column``; ``FileNotFoundError`` if it does not exist.
-    """
+    """Read and parse a YAML file (see `parse_yaml`). Raises ConfigError if it is not valid, with ``file:line:column``;
+    ``FileNotFoundError`` if it does not exist."""
     path = Path(path)
     with path.open("rb") as handle:
         raw = handle.read(MAX_BYTES + 1)
@@ -196,9 +182,7 @@ def read_yaml(path: str | Path, environ: Mapping[str, str] | None = None) -> Doc
     return parse_yaml(text, path, environ)
 
 
-def read_scalar(text: str, where: str) -> Any:
-    """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``.
-
-    Raises ConfigError if it is not valid YAML; ``where`` opens the message.
-    """
+def read_scalar(text: str, where: str) -> Json:
+    """Return the value of one option text, read as YAML: ``10``, ``1e3``, ``true``, ``null``, ``[1, 2]``, ``a word``. Raises ConfigError if
+    it is not valid YAML; ``where`` opens the message."""
     return parse_yaml(text, where).data if text.strip() else ""

@@ -18,10 +18,11 @@ from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
 from ..grams.sources import RowPair, block_rows, pair_bytes, pairs
 from ..inputs.kernels import check_rows
+from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
 from .in_process import refuse_step
-from .run import ConfigMismatch, Where, executing, process_bytes
+from .run import ConfigMismatch, executing, process_bytes
 
 __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
 
@@ -95,7 +96,7 @@ def build_grams(
     gramplane.storage.RunLocked
         Another process builds this store.
     """
-    options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     out = check_place(out, "new-store", "out")
     store = BlockStore.open(data)
     refuse_missing(store, "gram")
@@ -215,7 +216,7 @@ def repair_grams(
     gramplane.storage.DigestMismatch
         The manifest itself or a description is damaged.
     """
-    options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store = check_place(store, "new-store", "store")
     blocks = BlockStore.open(data)
     _existing(store, blocks)

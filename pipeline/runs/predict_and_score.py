@@ -24,13 +24,14 @@ from ..methods.rule_ensemble.model import RuleModel
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
 from ..models.task_predict import store_codes
+from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond
 from .in_process import few_blocks_kept, refuse_step
 from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
 from .replaced import replaced_data
-from .run import Where, load_model, method_named, open_data, process_bytes
+from .run import load_model, method_named, open_data, process_bytes
 
 
 def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
@@ -48,7 +49,9 @@ def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, Bloc
     return folder, model, load_model(run), open_data(store, method_named(record.get("method") or record["tune"]))
 
 
-def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = None) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
+def _decide(
+    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None
+) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     holdings, step = _check_memory(estimator, data, out, where, emit)
@@ -63,7 +66,9 @@ def _decide(run: str, store: str, where: Where, emit: Emit, out: str | None = No
     return estimator, data, values
 
 
-def _check_memory(estimator: MethodEstimator, data: BlockStore, out: str | None, where: Where, emit: Emit) -> tuple[list[Holding], int]:
+def _check_memory(
+    estimator: MethodEstimator, data: BlockStore, out: str | None, where: ComputeOptions, emit: Emit
+) -> tuple[list[Holding], int]:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None))
@@ -73,7 +78,7 @@ def _check_memory(estimator: MethodEstimator, data: BlockStore, out: str | None,
     return holdings, step
 
 
-def _planned(run: str, store: str, out: str | None, where: Where, emit: Emit, three_way: bool = False) -> dict[str, Any]:
+def _planned(run: str, store: str, out: str | None, where: ComputeOptions, emit: Emit, three_way: bool = False) -> dict[str, Any]:
     _, _, estimator, data = _opened(run, store)
     _check_three_way(estimator, three_way)
     holdings, _ = _check_memory(estimator, data, out, where, emit)
@@ -119,7 +124,7 @@ def predict_store(
     """
     write = _writer(out)
     refuse_foreign(out, None if replace else Predictions.__name__)
-    options = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
         return _planned(run, store, out, options, on_event or ignore, three_way)
     estimator, _, values = _decide(run, store, options, on_event or ignore, out)
@@ -241,7 +246,7 @@ def score_store(
     gramplane.cluster.MemoryBoundExceeded
         This process would hold more than ``driver_memory``.
     """
-    options = Where(cluster, allow_plaintext=allow_plaintext, **where)
+    options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
         return _planned(run, store, None, options, on_event or ignore)
     estimator, data, values = _decide(run, store, options, on_event or ignore)
@@ -288,7 +293,7 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
     return store_codes(model, data)[rows], model.tasks or ()
 
 
-def _path(estimator: MethodEstimator, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: Where) -> list[dict[str, Any]]:
+def _path(estimator: MethodEstimator, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: ComputeOptions) -> list[dict[str, Any]]:
     """Return the accuracy of the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
         ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory))

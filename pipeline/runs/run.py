@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...cluster import ClusterConfig, ClusterConfigError, Executor, Limits, TLSFiles, driver_bytes, open_executor, parse_cluster, tee
+from ...cluster import ClusterConfig, Executor, TLSFiles, driver_bytes, open_executor, tee
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from ...storage.places import check_place
@@ -25,6 +24,7 @@ from ...storage.temporary import sweep_folders
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
+from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
 from ..records.names import nearest
@@ -64,32 +64,6 @@ class RunOutcome:
     run: str | None = None
 
 
-@dataclass(frozen=True)
-class Where:
-    """Where and within what a run computes."""
-
-    cluster: str = "sync"
-    worker_memory: str | int | None = None
-    driver_memory: str | int | None = None
-    allow_plaintext: bool = False
-    tls: TLSFiles | None = None
-    stall_timeout: float | None = None
-
-    def config(self) -> ClusterConfig:
-        """Return the checked cluster configuration."""
-        return parse_cluster(
-            self.cluster, allow_plaintext=self.allow_plaintext, worker_memory=self.worker_memory, tls=self.tls, limits=self._limits()
-        )
-
-    def _limits(self) -> Limits:
-        limits = Limits.from_environment()
-        if self.stall_timeout is None:
-            return limits
-        if not 0 < self.stall_timeout < math.inf:
-            raise ClusterConfigError(f"stall_timeout={self.stall_timeout!r}: must be a positive number of seconds")
-        return replace(limits, stall_timeout=float(self.stall_timeout))
-
-
 def method_named(name: str) -> MethodInfo:
     """Return a method of the registry.
 
@@ -119,7 +93,7 @@ def open_data(url: Any, info: MethodInfo, extra: Mapping[str, Any] | None = None
     return store
 
 
-def _check_place(where: Where, extra: Mapping[str, Any] | None) -> None:
+def _check_place(where: ComputeOptions, extra: Mapping[str, Any] | None) -> None:
     if (extra or {}).get("stream") is not None and where.config().kind != "sync":
         raise ValueError(f"cluster={where.cluster!r}: a stream is read by one process; leave the cluster out")
 
@@ -130,7 +104,7 @@ def store_digest(url: str, digest: str) -> str:
 
 
 @contextlib.contextmanager
-def executing(where: Where, data: BlockStore, emit: Emit, passes: str = "methods.fgm.score_pass") -> Iterator[Executor]:
+def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str = "methods.fgm.score_pass") -> Iterator[Executor]:
     """Open the executor of a run: every worker must see the same store, and may cache a planned share of its memory.
 
     ``passes`` is the module of those that will run, which a worker loads before it is measured. BLAS has one thread meanwhile.
@@ -183,7 +157,7 @@ def run_method(
     data, run
         Block store and run directory.
     cluster, worker_memory, driver_memory, allow_plaintext, tls
-        Where passes run (``sync``, ``local:4``, ``tls://…``) and within what.
+        ComputeOptions passes run (``sync``, ``local:4``, ``tls://…``) and within what.
     stall_timeout
         Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
     dry_run
@@ -202,7 +176,10 @@ def run_method(
     gramplane.storage.RunLocked
         Another process holds the run.
     """
-    options, run = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout), check_place(run, "run", "run")
+    options, run = (
+        ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout),
+        check_place(run, "run", "run"),
+    )
     info = method_named(method)
     config = configured(info.config, params)
     store = open_data(data, info, extra)
@@ -256,7 +233,7 @@ def resume_run(
             return RunOutcome("already-done", done, run=str(folder.path))
         record, origin = folder.config, folder.read_json("where") or {}
         there = cluster or origin.get("cluster", "sync")
-        options = Where(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)
+        options = ComputeOptions(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)
         info = method_named(record["method"])
         if "data" not in origin:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
@@ -267,7 +244,7 @@ def resume_run(
 
 
 def _record(
-    info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: Where
+    info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: ComputeOptions
 ) -> dict[str, Any]:
     record = {"method": info.name, "params": params, "data_digest": store.digest, "seed": seed}
     return {**record, "extra": jsonable(extra), "driver_memory": driver_bytes(where.driver_memory)}
@@ -318,7 +295,7 @@ def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str,
 
 
 def _run(
-    info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: Where, emit: Emit, prepared: Method | None = None
+    info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: ComputeOptions, emit: Emit, prepared: Method | None = None
 ) -> RunOutcome:
     done = folder.read_json("summary")
     if done is not None:

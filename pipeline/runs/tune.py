@@ -15,10 +15,11 @@ from ...storage.places import check_place
 from ...storage.temporary import temporary_folder
 from ..grams.contents import confirm_read_whole
 from ..loops.run import run_loop
+from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.validation import configured
 from ..registry import MethodInfo
-from .run import RunOutcome, Where, executing, jsonable, method_named, open_data, run_method, same_as_before
+from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
 
 if TYPE_CHECKING:
     from .folds import Search
@@ -65,7 +66,7 @@ class _Grid:
     seed: int
     extra: Mapping[str, Any]
 
-    def context(self, executor: Executor, where: Where, emit: Emit = ignore) -> RunContext:
+    def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
         return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed)
 
     def search(self, ctx: RunContext) -> Search:
@@ -92,7 +93,7 @@ def _sharing(grid: _Grid) -> Any:
     return module if getattr(module, "shares", bool)(grid.configs) else None
 
 
-def _check(grid: _Grid, where: Where) -> None:
+def _check(grid: _Grid, where: ComputeOptions) -> None:
     """Refuse what does not fit the data before there is a folder, in this process."""
     if _sharing(grid) is not None:
         return
@@ -103,7 +104,7 @@ def _check(grid: _Grid, where: Where) -> None:
         check_points(grid.search(ctx), ctx)
 
 
-def _table(grid: _Grid, folder: Path, where: Where, emit: Emit) -> list[dict[str, Any]]:
+def _table(grid: _Grid, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
     from .folds import table_rows
 
     names = sorted({name for point in grid.points for name in point})
@@ -170,7 +171,7 @@ def cross_validate(
     check_tunable(method, {})
     grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra)
     with temporary_folder() as folder:
-        return _table(grid, folder, Where(cluster, **where), on_event or ignore)
+        return _table(grid, folder, ComputeOptions(cluster, **where), on_event or ignore)
 
 
 def tune(
@@ -225,7 +226,7 @@ def tune(
     """
     check_tunable(method, grid)
     run = check_place(run, "run", "run")
-    options = Where(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
     split = {"folds": folds, "seed": seed, "data_digest": store.digest}

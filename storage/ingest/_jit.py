@@ -7,27 +7,20 @@ from typing import Any, TypeVar
 import numba
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def compile_kernel(function: F) -> F:
-    """Compile with numba: cached on disk, without the interpreter lock, IEEE arithmetic in program order.
-
-    No fast-math: sums must come out in the written order, so that the bits do not depend on how the input was cut.
-    """
-    return keep_if_possible(lambda cache: numba.njit(cache=cache, nogil=True, error_model="numpy"), function)
-
-
-def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
-    """Compile a function with numba's cache where there is one to write to; a cache that is full or may not be written costs time only.
-
-    ``decorate``: returns the decorator, with the cache or without; ``function``: what is to be compiled.
-    """
+    """Compile with numba: without the interpreter lock, IEEE arithmetic in program order, cached on disk where there is a place to write
+    to; a cache that is full or may not be written costs time only. No fast-math: sums must come out in the written order, so that the bits
+    do not depend on how the input was cut."""
+    compile_it: Any = numba.njit
     try:
-        made = decorate(True)(function)
+        made = compile_it(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
-        return decorate(False)(function)
+        return compile_it(nogil=True, error_model="numpy")(function)
     cache: Any = getattr(made, "_cache", None)
     for name in ("save_overload", "load_overload"):
         if hasattr(cache, name):
@@ -35,10 +28,10 @@ def keep_if_possible(decorate: Callable[[bool], Any], function: Any) -> Any:
     return made
 
 
-def _ignore_cache_errors(touch: Callable[..., Any]) -> Callable[..., Any]:
-    def tried(*args: Any) -> Any:
+def _ignore_cache_errors(touch: Callable[..., T]) -> Callable[..., T | None]:
+    def touch_or_pass(*args: object) -> T | None:
         with suppress(OSError, EOFError):
             return touch(*args)
         return None
 
-    return tried
+    return touch_or_pass

@@ -3,19 +3,19 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, overload
 
 from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
-from ..errors import NothingThere, SchemaError
+from ..errors import DataError, NothingThere, SchemaError
 from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
 from ..urls import local_path, open_object, open_objects
 from ..value_types import Json, UserData
 from ..versions import is_finished
-from .build import Extras, Job, build_dense, build_sparse, build_store
+from .build import Extras, Job, build_dense, build_sparse
 from .fetching import make_local
 from .labels import Target
 from .options import ROW_OPTIONS, Options, Progress, check_integer, no_progress, read_groups, read_names
@@ -25,6 +25,8 @@ from .scratch import Scratch, private_folder, sweep_scratch
 from .sources import open_input
 from .text.sequences import SequenceSource, build_sequences
 from .text.text import default_jobs
+
+_MAX_ROWS = 2**31 - 1
 
 
 @overload
@@ -160,12 +162,13 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     if no_labels and labels is not None:
         raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
     guide = None if like is None else BlockStore.open(like)
+    made = {} if guide is None else dict(dict(guide.meta.info).get("options") or {})
     options = Options(
         format=format,
         n_features=_resolve_width(guide, n_features),
         zero_based=zero_based,
         dtype=dtype,
-        task=_resolve_task(guide, task),
+        task="regression" if guide is not None and guide.meta.labels is None and guide.has_table("y") else task,
         labels=guide.meta.labels if guide is not None and labels is None else labels,  # pyright: ignore[reportArgumentType]
         qid=qid,
         no_labels=bool(no_labels),
@@ -176,7 +179,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         layout=layout,
         missing=missing,
         budget=budget,
-        follow=_followed_columns(guide),
+        follow={name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)},
     )
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
     url = os.fspath(store_url)
@@ -185,55 +188,37 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     with make_local(source, scratch) as local_source:
         opened = open_input(local_source, options)
         extras = _collect_extras(opened, guide, options, names, groups)
+        threads = threads or default_jobs(Path(opened.name))
+        there = is_finished(open_objects(url))
+        done = _open_finished(url, extras.info, opened) if there and not overwrite else None
         if dry_run:
-            return _plan_opened(opened, url, options, extras, threads, scratch, overwrite)
-        return _run_ingest(opened, url, options, extras, threads, scratch, resume, overwrite, progress or no_progress)
+            plan = plan_ingest(opened, options, url, _scratch_folder(url, scratch, make=False), threads)
+            return {**plan, "store_is_there": there, "nothing_to_do": done is not None}
+        if done is not None:
+            drop_journal(url)
+            sweep_scratch(_scratch_folder(url, scratch, make=False))
+            return done
+        hint, folder = opened.hint(), _scratch_folder(url, scratch, make=True)
+        with Scratch(folder, {**_comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
+            progress = progress or no_progress
+            reading = opened.read(space, options, Target(options.task, options.labels), threads, progress)
+            extras.info["identity"] = opened.identity()
+            return build_store(Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads))
 
 
-def _run_ingest(
-    source: Source,
-    url: str,
-    options: Options,
-    extras: Extras,
-    jobs: int | None,
-    scratch: str | os.PathLike[str] | None,
-    resume: bool,
-    overwrite: bool,
-    progress: Progress,
-) -> BlockStore:
-    info = {**extras.info, "options": options.describe()}
-    if is_finished(open_objects(url)) and not overwrite:
-        store = _open_finished(url, info, source)
-        drop_journal(url)
-        sweep_scratch(_scratch_folder(url, scratch, make=False))
-        return store
-    hint = source.hint()
-    with Scratch(
-        _scratch_folder(url, scratch, make=True), {**_comparison_key(info), "hint": hint}, resume=resume and hint is not None
-    ) as space:
-        threads = default_jobs(Path(source.name)) if jobs is None else jobs
-        reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
-        extras.info = {**info, "identity": source.identity()}
-        job = Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads)
-        return build_store(job, _choose_builder(job))
-
-
-def _choose_builder(job: Job) -> Callable[[Job], BlockStore]:
-    """Return what builds the store of what was read: strings, sparse or dense columns."""
-    if job.spool.has("letters"):
-        return build_sequences
-    return build_dense if job.reading.counts is None else build_sparse
-
-
-def _plan_opened(
-    source: Source, url: str, options: Options, extras: Extras, jobs: int | None, scratch: str | os.PathLike[str] | None, overwrite: bool
-) -> dict[str, Any]:
-    there = is_finished(open_objects(url))
-    if there and not overwrite:
-        _open_finished(url, {**extras.info, "options": options.describe()}, source)
-    threads = default_jobs(Path(source.name)) if jobs is None else jobs
-    plan = plan_ingest(source, options, url, _scratch_folder(url, scratch, make=False), threads)
-    return {**plan, "store_is_there": there, "nothing_to_do": there and not overwrite}
+def build_store(job: Job) -> BlockStore:
+    """Write the store of what was read: strings, sparse or dense columns. Raises DataError if there are no rows or no columns, or names,
+    groups or widths disagree; OutOfSpace if the disk is full; what was done is kept for the next attempt."""
+    if not 0 < job.spool.n_rows <= _MAX_ROWS:
+        raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", job.source_name)
+    try:
+        if job.spool.has("letters"):
+            return build_sequences(job)
+        return build_dense(job) if job.reading.counts is None else build_sparse(job)
+    except ValueError:  # invalid input found late, such as a factor that overflows: it would be found again
+        if job.begun is not None:
+            job.begun.discard()
+        raise
 
 
 def _plan_remote(source: str, options: Options, url: str, scratch: str | os.PathLike[str] | None) -> dict[str, Any]:
@@ -245,7 +230,6 @@ def _plan_remote(source: str, options: Options, url: str, scratch: str | os.Path
 
 
 def _open_finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:
-    """The store that is there, if it is the one wanted."""
     store = BlockStore.open(url)
     info = dict(store.meta.info)
     identity = info.get("identity")
@@ -278,9 +262,6 @@ def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bo
     return private_folder(Path(parent or tempfile.gettempdir()), f"gramplane-{mark}-", make=make)
 
 
-# -- taking over from another store ----------------------------------------------------------------------------------
-
-
 def _resolve_width(guide: BlockStore | None, n_features: int | None) -> int | None:
     if guide is None or _holds_sequences(guide):
         return n_features
@@ -289,20 +270,8 @@ def _resolve_width(guide: BlockStore | None, n_features: int | None) -> int | No
     return guide.meta.n_cols
 
 
-def _followed_columns(guide: BlockStore | None) -> dict[str, str]:
-    """Names of the columns of the store to follow that are no features."""
-    made = {} if guide is None else dict(dict(guide.meta.info).get("options") or {})
-    return {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
-
-
 def _holds_sequences(guide: BlockStore) -> bool:
     return bool(dict(guide.meta.info).get("sequences"))
-
-
-def _resolve_task(guide: BlockStore | None, task: str) -> str:
-    """Regression if the store to follow has a target without labels."""
-    follows = guide is not None and guide.meta.labels is None and guide.has_table("y")
-    return "regression" if follows else task
 
 
 def _collect_extras(source: Source, guide: BlockStore | None, options: Options, names: UserData, groups: UserData) -> Extras:
@@ -322,6 +291,7 @@ def _collect_extras(source: Source, guide: BlockStore | None, options: Options, 
         feature_names = feature_names or known
         labels = guide.groups() if labels is None else labels
         info["like"] = guide.digest
+    info["options"] = options.describe()
     return Extras(feature_names, labels, scale, info)
 
 
@@ -346,7 +316,6 @@ def _resolve_scale(guide: BlockStore, options: Options, source: Source) -> Colum
 def _check_names(known: list[str] | None, found: list[str] | None, url: str) -> None:
     if known is None or found is None or known == found:
         return
-    pairs: Callable[[], Any] = lambda: (k for k, (a, b) in enumerate(zip(known, found, strict=False)) if a != b)  # noqa: E731
-    column = next(pairs(), min(len(known), len(found)))
+    column = next((k for k, (a, b) in enumerate(zip(known, found, strict=False)) if a != b), min(len(known), len(found)))
     here, there = (names[column] if column < len(names) else None for names in (found, known))
     raise SchemaError(f"column {column} is named {here!r}, but {there!r} in {url} (like); bring the columns into the same order")

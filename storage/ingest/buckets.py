@@ -35,11 +35,9 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class BucketPlan:
-    """Column ranges small enough to sort in cache; no bucket crosses a stripe.
-
-    ``edges``: int64 array (n_buckets + 1,), bucket b holds the columns ``edges[b]:edges[b + 1]``; ``nnz``: int64 array (n_buckets,),
-    entries of every bucket; ``stripe``: int64 array (n_stripes + 1,), stripe s consists of the buckets ``stripe[s]:stripe[s + 1]``.
-    """
+    """Column ranges small enough to sort in cache; no bucket crosses a stripe. ``edges``: int64 array (n_buckets + 1,), bucket b holds the
+    columns ``edges[b]:edges[b + 1]``; ``nnz``: int64 array (n_buckets,), entries of every bucket; ``stripe``: int64 array (n_stripes + 1,),
+    stripe s consists of the buckets ``stripe[s]:stripe[s + 1]``."""
 
     edges: Longs
     nnz: Longs
@@ -90,10 +88,8 @@ def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
 
 
 class Records:
-    """All (column, row, value) records, bucket after bucket: an array, or a file when a path is given.
-
-    ``plan``: where the buckets lie; ``width``: int32 words of a value; ``path``: the file.
-    """
+    """All (column, row, value) records, bucket after bucket: an array, or a file when a path is given. ``plan``: where the buckets lie;
+    ``width``: int32 words of a value; ``path``: the file."""
 
     def __init__(self, plan: BucketPlan, width: int, path: Path | None) -> None:
         self.plan, self.words, self.path = plan, 2 + width, path
@@ -139,10 +135,8 @@ class Records:
 
 
 def row_pieces(spool: Spool, dtype: np.dtype, max_nnz: int) -> Iterator[tuple[Ints, Ints, npt.NDArray[Any], int]]:
-    """Consecutive rows as (lengths, cols, values, first row), blocks joined up to ``max_nnz`` entries.
-
-    Few large pieces make few large writes per bucket.
-    """
+    """Consecutive rows as (lengths, cols, values, first row), blocks joined up to ``max_nnz`` entries. Few large pieces make few large
+    writes per bucket."""
     waiting: list[Any] = []
     first, nnz = 0, 0
     for handle in spool.handles:
@@ -171,12 +165,9 @@ def as_words(values: npt.NDArray[Any]) -> Ints:
 def fill_buckets(
     spool: Spool, plan: BucketPlan, records: Records, dtype: np.dtype, shift: int, max_nnz: int, progress: Callable[[int], None]
 ) -> None:
-    """Phase one: move every entry to its bucket.
-
-    ``spool``: sparse blocks; column = index - ``shift``; ``plan``, ``records``: out; ``dtype``: type of the values; ``shift``: index of the
-    first column in the source; ``max_nnz``: entries of one piece; ``progress``: called with the number of entries moved so far. Raises
-    StorageError if the blocks do not hold the entries that were counted.
-    """
+    """Phase one: move every entry to its bucket. ``spool``: sparse blocks; column = index - ``shift``; ``plan``, ``records``: out;
+    ``dtype``: type of the values; ``shift``: index of the first column in the source; ``max_nnz``: entries of one piece; ``progress``:
+    called with the number of entries moved so far. Raises StorageError if the blocks do not hold the entries that were counted."""
     cells, bits = plan.lookup
     cursor, ends, done = plan.starts[:-1].copy(), np.empty(len(plan.nnz), np.int64), 0
     for lengths, cols, values, first in row_pieces(spool, dtype, max_nnz):
@@ -196,9 +187,7 @@ def fill_buckets(
 
 def sort_bucket(plan: BucketPlan, records: Records, bucket: int, ends: Longs, rows: Ints, words: Ints) -> None:
     """Phase two: counting sort of one bucket by column into ``rows`` (nnz,) and ``words`` (nnz, w); column k ends at ``ends[k + 1]``.
-
-    Raises StorageError if the records disagree with the counts.
-    """
+    Raises StorageError if the records disagree with the counts."""
     cursor = ends[:-1].copy()
     lo, hi = int(plan.starts[bucket]), int(plan.starts[bucket + 1])
     base = int(plan.edges[bucket])

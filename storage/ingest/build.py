@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -26,16 +26,12 @@ from .text.spool import Spool, Stored
 T = TypeVar("T")
 
 _PIECE_SHARE = 96
-_MAX_ROWS = 2**31 - 1
 
 
 @dataclass
 class Extras:
-    """What goes into the store beside the data.
-
-    ``names``: feature names; ``groups``: group label per feature; ``scale``: column factors taken over from another store; None: made from
-    these data; ``info``: for ``BlockMeta.info``.
-    """
+    """What goes into the store beside the data: feature names, a group label per feature, column factors taken over from another store
+    (None: made from these data), and what ``BlockMeta.info`` says."""
 
     names: list[str] | None
     groups: npt.NDArray[np.int64] | None
@@ -64,9 +60,9 @@ class Job:
         return any(isinstance(handle, Stored) for handle in self.spool.handles)
 
     @property
-    def stripe_bytes(self) -> int:
-        """Bytes of the values of one stripe, from the budget alone."""
-        return self.options.stripe_bytes
+    def source_name(self) -> str:
+        """Name of the source, for messages."""
+        return str(self.extras.info["source"]["name"])
 
     def dtype(self, name: str) -> str:
         """Type of the stored values: float32 if all of them survive it."""
@@ -79,13 +75,8 @@ class Job:
         target = self.reading.target
         labels, tasks = (target.labels() if self.spool.has("y") else None), (target.tasks.names() if self.spool.has("task") else None)
         # The kind of scaling is noted here, before the plan is sealed in the journal, and its factors follow.
-        info = {**self.extras.info, **info}
-        return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, self.scale_kind, info=info, task_names=tasks)
-
-    @property
-    def scale_kind(self) -> Any:
-        """Kind of the scaling."""
-        return self.options.scale if self.extras.scale is None else self.extras.scale.kind
+        scale: Any = self.options.scale if self.extras.scale is None else self.extras.scale.kind
+        return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, scale, info={**self.extras.info, **info}, task_names=tasks)
 
     def writer(self, meta: BlockMeta, columns: StripeLayout | DenseLayout, rows: StripeLayout | DenseLayout | None) -> BlockWriter:
         """Begin the store, or continue it."""
@@ -100,41 +91,21 @@ class Job:
         return ColumnSummary(meta, scale, self.scratch.folder, resumable=self.on_disk, missing=self.options.missing == "keep")
 
 
-def build_store(job: Job, make: Callable[[Job], BlockStore]) -> BlockStore:
-    """Write the store.
-
-    Raises DataError if there are no rows or no columns, or names, groups or widths disagree; OutOfSpace if the disk is full; what was done
-    is kept for the next attempt.
-    """
-    if not 0 < job.spool.n_rows <= _MAX_ROWS:
-        raise DataError(f"the source has {job.spool.n_rows} rows; a store has 1 … 2^31 - 1", str(job.extras.info["source"]["name"]))
-    try:
-        return make(job)
-    except ValueError:  # invalid input found late, such as a factor that overflows: it would be found again
-        if job.begun is not None:
-            job.begun.discard()
-        raise
-
-
-# -- sparse ----------------------------------------------------------------------------------------------------------
-
-
 def build_sparse(job: Job) -> BlockStore:
     """Build a store of sparse columns."""
     shift = _first_index(job)
     counts = _column_counts(job, shift)
-    dtype = job.dtype("vals")
-    meta = job.meta("sparse", counts.size, dtype, {"first_index": shift})
-    size = meta.itemsize
-    stripes = plan_stripes(counts, size, stripe_bytes=job.stripe_bytes, groups=job.extras.groups)
-    row_counts = _row_counts(job) if job.options.layout == "both" else None
-    rows = None if row_counts is None else plan_stripes(row_counts, size, stripe_bytes=job.stripe_bytes)
+    meta = job.meta("sparse", counts.size, job.dtype("vals"), {"first_index": shift})
+    stripes = plan_stripes(counts, meta.itemsize, stripe_bytes=job.options.stripe_bytes, groups=job.extras.groups)
+    rows = row_counts = None
+    if job.options.layout == "both":
+        row_counts = job.spool.table("lengths", np.empty(job.spool.n_rows, np.uint32))
+        rows = plan_stripes(row_counts, meta.itemsize, stripe_bytes=job.options.stripe_bytes)
     writer = job.writer(meta, stripes, rows)
     writer.write_table("counts", counts, of="columns")
     tables = job.tables(meta)
     _write_columns(job, writer, stripes, counts, tables, shift)
-    if rows is not None:
-        assert row_counts is not None
+    if rows is not None and row_counts is not None:
         writer.write_table("counts", row_counts, of="row-layout")
         _write_rows(job, writer, rows, row_counts, shift)
     return finish_store(job, writer, tables)
@@ -144,12 +115,11 @@ def _first_index(job: Job) -> int:
     """Index of the first column in the source."""
     if job.extras.info["source"]["format"] != "svmlight":
         return 0
-    rule = job.options.zero_based
-    first = {"no": 1, "yes": 0}.get(rule, 1 if job.reading.lowest > 0 else 0)
-    width = job.options.n_features
-    if width is not None and job.reading.highest - first >= width:
-        name = str(job.extras.info["source"]["name"])
-        raise DataError(f"index {job.reading.highest} of a file that counts from {first} exceeds the {width} features (--n-features)", name)
+    first = {"no": 1, "yes": 0}.get(job.options.zero_based, 1 if job.reading.lowest > 0 else 0)
+    highest, width = job.reading.highest, job.options.n_features
+    if width is not None and highest - first >= width:
+        message = f"index {highest} of a file that counts from {first} exceeds the {width} features (--n-features)"
+        raise DataError(message, job.source_name)
     return first
 
 
@@ -163,12 +133,11 @@ def _column_counts(job: Job, shift: int) -> npt.NDArray[np.uint32]:
 
 
 def _check_extras(job: Job, width: int) -> None:
-    name = str(job.extras.info["source"]["name"])
     if width <= 0:
-        raise DataError("no row has an entry, so the width is unknown; set n_features (--n-features)", name)
+        raise DataError("no row has an entry, so the width is unknown; set n_features (--n-features)", job.source_name)
     for what, values in (("names", job.extras.names), ("groups", job.extras.groups)):
         if values is not None and len(values) != width:
-            raise SchemaError(f"{what} has {len(values)} entries; {name} has {width} columns")
+            raise SchemaError(f"{what} has {len(values)} entries; {job.source_name} has {width} columns")
 
 
 def _write_columns(
@@ -184,11 +153,13 @@ def _write_columns(
         if job.on_disk:
             job.scratch.note("partition", plan=plan.digest)
     missing = [s for s in range(stripes.n_stripes) if not writer.stripe_done(s)]
+
+    def sort(s: int) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[Any]]:
+        return s, *_sort_stripe(writer.meta, plan, records, s, counts, tables)
+
     # Sorting holds no interpreter lock: stripes are sorted while the one before is written.
     with ThreadPoolExecutor(job.jobs) as pool:
-        for s, rows, values in _run_ahead(
-            pool, job.jobs, lambda s: (s, *_sort_stripe(writer.meta, plan, records, s, counts, tables)), missing
-        ):
+        for s, rows, values in _run_ahead(pool, job.jobs, sort, missing):
             # After its statistics, because a stripe in the store's journal vouches for them too.
             writer.write_stripe(s, counts[int(stripes.edges[s]) : int(stripes.edges[s + 1])], rows, values)
             job.progress(int(plan.starts[plan.stripe[s + 1]]) * (8 + dtype.itemsize), nbytes, "sort")
@@ -221,10 +192,6 @@ def _sort_stripe(
     return rows, values
 
 
-def _row_counts(job: Job) -> npt.NDArray[np.uint32]:
-    return job.spool.table("lengths", np.empty(job.spool.n_rows, np.uint32))
-
-
 def _write_rows(job: Job, writer: BlockWriter, rows: StripeLayout, row_counts: npt.NDArray[np.uint32], shift: int) -> None:
     total, done = int(rows.nnz.sum()), 0
     for s in range(rows.n_stripes):
@@ -248,18 +215,14 @@ def _gather_rows(spool: Spool, lo: int, hi: int, nnz: int, dtype: str, shift: in
     return cols, values
 
 
-# -- dense -----------------------------------------------------------------------------------------------------------
-
-
 def build_dense(job: Job) -> BlockStore:
     """Build a store of dense columns."""
     width = int(job.reading.n_cols or 0)
     _check_extras(job, width)
-    dtype = job.dtype("dense")
-    meta = job.meta("dense", width, dtype, {})
-    shape = (meta.n_rows, meta.n_cols, meta.itemsize)
-    columns = plan_dense(*shape, stripe_bytes=job.stripe_bytes)
-    rows = plan_dense_rows(*shape, stripe_bytes=job.stripe_bytes) if job.options.layout == "both" else None
+    meta = job.meta("dense", width, job.dtype("dense"), {})
+    shape, stripe_bytes = (meta.n_rows, meta.n_cols, meta.itemsize), job.options.stripe_bytes
+    columns = plan_dense(*shape, stripe_bytes=stripe_bytes)
+    rows = plan_dense_rows(*shape, stripe_bytes=stripe_bytes) if job.options.layout == "both" else None
     writer = job.writer(meta, columns, rows)
     tables = job.tables(meta)
     _write_cells(job, writer, columns, "columns")
@@ -297,9 +260,6 @@ def dense_cell(spool: Spool, rows: slice, cols: slice, dtype: str) -> npt.NDArra
     return out
 
 
-# -- tables ----------------------------------------------------------------------------------------------------------
-
-
 def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockStore:
     """Write the tables and everything else beside the data, and commit."""
     tables.write(writer)
@@ -311,33 +271,22 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
     if job.extras.groups is not None:
         writer.write_groups(job.extras.groups)
     if writer.meta.scale != "none":
-        writer.write_scale(_column_scaling(job, writer, tables))
+        factors, taken = _row_factors(job) if writer.meta.scale == "unit-row" else None, job.extras.scale
+        writer.write_scale(tables.scaling(factors) if taken is None else replace(taken, row_factor=factors))
     return writer.commit()
 
 
 def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    column = _row_vector(job, name, dtype)
-    encode = _choose_encoder(job, name)
+    column, target = _row_vector(job, name, dtype), job.reading.target
+    encoders = {"y": target.encoder, "task": target.tasks.encoder}
+    encode = encoders[name]() if name in encoders else np.asarray
     for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
         column.put(start, encode(handle.get(name)))
     return column.array()
 
 
-def _choose_encoder(job: Job, name: str) -> Callable[..., Any]:
-    target = job.reading.target
-    return {"y": target.encoder, "task": target.tasks.encoder}.get(name, lambda: lambda values: values)()
-
-
 def _row_vector(job: Job, name: str, dtype: npt.DTypeLike) -> Column:
     return Column(job.spool.n_rows, dtype, job.scratch.path(f"rows-{name}.bin") if job.on_disk else None)
-
-
-def _column_scaling(job: Job, writer: BlockWriter, tables: ColumnSummary) -> ColumnScale:
-    factors = _row_factors(job) if writer.meta.scale == "unit-row" else None
-    taken = job.extras.scale
-    if taken is None:
-        return tables.scaling(factors)
-    return ColumnScale(taken.kind, taken.factor, taken.shift, factors)
 
 
 def _row_factors(job: Job) -> npt.NDArray[np.float64]:

@@ -15,24 +15,9 @@ from ..urls import open_object, open_objects
 
 @contextmanager
 def make_local(source: object, parent: str | os.PathLike[str] | None = None, folders: bool = False) -> Iterator[object]:
-    """Yield a source that can be read here: itself, or for a URL the path of a copy, which goes with the block.
-
-    Parameters
-    ----------
-    source
-        A path, URL, or anything else, which is passed through.
-    parent
-        Folder for the copy; default: the system's for temporary files.
-    folders
-        Take all objects below the URL if there is none of this very name: a Zarr array.
-
-    Raises
-    ------
-    NothingThere
-        If nothing is at the URL.
-    OutOfSpace
-        If the disk has no room for the copy.
-    """
+    """Yield a source that can be read here: itself, or for a URL the path of a copy, which goes with the block. ``parent``: folder for the
+    copy, the system's for temporary files by default; ``folders``: take all objects below the URL if there is none of this very name, a
+    Zarr array. Raises NothingThere if nothing is at the URL; OutOfSpace if the disk has no room for the copy."""
     if not isinstance(source, str | os.PathLike):
         yield source
     elif is_local(source):
@@ -48,7 +33,10 @@ def make_local(source: object, parent: str | os.PathLike[str] | None = None, fol
 
 def _copy_source(url: str, folder: Path, folders: bool) -> Path:
     objects, key = open_object(url)
-    path, about = folder / _file_name(key, url), objects.about(key)
+    # The ending says what is in it; a name such as ".." or "a/b", that only a URL can have, must not lead out of the folder.
+    if "/" in key or "\0" in key or key in (".", "..") or len(os.fsencode(key)) > 255:
+        raise UrlError(f"source {url!r} has a last part that is no file name")
+    path, about = folder / key, objects.about(key)
     if about is not None:
         require_space(folder, int(about["size"]))
         objects.fetch(key, path)
@@ -64,13 +52,6 @@ def _copy_source(url: str, folder: Path, folders: bool) -> Path:
         require_space(folder, below.size(name) or 0)
         below.fetch(name, target)
     return path
-
-
-def _file_name(key: str, url: str) -> str:
-    # The ending says what is in it; a name such as ".." or "a/b", that only a URL can have, must not lead out of the folder.
-    if "/" in key or "\0" in key or key in (".", "..") or len(os.fsencode(key)) > 255:
-        raise UrlError(f"source {url!r} has a last part that is no file name")
-    return key
 
 
 @contextmanager

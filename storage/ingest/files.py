@@ -7,6 +7,7 @@ import os
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -19,17 +20,13 @@ from .text.streams import MAX_RATIO
 _COPY = 1 << 20
 _SMALL, _NAMED = 4096, ("shape.npy", "format.npy")
 _GRACE = 16 << 20
-_RUN = 512
-"""Rows of a piece from which on columns of a file are read run by run; below, a file by columns is turned into panels first."""
+_RUN = 512  # rows of a piece from which on columns of a file are read run by run; below, a file by columns is turned into panels first
 
 
 @dataclass(frozen=True)
 class FileArray:
-    """An array that stays in a file.
-
-    ``path``: the file; ``offset``: first byte of the entries; ``dtype``: their type there; ``shape``: lengths; ``by_columns``: whether the
-    first index runs fastest; ``as_type``: type they are meant to have; default: the one they have.
-    """
+    """An array that stays in a file. ``offset``: first byte of the entries; ``by_columns``: whether the first index runs fastest;
+    ``as_type``: type that entries are meant to have; default: the one they have."""
 
     path: Path
     offset: int
@@ -41,10 +38,7 @@ class FileArray:
     @property
     def size(self) -> int:
         """Number of entries."""
-        total = 1
-        for length in self.shape:
-            total *= length
-        return total
+        return prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -68,7 +62,6 @@ class FileArray:
         return entries.astype(kind.newbyteorder("="), copy=False)
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
-        """Entries of a vector, or rows of a matrix."""
         lo, hi, _ = part.indices(self.shape[0])
         hi = max(lo, hi)
         if self.ndim == 1:
@@ -95,10 +88,7 @@ class FileArray:
 
 
 class Panels:
-    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads.
-
-    ``path``: the file; written by `add`, panel after panel; ``n_rows``: rows of every panel.
-    """
+    """A matrix in a file as panels of columns, each by rows: rows of a wide matrix are read with few reads."""
 
     def __init__(self, path: Path, n_rows: int) -> None:
         self.path, self.n_rows, self._at = path, n_rows, 0
@@ -118,7 +108,6 @@ class Panels:
         self._panels.append(FileArray(self.path, first, dtype, (self.n_rows, width)))
 
     def __getitem__(self, part: slice) -> npt.NDArray[Any]:
-        """Rows."""
         return np.concatenate([panel[part] for panel in self._panels], axis=1)
 
 
@@ -135,9 +124,6 @@ def by_rows(array: FileArray, step: int, path: Path, budget: int) -> FileArray |
     return made
 
 
-# -- .npy and .npz -----------------------------------------------------------------------------------------------------
-
-
 class Header(NamedTuple):
     """What the first bytes of a .npy file say, and how many they are."""
 
@@ -149,17 +135,11 @@ class Header(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes that must follow."""
-        total = self.dtype.itemsize
-        for length in self.shape:
-            total *= length
-        return total
+        return self.dtype.itemsize * prod(self.shape)
 
 
 def npy_header(stream: IO[bytes]) -> Header:
-    """Read the header of a .npy file.
-
-    Raises ValueError: it is none, or of pickled objects.
-    """
+    """Read the header of a .npy file. Raises ValueError: it is none, or of pickled objects."""
     version = np.lib.format.read_magic(stream)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
@@ -173,10 +153,8 @@ def npy_header(stream: IO[bytes]) -> Header:
 
 
 def npy_file(path: Path, name: str) -> FileArray:
-    """A .npy file as an array that stays there; its declared size is held against its bytes.
-
-    Raises DataError: it has other bytes than its header says.
-    """
+    """A .npy file as an array that stays there; its declared size is held against its bytes. Raises DataError: it has other bytes than its
+    header says."""
     with path.open("rb") as file:
         header = npy_header(file)
         there = os.fstat(file.fileno()).st_size - header.length
@@ -186,11 +164,8 @@ def npy_file(path: Path, name: str) -> FileArray:
 
 
 def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
-    """Unpack the arrays of a .npz file, piece by piece.
-
-    Raises DataError: a member is damaged, expands more than a thousandfold, or has other bytes than it declares; OutOfSpace: the scratch
-    folder's disk is full.
-    """
+    """Unpack the arrays of a .npz file, piece by piece. Raises DataError: a member is damaged, expands more than a thousandfold, or has
+    other bytes than it declares; OutOfSpace: the scratch folder's disk is full."""
     arrays: dict[str, FileArray] = {}
     with zipfile.ZipFile(path) as archive:
         for number, item in enumerate(_list_members(archive, path)):
@@ -201,10 +176,8 @@ def unpack_arrays(path: Path, folder: Path) -> dict[str, FileArray]:
 
 
 def read_declared(path: Path) -> dict[str, Any]:
-    """What the members of a .npz file declare, held against the bytes that the archive lists; shapes and formats in memory.
-
-    Raises DataError: a member declares other bytes than there are.
-    """
+    """What the members of a .npz file declare, held against the bytes that the archive lists; shapes and formats in memory. Raises
+    DataError: a member declares other bytes than there are."""
     arrays: dict[str, Any] = {}
     with zipfile.ZipFile(path) as archive:
         for item in _list_members(archive, path):

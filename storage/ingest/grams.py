@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -89,12 +89,13 @@ def ingest_grams(
     report, parent = progress or no_progress, _scratch_parent(store_url, scratch)
     with temporary_folder(parent) as folder, make_local(source, parent, folders=True) as local_source:
         grams = _open_source(local_source, folder, names)
-        scans = []
-        for q in range(grams.k):
-            scans.append(_scan_kernel(grams, q))
+        kernels, digest, single = [], data_digest or f"precomputed:{grams.n}", True
+        for q, name in enumerate(grams.names):
+            content, is_single = _scan_kernel(grams, q)
+            single = single and is_single
+            description = {"name": "precomputed", "label": name, "content": content}
+            kernels.append((hashlib.sha256(canonical_json(description)).hexdigest(), description))
             report(q + 1, grams.k, "check")
-        kernels = [_describe_kernel(name, scan) for name, scan in zip(grams.names, scans, strict=True)]
-        digest, single = data_digest or f"precomputed:{grams.n}", all(scan.single for scan in scans)
         replacement = begin_replacement(store_url, digest, _new_dtype(dtype, single)) if overwrite else None
         kind = _choose_dtype(replacement or store_url, dtype, single, grams.dtype)
         url = replacement or store_url
@@ -120,22 +121,18 @@ def _read_block(grams: "_Grams", task: GramTask, place: dict[str, int], dtype: s
     out = np.empty(task.shape, dtype)
     for k, digest in enumerate(task.digests):
         if digest not in place:
-            raise SchemaError(
-                f"kernel {digest} was begun together with these, from another source; finish it with all kernels of that call"
-            )
+            raise SchemaError(f"kernel {digest} was begun with these, from another source; finish it with all kernels of that call")
         plane = grams.read(place[digest], slice(*task.rows), slice(*task.cols))
         out[k] = _mirror_upper(plane) if task.i == task.j else plane
     return out
 
 
 def _mirror_upper(square: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The upper triangle on both sides."""
     upper = np.triu(np.ones(square.shape, dtype=bool))
     return np.where(upper, square, square.T)
 
 
 def _new_dtype(dtype: str, single: bool) -> str:
-    """The type of a new store."""
     return dtype if dtype != "auto" else "float32" if single else "float64"
 
 
@@ -148,22 +145,8 @@ def _choose_dtype(url: str | os.PathLike[str], wanted: str, single: bool, found:
     return kind
 
 
-# -- one pass before writing -------------------------------------------------------------------------------------------
-
-
-class _Scan(NamedTuple):
-    """What the first pass over a kernel found: sha256 of its values, and whether float32 holds them all."""
-
-    content: str
-    single: bool
-
-
-def _describe_kernel(name: str, scan: _Scan) -> tuple[str, dict[str, Any]]:
-    description = {"name": "precomputed", "label": name, "content": scan.content}
-    return hashlib.sha256(canonical_json(description)).hexdigest(), description
-
-
-def _scan_kernel(grams: "_Grams", q: int) -> _Scan:
+def _scan_kernel(grams: "_Grams", q: int) -> tuple[str, bool]:
+    """First pass over a kernel: sha256 of its values, and whether float32 holds them all."""
     digest, single, scale = hashlib.sha256(f"{grams.n}".encode()), True, 0.0
     spans = [slice(a, min(grams.n, a + _TILE)) for a in range(0, grams.n, _TILE)]
     for rows in spans:
@@ -174,14 +157,11 @@ def _scan_kernel(grams: "_Grams", q: int) -> _Scan:
             tile = grams.read(q, rows, cols)
             upper, lower = tile.astype(np.float64), grams.read(q, cols, rows).astype(np.float64).T
             _check_tile(grams, q, rows, cols, upper, lower, scale)
-            single = single and (tile.dtype in (np.float32, np.float16) or _survives_float32(upper))
+            with np.errstate(over="ignore"):
+                exact = tile.dtype in (np.float32, np.float16) or np.array_equal(upper.astype(np.float32), upper)
+            single = single and exact
             digest.update(np.ascontiguousarray(_mirror_upper(upper) if rows == cols else upper, dtype="<f8").data)
-    return _Scan(digest.hexdigest(), single)
-
-
-def _survives_float32(values: npt.NDArray[np.float64]) -> bool:
-    with np.errstate(over="ignore"):
-        return np.array_equal(values.astype(np.float32), values)
+    return digest.hexdigest(), single
 
 
 def _check_tile(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.NDArray, lower: npt.NDArray, scale: float) -> None:
@@ -201,9 +181,6 @@ def _check_tile(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.ND
             f"but {lower[i, j]} the other way round",
             grams.name,
         )
-
-
-# -- sources -----------------------------------------------------------------------------------------------------------
 
 
 class _Grams:
@@ -329,3 +306,20 @@ def _scratch_parent(url: str | os.PathLike[str], parent: str | os.PathLike[str] 
     with space_for(local, 0):
         local.parent.mkdir(parents=True, exist_ok=True)
     return str(local.parent)
+
+
+def read_order(source: str) -> int | None:
+    """Return the order of the matrices of a file from its head; ``None`` where reading it whole will say what is wrong."""
+    import zarr
+
+    try:
+        if not Path(source).is_file():
+            return int(zarr.open_array(source, mode="r").shape[-1])
+        if not zipfile.is_zipfile(source):
+            return int(np.load(source, mmap_mode="r", allow_pickle=False).shape[-1])
+        with zipfile.ZipFile(source) as archive, archive.open(archive.namelist()[0]) as member:
+            first = np.lib.format.read_magic(member) == (1, 0)
+            head = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+            return int(head(member)[0][-1])
+    except (ValueError, OSError, IndexError, KeyError, TypeError, zipfile.BadZipFile):
+        return None

@@ -11,14 +11,10 @@ from ..errors import DataError, SchemaError
 from ..meta import Label
 from ..value_types import UserData
 
-MAX_CLASSES = 1 << 16
-"""More distinct labels than this are taken for a real-valued target."""
-
+MAX_CLASSES = 1 << 16  # more distinct labels than this are taken for a real-valued target
 Vector = npt.NDArray[np.float64]
 
-Fault = Callable[[str, int], DataError]
-"""Builds the error for a reason and a row, counted inside the rows at hand."""
-
+Fault = Callable[[str, int], DataError]  # builds the error for a reason and a row, counted inside the rows at hand
 _TOO_MANY = f"more than {MAX_CLASSES} distinct labels: for a real-valued target set task='regression'"
 
 
@@ -41,10 +37,7 @@ def tidy_label(label: UserData) -> Label:
 
 
 def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
-    """Sort declared labels.
-
-    Raises SchemaError if one is not a finite number or text, they mix both, or there are none.
-    """
+    """Sort declared labels. Raises SchemaError if one is not a finite number or text, they mix both, or there are none."""
     if labels is None:
         return None
     tidied = [tidy_label(label) for label in labels]
@@ -57,12 +50,9 @@ def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
 
 @dataclass
 class Target:
-    """Collects the labels of a source while it is read, then turns them into codes.
-
-    ``task``: "classification" or "regression"; ``declared``: the only labels allowed; ``numbers``: distinct numeric labels met; ``texts``:
-    distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end; ``tasks``: the same for
-    tasks that have names.
-    """
+    """Collects the labels of a source while it is read, then turns them into codes. ``task``: "classification" or "regression";
+    ``declared``: the only labels allowed; ``numbers``: distinct numeric labels met; ``texts``: distinct texts met, with their provisional
+    code (order of appearance), which stands in the blocks until the end; ``tasks``: the same for tasks that have names."""
 
     task: str = "classification"
     declared: tuple[Label, ...] | None = None
@@ -71,10 +61,7 @@ class Target:
     tasks: "TaskNames" = field(default_factory=lambda: TaskNames())
 
     def allowed_numbers(self) -> Vector:
-        """Declared labels as numbers; empty when any number is allowed.
-
-        Raises SchemaError if the declared labels are texts.
-        """
+        """Declared labels as numbers; empty when any number is allowed. Raises SchemaError if the declared labels are texts."""
         if self.declared is None or self.task == "regression":
             return np.zeros(0)
         if isinstance(self.declared[0], str):
@@ -82,10 +69,8 @@ class Target:
         return np.array(self.declared, dtype=np.float64)
 
     def add_numbers(self, values: Vector, fault: Fault) -> None:
-        """Note the labels of some rows.
-
-        Raises DataError from ``fault(reason, row)``, if a label is not declared or there are too many for classes.
-        """
+        """Note the labels of some rows. Raises DataError from ``fault(reason, row)``, if a label is not declared or there are too many for
+        classes."""
         if self.task == "regression":
             return
         allowed = self.allowed_numbers()
@@ -95,19 +80,13 @@ class Target:
         self.merge(np.unique(values).tolist(), fault)
 
     def merge(self, numbers: Iterable[float], fault: Fault) -> None:
-        """Note distinct labels that were checked before.
-
-        Raises DataError if there are too many for classes.
-        """
+        """Note distinct labels that were checked before. Raises DataError if there are too many for classes."""
         self.numbers.update(numbers)
         if len(self.numbers) > MAX_CLASSES:
             raise fault(_TOO_MANY, 0)
 
     def add_texts(self, texts: Sequence[str], fault: Fault) -> Vector:
-        """Note labels given as text; return their provisional codes.
-
-        Raises DataError: as `add_numbers`.
-        """
+        """Note labels given as text; return their provisional codes. Raises DataError: as `add_numbers`."""
         codes = np.empty(len(texts))
         for row, text in enumerate(texts):
             code = self.texts.get(text)
@@ -166,18 +145,14 @@ class Target:
 
 @dataclass
 class TaskNames:
-    """Collects tasks that are given as texts. If all of them are whole numbers, they are those numbers; else all are names.
-
-    ``texts``: distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end.
-    """
+    """Collects tasks that are given as texts. If all of them are whole numbers, they are those numbers; else all are names. ``texts``:
+    distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end."""
 
     texts: dict[str, int] = field(default_factory=dict)
 
     def add(self, texts: Sequence[str], fault: Fault) -> npt.NDArray[np.int64]:
-        """Note the tasks of some rows; return their provisional codes.
-
-        Raises DataError from ``fault(reason, row)``, for a number that is not whole or not finite, or if there are too many.
-        """
+        """Note the tasks of some rows; return their provisional codes. Raises DataError from ``fault(reason, row)``, for a number that is
+        not whole or not finite, or if there are too many."""
         codes = np.empty(len(texts), np.int64)
         for row, text in enumerate(texts):
             code = self.texts.get(text)

@@ -1,5 +1,6 @@
 """What an ingest was asked to do, checked before any work."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -20,13 +21,13 @@ def no_progress(done: int, total: int, phase: str) -> None:
     """Report to nobody."""
 
 
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
 
-ROW_OPTIONS = {"y": "target", "task": "task_column", "weight": "weight_column"}
-"""Options that say where the row tables come from."""
+ROW_OPTIONS = {"y": "target", "task": "task_column", "weight": "weight_column"}  # options that say where the row tables come from
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,
@@ -42,10 +43,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """Checked options; everything here can change the stored bytes (the number of jobs cannot).
-
-    See `gramplane.storage.ingest.ingest` for their meaning.
-    """
+    """Checked options; everything here can change the stored bytes (the number of jobs cannot). See `gramplane.storage.ingest.ingest` for
+    their meaning."""
 
     format: str = "auto"
     n_features: int | None = None
@@ -81,10 +80,8 @@ class Options:
         return min(STRIPE_BYTES, self.budget // 64)
 
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
-        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given.
-
-        Those of the store given as like (``follow``) count too, if they are among the names ``there``.
-        """
+        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given. Those of the store given
+        as like (``follow``) count too, if they are among the names ``there``."""
         columns = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
         known = set(there)
         followed = {name: column for name, column in self.follow.items() if column in known}
@@ -103,20 +100,14 @@ class Options:
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:
-    """Return an integer argument inside ``low … high``.
-
-    Raises SchemaError: otherwise, naming the argument.
-    """
+    """Return an integer argument inside ``low … high``. Raises SchemaError: otherwise, naming the argument."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
         raise SchemaError(f"{name} is {value!r}; it must be an integer in {low} … {high}")
     return int(value)
 
 
 def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
-    """Feature names: a list, or a UTF-8 file with one name a line.
-
-    Raises SchemaError if a name is no text, or the file cannot be read.
-    """
+    """Feature names: a list, or a UTF-8 file with one name a line. Raises SchemaError if a name is no text, or the file cannot be read."""
     if names is None:
         return None
     texts = _read_lines(names, "names") if isinstance(names, str | Path) else list(names)
@@ -127,22 +118,12 @@ def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:
 
 
 def read_groups(groups: UserData) -> np.ndarray | None:
-    """Group label of every feature as int64: integers as they are, texts numbered in order of appearance.
-
-    Parameters
-    ----------
-    groups : array-like or path, optional
-        One label per feature; a file has one a line.
-
-    Raises
-    ------
-    SchemaError
-        If the labels are neither integers nor texts, or the file cannot be read.
-    """
+    """Group label of every feature as int64: integers as they are, texts numbered in order of appearance; a file has one label a line.
+    Raises SchemaError if the labels are neither integers nor texts, or the file cannot be read."""
     if groups is None:
         return None
     labels = _read_lines(groups, "groups") if isinstance(groups, str | Path) else list(np.asarray(groups).tolist())
-    if isinstance(groups, str | Path) and all(_is_integer(text) for text in labels):
+    if isinstance(groups, str | Path) and all(_INTEGER.fullmatch(text) for text in labels):
         labels = [int(text) for text in labels]
     if all(type(label) is int for label in labels):
         return np.array(labels, dtype=np.int64)
@@ -150,11 +131,6 @@ def read_groups(groups: UserData) -> np.ndarray | None:
         codes: dict[str, int] = {}
         return np.array([codes.setdefault(str(label), len(codes)) for label in labels], dtype=np.int64)
     raise SchemaError("groups must hold integers or texts, one per feature")
-
-
-def _is_integer(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) <= 18
 
 
 def _read_lines(path: str | Path, what: str) -> list[str]:

@@ -7,7 +7,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from ..layout import TABLE_CHUNK, DenseLayout, plan_dense, plan_dense_rows
+from ..layout import TABLE_CHUNK, plan_dense, plan_dense_rows
 from .files import FileArray
 from .options import Options
 from .reading import HELD_SHARE, ROW_BYTES, Source
@@ -21,26 +21,16 @@ from .text.sequences import SequenceSource
 from .text.text import SvmlightSource
 from .turning import PIECE_SHARE, TURNED_ROW_BYTES
 
-_ROW_COPIES = 4
-"""Of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block."""
-
-_ENTRY_BYTES = 48
-"""Bytes that an entry of a sparse piece takes from the file to its block."""
-
-_HEAVIEST_BYTES = 12
-"""Bytes per entry of the heaviest column, which is outside the budget."""
-
-_STORED, _SCRATCHED = 12, 32
-"""Bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)."""
+_ROW_COPIES = 4  # of rows at hand there are, side by side: numbers as read, as float64, as float32, and the block
+_ENTRY_BYTES = 48  # bytes that an entry of a sparse piece takes from the file to its block
+_HEAVIEST_BYTES = 12  # bytes per entry of the heaviest column, which is outside the budget
+_STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in the store, and on scratch (blocks, then buckets)
 
 
 @dataclass
 class Sizes:
-    """What a source declares; None where only reading it tells.
-
-    ``rows``, ``columns``, ``entries``: sizes of the features; entries of sparse ones at most; ``nbytes``: bytes of the source; ``scratch``:
-    bytes on scratch at most; 0 if all stays in memory; ``holds``: what the process holds while it reads.
-    """
+    """What a source declares; None where only reading it tells: sizes of the features (of sparse ones entries at most), bytes of the
+    source, bytes on scratch at most (0 if all stays in memory), and what the process holds while it reads."""
 
     rows: int | None = None
     columns: int | None = None
@@ -56,47 +46,25 @@ def holding_row(what: str, formula: str, nbytes: int) -> dict[str, Any]:
 
 
 def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs: int) -> dict[str, Any]:
-    """Return the plan of an ingest of an opened source, which it leaves unread.
-
-    ``source``: opened, so that its declared sizes have been held against budget and bytes; ``options``: options of the ingest; ``url``: the
-    store; ``scratch``: the scratch folder; it need not exist; ``jobs``: parser threads.
-    """
+    """Return the plan of an ingest of an opened source, whose declared sizes have been held against budget and bytes, and which is left
+    unread. ``url``: the store; ``scratch``: the scratch folder, which need not exist; ``jobs``: parser threads."""
     sizes = sizes_of(source, options)
-    getattr(source, "close", tuple)()
+    source.close()
     kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if source.sparse else "dense"
-    whole = sizes.scratch == 0
-    holds = [*sizes.holds, *([] if whole else _held_while_writing(kind, sizes, options, jobs))]
-    return {
-        "source": source.name,
-        "format": source.format,
-        "source_bytes": sizes.nbytes,
-        "rows": sizes.rows,
-        "columns": sizes.columns,
-        "entries_at_most": sizes.entries,
-        "store": url,
-        "kind": kind,
-        **_plan_layout(kind, sizes, options),
-        "budget": options.budget,
-        **_total_bytes(holds, sizes, options),
-        "scratch": str(scratch),
-        "scratch_bytes_at_most": sizes.scratch,
-        "scratch_bytes_free": _free_bytes(scratch),
-    }
+    holds = [*sizes.holds, *([] if sizes.scratch == 0 else _held_while_writing(kind, sizes, options, jobs))]
+    declared = {"source": source.name, "format": source.format, "source_bytes": sizes.nbytes}
+    declared |= {"rows": sizes.rows, "columns": sizes.columns, "entries_at_most": sizes.entries}
+    memory = {"budget": options.budget, **_total_bytes(holds, sizes, options)}
+    disk = {"scratch": str(scratch), "scratch_bytes_at_most": sizes.scratch, "scratch_bytes_free": _free_bytes(scratch)}
+    return {**declared, "store": url, "kind": kind, **_plan_layout(kind, sizes, options), **memory, **disk}
 
 
 def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
     """Return the plan of an ingest of a source at a URL, of which nothing but its size is known before it is copied."""
     holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", "budget", options.budget)]
-    return {
-        "source": source,
-        "source_bytes": nbytes,
-        "store": url,
-        "budget": options.budget,
-        **_total_bytes(holds, Sizes(), options),
-        "scratch": str(scratch),
-        "copy_bytes": nbytes,
-        "scratch_bytes_free": _free_bytes(scratch),
-    }
+    memory = {"budget": options.budget, **_total_bytes(holds, Sizes(), options)}
+    disk = {"scratch": str(scratch), "copy_bytes": nbytes, "scratch_bytes_free": _free_bytes(scratch)}
+    return {"source": source, "source_bytes": nbytes, "store": url, **memory, **disk}
 
 
 def _total_bytes(holds: list[dict[str, Any]], sizes: Sizes, options: Options) -> dict[str, Any]:
@@ -121,42 +89,30 @@ def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
     layout: dict[str, Any] = {"layout": options.layout, "stripe_bytes": options.stripe_bytes, "store_bytes_at_most": None}
     if kind == "dense" and sizes.rows and sizes.columns:
         items = {"auto": (8, 4), "float64": (8,), "float32": (4,)}[options.dtype]
-        cuts = _plan_cuts(sizes.rows, sizes.columns, items[0], options)
+        makers = (plan_dense, plan_dense_rows) if options.layout == "both" else (plan_dense,)
+        plans = {item: [make(sizes.rows, sizes.columns, item, stripe_bytes=options.stripe_bytes) for make in makers] for item in items}
+        cuts = plans[items[0]]
         layout |= {"block_rows": cuts[0].chunk[0], "block_columns": cuts[0].chunk[1], "blocks": sum(prod(cut.grid) for cut in cuts)}
-        chunk_bytes = max(_padded_bytes(_plan_cuts(sizes.rows, sizes.columns, item, options), item) for item in items)
-        layout["store_bytes_at_most"] = chunk_bytes + _table_bytes(sizes)
+        # All chunks, which are filled up at the far edges, and their lines in the manifest.
+        chunks = max(sum(prod(cut.grid) * (item * prod(cut.chunk) + _LISTED) for cut in cuts) for item, cuts in plans.items())
+        layout["store_bytes_at_most"] = chunks + _table_bytes(sizes)
     elif kind != "dense" and sizes.entries is not None:
         axes = (sizes.columns, sizes.rows) if options.layout == "both" else (sizes.columns,)
         # Two figures: only heavy columns need more than the first, but nothing is known of their weights.
         layout["store_bytes_about"] = len(axes) * _STORED * sizes.entries + _table_bytes(sizes)
-        layout["store_bytes_at_most"] = None if sizes.columns is None else _sparse_at_most(sizes, axes, options)
+        if sizes.columns is not None:
+            nbytes = sum(_stripes_at_most(sizes.entries, axis, options.stripe_bytes) for axis in axes)
+            if sizes.rows is None:
+                nbytes = max(nbytes, _LINE_TABLES * _in_chunks((sizes.nbytes or 0) // 2))
+            layout["store_bytes_at_most"] = nbytes + _table_bytes(sizes)
     return layout
 
 
-def _plan_cuts(rows: int, columns: int, item: int, options: Options) -> list[DenseLayout]:
-    makers = (plan_dense, plan_dense_rows) if options.layout == "both" else (plan_dense,)
-    return [make(rows, columns, item, stripe_bytes=options.stripe_bytes) for make in makers]
-
-
-def _padded_bytes(cuts: list[DenseLayout], item: int) -> int:
-    """Bytes of all chunks, which are filled up at the far edges, and of their lines in the manifest."""
-    return sum(prod(cut.grid) * (item * prod(cut.chunk) + _LISTED) for cut in cuts)
-
-
-def _sparse_at_most(sizes: Sizes, axes: tuple[int | None, ...], options: Options) -> int:
-    nbytes = sum(_stripes_at_most(sizes.entries or 0, axis, options.stripe_bytes) for axis in axes)
-    if sizes.rows is None:
-        nbytes = max(nbytes, _LINE_TABLES * _in_chunks((sizes.nbytes or 0) // 2))
-    return nbytes + _table_bytes(sizes)
-
-
 def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
-    """Bytes of the stripes of sparse data, each of which is filled up to whole chunks.
-
-    A chunk has 2 ``stripe_bytes`` at most (float32 and its index), and less than one is filled up for each stripe. There are no more
-    stripes than lines (columns, or rows); and as two neighbours, the last one aside, hold more than half a chunk, or one of them fills a
-    chunk by itself, chunks are no more than 4 entries / chunk + 1 (`plan_stripes`).
-    """
+    """Bytes of the stripes of sparse data, each of which is filled up to whole chunks. A chunk has 2 ``stripe_bytes`` at most (float32 and
+    its index), and less than one is filled up for each stripe. There are no more stripes than lines (columns, or rows); and as two
+    neighbours, the last one aside, hold more than half a chunk, or one of them fills a chunk by itself, chunks are no more than 4 entries /
+    chunk + 1 (`plan_stripes`)."""
     if 8 * entries <= stripe_bytes:
         return _STORED * entries
     spare = 3 * _STORED * entries + 2 * stripe_bytes
@@ -182,7 +138,6 @@ _LINE_TABLES = 20
 
 
 def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) -> list[dict[str, Any]]:
-    """What is held while the store is written."""
     stripe, budget = options.stripe_bytes, options.budget
     if kind == "sequences":
         return []
@@ -207,28 +162,16 @@ def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str
     return holding_row("rows at hand, checked and turned to a block", f"max(4 budget / {share}, 48 columns)", nbytes)
 
 
-# -- by source -------------------------------------------------------------------------------------------------------
-
-
 @singledispatch
-def sizes_of(source: Any, options: Options) -> Sizes:
+def sizes_of(source: Source, options: Options) -> Sizes:
     """Return what a source declares, and what is held while it is read."""
     raise TypeError(f"{type(source).__name__} is no source")
 
 
 @sizes_of.register
-def _(source: SvmlightSource, options: Options) -> Sizes:
-    return _of_text(source, options, options.n_features)
-
-
-@sizes_of.register
-def _(source: SequenceSource, options: Options) -> Sizes:
-    return _of_text(source, options, 0)
-
-
-def _of_text(source: SvmlightSource | SequenceSource, options: Options, columns: int | None) -> Sizes:
-    """Of text nothing is declared but its length; how it is worked on goes by the budget."""
-    memory = source.memory
+def _(source: SvmlightSource | SequenceSource, options: Options) -> Sizes:
+    # Of text nothing is declared but its length; how it is worked on goes by the budget.
+    memory, columns = source.memory, 0 if isinstance(source, SequenceSource) else options.n_features
     small = memory is not None and memory <= options.budget
     row = holding_row("text as blocks, buckets and stripes", "a multiple of its bytes", memory or 0)
     if not small:
@@ -274,10 +217,8 @@ def _(source: FrameSource, options: Options) -> Sizes:
 def _(source: ArraySource, options: Options) -> Sizes:
     sizes = Sizes(source.n_rows, source.n_cols, source.entries, source.all_bytes)
     if source.format != "array":
-        sizes.scratch = 0
-        sizes.holds = [
-            holding_row("arrays of the file, read whole, and all that becomes of them", "12 arrays", WHOLE_SHARE * source.all_bytes)
-        ]
+        what = "arrays of the file, read whole, and all that becomes of them"
+        sizes.scratch, sizes.holds = 0, [holding_row(what, "12 arrays", WHOLE_SHARE * source.all_bytes)]
         return sizes
     return _of_pieces(sizes, _SCRATCHED * source.entries if source.sparse else 8 * source.entries, options, source.sparse)
 
@@ -288,8 +229,7 @@ def _of_pieces(sizes: Sizes, scratch: int, options: Options, sparse: bool = Fals
     if HELD_SHARE * nbytes <= options.budget:
         sizes.holds.append(holding_row("blocks in memory", "data", nbytes))
     sizes.scratch = scratch
-    one = 0 if sparse else sizes.columns
-    sizes.holds.append(_rows_at_hand(16, one, options))
+    sizes.holds.append(_rows_at_hand(16, 0 if sparse else sizes.columns, options))
     return sizes
 
 
@@ -301,17 +241,17 @@ def _(source: DaskSource, options: Options) -> Sizes:
 
 @sizes_of.register
 def _(source: FileSource, options: Options) -> Sizes:
-    nbytes, budget = Path(source.name).stat().st_size, options.budget
+    nbytes, declared, budget = Path(source.name).stat().st_size, source.nbytes or 0, options.budget
     n, d = source.matrix.shape
     if isinstance(source.matrix, FileArray):
         holds = [
             _rows_at_hand(32, d, options),
             holding_row("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64)),
         ]
-        return Sizes(n, d, n * d, nbytes, source.nbytes + 16 * n * d, holds)
+        return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, holds)
     entries = source.matrix.data.size
     piece = max(1, budget // PIECE_SHARE)
     holds = [holding_row("piece of the matrix, checked and turned", "48 budget / 256", _ENTRY_BYTES * piece)]
     if source.matrix.form == "csc":
         holds.append(holding_row("tables that turn columns to rows", "24 rows", TURNED_ROW_BYTES * n))
-    return Sizes(n, d, entries, nbytes, source.nbytes + 2 * _SCRATCHED * entries, holds)
+    return Sizes(n, d, entries, nbytes, declared + 2 * _SCRATCHED * entries, holds)

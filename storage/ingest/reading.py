@@ -1,36 +1,61 @@
 """The first phase: source to blocks of rows, and what was learnt on the way."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..errors import DataError, SchemaError
-from .counts import ColumnCounts
+from ..value_types import Matrix
 from .labels import Target
 from .options import Options, Progress
 from .scratch import Scratch
+from .tables.columns import count_columns
+from .tables.row_tables import at_row, row_tables
 from .text.spool import Block, Handle, Part, Spool, Stored, hold_block
 
 EXACT_INTEGERS = 2**53
+ROW_BYTES = 48  # bytes per column that a dense row takes on its way into a block
+HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the budget
 
-ROW_BYTES = 48
-"""Bytes per column that a dense row takes on its way into a block."""
 
-HELD_SHARE = 4
-"""Blocks stay in memory if they take at most this part of the budget."""
+class ColumnCounts:
+    """A table that grows with the greatest index met. ``table``: entries per column; it may be longer than the width."""
+
+    def __init__(self) -> None:
+        self.table: npt.NDArray[np.uint32] = np.zeros(1 << 12, np.uint32)
+
+    def add(self, cols: npt.NDArray[np.int32], highest: int) -> None:
+        """Count entries of columns up to ``highest``."""
+        self._reach(highest + 1)
+        count_columns(cols, self.table)
+
+    def merge(self, other: "ColumnCounts") -> None:
+        """Add another table."""
+        self._reach(other.table.size)
+        self.table[: other.table.size] += other.table
+
+    def _reach(self, size: int) -> None:
+        if size > self.table.size:
+            # Untouched pages of a fresh zero table take no memory, so doubling costs little.
+            grown = np.zeros(max(size, 2 * self.table.size), np.uint32)
+            grown[: self.table.size] = self.table
+            self.table = grown
+
+    def width(self, lo: int, hi: int) -> npt.NDArray[np.uint32]:
+        """Counts of columns ``lo:hi``, zero beyond the table."""
+        self._reach(hi)
+        return self.table[lo:hi]
 
 
 @dataclass
 class Reading:
-    """What the first phase hands on.
-
-    ``handles``: the blocks, in row order; ``target``: labels met; ``counts``: entries per index as written in the source (sparse only);
-    ``lowest``, ``highest``: least and greatest index met (sparse only); ``n_cols``: width, where the source knows it.
-    """
+    """What the first phase hands on: the blocks in row order, the labels met, entries per index as written in the source and the least
+    and greatest index met (all three sparse only), and the width where the source knows it."""
 
     handles: list[Handle] = field(default_factory=list)
     target: Target = field(default_factory=Target)
@@ -49,96 +74,76 @@ class Reading:
         self.lowest, self.highest = min(self.lowest, lowest), max(self.highest, highest)
 
 
-class Source(Protocol):
-    """An input that can be read."""
+class Source(ABC):
+    """An input that can be read: its name, shown in messages and noted in the store, its format, whether it goes to the sparse layout, and
+    the feature names it carries."""
 
-    @property
-    def name(self) -> str:
-        """Shown in messages and noted in the store."""
-        ...
-
-    @property
-    def format(self) -> str:
-        """Its format."""
-        ...
-
-    @property
-    def sparse(self) -> bool:
-        """Whether it goes to the sparse layout."""
-        ...
-
-    @property
-    def names(self) -> list[str] | None:
-        """Feature names it carries."""
-        ...
+    name: str
+    format: str
+    sparse: bool = False
+    names: list[str] | None = None
 
     def hint(self) -> str | None:
         """Cheap identity for resuming; None if the source cannot be read twice."""
-        ...
+        return self.identity()
 
+    @abstractmethod
     def identity(self) -> str | None:
-        """Identity by content, to recognise finished work."""
-        ...
+        """Identity by content, to recognise finished work; None if the source cannot be read twice."""
 
+    @abstractmethod
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything."""
-        ...
+        """Read everything. Raises DataError at the first fault, by file, line and column (or row and column)."""
+
+    def close(self) -> None:  # noqa: B027 (most have nothing to close)
+        """Leave it unread."""
 
 
-class RowSource(Protocol):
-    """A source that simply yields rows (everything except SVMlight text)."""
+class RowSource(Source):
+    """A source that yields rows (everything but text): its width, and the bytes of its blocks, about, where they are known before."""
 
-    @property
-    def sparse(self) -> bool:
-        """Whether the rows are sparse."""
-        ...
+    n_cols: int | None
+    nbytes: int | None = None
+    scratch: Scratch | None = None
 
-    @property
-    def n_cols(self) -> int | None:
-        """Width."""
-        ...
-
-    @property
-    def nbytes(self) -> int | None:
-        """Bytes of its blocks, about; None if that is not known before."""
-        ...
-
+    @abstractmethod
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
-        """Yield (X, row tables): X an ndarray (rows, n_cols) or a CSR matrix."""
-        ...
+        """Yield (X, row tables), about a sixteenth of the budget at a time: X an ndarray (rows, n_cols) or a CSR matrix."""
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
         """Build the error for a row and column, counted from zero."""
-        ...
+        return at_row(self.name, reason, row, None if column is None else column + 1)
+
+    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
+        """Read everything."""
+        self.scratch = scratch
+        reading = Reading(target=target, counts=ColumnCounts() if self.sparse else None, n_cols=self.n_cols)
+        small = self.nbytes is not None and HELD_SHARE * self.nbytes <= options.budget
+        return read_blocks(reading, _check_blocks(self, options, reading, progress), scratch, small)
+
+    def with_tables(self, x: Matrix, tables: dict[str, Any], row: int, target: Target) -> tuple[Matrix, Block]:
+        """Return the rows from ``row`` on with their part of the row tables, checked."""
+        part = {name: values[row : row + x.shape[0]] for name, values in tables.items()}
+        return x, row_tables(part, target, lambda reason, k: self.fault(reason, row + k))
 
 
-def read_rows(source: RowSource, scratch: Scratch, options: Options, target: Target, progress: Progress) -> Reading:
-    """Read a `RowSource` into checked blocks: in memory if they fit a quarter of the budget, else in the scratch folder.
-
-    Raises DataError at the first value that is not a finite number (nor a missing one to be kept), naming row and column.
-    """
-    reading = Reading(target=target, counts=ColumnCounts() if source.sparse else None, n_cols=source.n_cols)
+def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, small: bool) -> Reading:
+    """Keep blocks in memory if they are small, else in the scratch folder; those that a killed ingest left there are not asked for."""
     done = scratch.notes("read")
     if done:
-        _take_up(reading, scratch, done[-1])
-        return reading
-    small = source.nbytes is not None and HELD_SHARE * source.nbytes <= options.budget
-    if small:
-        reading.handles.extend(map(hold_block, _check_blocks(source, options, reading, progress)))
-        return reading
-    with Part(scratch.path("part-000000.bin")) as part:
-        reading.handles.extend(map(part, _check_blocks(source, options, reading, progress)))
-    blocks = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
-    scratch.note("read", blocks=blocks, target=target.to_json(), n_cols=reading.n_cols)
+        reading.handles = [Stored.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
+        reading.target.restore(done[-1]["target"])
+        reading.n_cols = done[-1].get("n_cols", reading.n_cols)
+        if reading.counts is not None:
+            recount_columns(reading)
+    elif small:
+        reading.handles.extend(map(hold_block, blocks))
+    else:
+        with Part(scratch.path("part-000000.bin")) as part:
+            reading.handles.extend(map(part, blocks))
+        stored = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
+        scratch.note("read", blocks=stored, target=reading.target.to_json(), n_cols=reading.n_cols)
     return reading
-
-
-def _take_up(reading: Reading, scratch: Scratch, note: dict[str, Any]) -> None:
-    reading.handles = [Stored.from_json(scratch.folder, fields) for fields in note["blocks"]]
-    reading.target.restore(note["target"])
-    reading.n_cols = note["n_cols"]
-    if reading.counts is not None:
-        recount_columns(reading)
 
 
 def recount_columns(reading: Reading) -> None:
@@ -151,10 +156,16 @@ def recount_columns(reading: Reading) -> None:
             reading.counts.add(cols, int(cols.max()))
 
 
+CellFault = Callable[[str, int, int | None], DataError]
+
+
 def _check_blocks(source: RowSource, options: Options, reading: Reading, progress: Progress) -> Iterable[Block]:
     row, done = 0, 0
     for x, tables in source.rows(options, reading.target):
-        fault = _from_row(source, row)
+
+        def fault(reason: str, k: int, column: int | None = None, first: int = row) -> DataError:
+            return source.fault(reason, first + k, column)
+
         if source.sparse:
             block = sparse_block(x, options.dtype, fault)
             assert reading.counts is not None
@@ -173,22 +184,12 @@ def _check_blocks(source: RowSource, options: Options, reading: Reading, progres
         progress(done, max(done, source.nbytes or 0), "read")
 
 
-CellFault = Callable[[str, int, int | None], DataError]
-
-
-def _from_row(source: RowSource, first: int) -> CellFault:
-    return lambda reason, row, column=None: source.fault(reason, first + row, column)
-
-
 def as_floats(
     values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: CellFault, missing: str | None = None
 ) -> npt.NDArray[Any]:
-    """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest).
-
-    ``values``: numbers of any real type; ``dtype``: "auto", "float32" or "float64"; ``place``: row and column of a position in the
-    flattened values; ``fault``: builds the error; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is
-    none.
-    """
+    """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest). ``values``: numbers of any real
+    type; ``dtype``: "auto", "float32" or "float64"; ``place``: row and column of a position in the flattened values; ``fault``: builds the
+    error; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is none."""
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
         raise fault(f"values have the type {values.dtype}; numbers of at most 64 bits are expected", 0, None)
     wide = values.astype(np.float64, copy=False)
@@ -208,7 +209,7 @@ def as_floats(
 
 
 def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Numbers with NaN in the place of masked ones."""
+    """Return numbers, NaN where they are masked."""
     return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
@@ -253,22 +254,17 @@ def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
     return {"lengths": lengths, "cols": cols, "vals": vals}
 
 
-def check_width(found: int, options: Options, name: str) -> None:
-    """Refuse a source whose fixed width is not the declared one.
-
-    Raises SchemaError, naming both.
-    """
-    if options.n_features not in (None, found):
+def check_width(found: int, options: Options, name: str, sparse: bool = False) -> None:
+    """Refuse a source whose width is not the declared one; a sparse one may be narrower. Raises SchemaError, naming both."""
+    if options.n_features not in (None, found) and (not sparse or options.n_features < found):
         more = found > options.n_features and options.target is None
         extra = "; name those that are no features (--target, --task-column, --weight-column)" if more else ""
         raise SchemaError(f"{name} has {found} columns; n_features (or the store given as like) says {options.n_features}{extra}")
 
 
 def check_row_fits(columns: int, options: Options, name: str) -> None:
-    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget.
-
-    Raises SchemaError, naming the bytes and the budget.
-    """
+    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget. Raises SchemaError, naming the bytes
+    and the budget."""
     need = ROW_BYTES * columns
     if need > options.budget:
         raise SchemaError(

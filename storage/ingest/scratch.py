@@ -35,29 +35,10 @@ def boot_id() -> str:
 
 
 class Scratch:
-    """A locked folder with a journal; use it as a context manager.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if absent. It must be empty or one of ours.
-    identity : mapping
-        Source and options. A journal of another identity (or of another boot) is discarded with everything beside it.
-    resume : bool
-        Keep what a killed ingest left.
-
-    Attributes
-    ----------
-    resumed : bool
-        Whether there was something to keep.
-
-    Raises
-    ------
-    RunLocked
-        If another process is writing here.
-    SchemaError
-        If the folder holds foreign files.
-    """
+    """A locked folder with a journal; use it as a context manager. The folder is made if absent; it must be empty or one of ours. A
+    journal of another ``identity`` (source and options), or of another boot, is discarded with everything beside it; ``resume`` keeps what
+    a killed ingest left, and ``resumed`` tells whether there was something. Raises RunLocked if another process is writing here;
+    SchemaError if the folder holds foreign files."""
 
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
         self.folder = folder
@@ -77,9 +58,7 @@ class Scratch:
     def restart(self) -> None:
         """Forget everything that was done."""
         self.resumed = False
-        for path in self.folder.iterdir():
-            if path.name != _LOCK:
-                path.unlink()
+        self._empty()
         self._notes = []
         self._append(self._head)
 
@@ -122,10 +101,13 @@ class Scratch:
     def remove(self) -> None:
         """Delete the folder; its lock last, by which a later ingest knows what a kill here left as ours."""
         with suppress(OSError):
-            for path in self.folder.iterdir():
-                if path.name != _LOCK:
-                    path.unlink()
+            self._empty()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _empty(self) -> None:
+        for path in self.folder.iterdir():
+            if path.name != _LOCK:
+                path.unlink()
 
     def __enter__(self) -> "Scratch":
         return self
@@ -138,7 +120,6 @@ class Scratch:
 
 
 def _lock_folder(folder: Path, held: ExitStack) -> None:
-    """Make the folder if need be and hold its lock."""
     while True:
         with space_for(folder, 0):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -153,13 +134,9 @@ def _lock_folder(folder: Path, held: ExitStack) -> None:
 
 
 def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
-    """Return the folder of this user that an earlier attempt made, else a new one of a random name that only this user may enter.
-
-    A name that can be guessed would let another user of the machine stand a folder or a link there first.
-
-    ``parent``: where; ``prefix``: start of the name, which tells what is in the folder; ``make``: make one if there is none; otherwise the
-    path returned may not exist.
-    """
+    """Return the folder of this user that an earlier attempt made, else a new one (``make``; otherwise a path that need not exist) of a
+    random name that only this user may enter: one that can be guessed would let another user of the machine put a folder or a link there
+    first. ``prefix``: start of the name, which tells what is in the folder."""
     if not make:
         return _own_folder(parent, prefix) or parent / f"{prefix}.ingest"
     with space_for(parent, 0):

@@ -1,34 +1,26 @@
 """Which reader an input gets."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import SchemaError
 from ..value_types import UserData
 from .options import Options
 from .reading import Source
+from .tables.array_files import file_arrays
+from .tables.arrays import object_source
+from .tables.parquet import ParquetSource
+from .tables.tabular import CsvSource
+from .text.sequences import SequenceSource, text_source
 from .text.text import SvmlightSource
 
-_SUFFIXES = {
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".npz": "npz",
-    ".npy": "npy",
-    ".mat": "mat",
-    ".fasta": "fasta",
-    ".fa": "fasta",
-    ".fna": "fasta",
-    ".faa": "fasta",
-}
+_SUFFIXES = {f".{kind}": kind for kind in ("csv", "parquet", "npz", "npy", "mat", "fasta")}
+_SUFFIXES |= {".pq": "parquet", ".fa": "fasta", ".fna": "fasta", ".faa": "fasta"}
 _PACKED = (".gz", ".bz2", ".xz")
 
 
 def open_input(source: UserData, options: Options) -> Source:
-    """Choose and open the reader for a path, "-" or an object in memory.
-
-    Raises SchemaError if the format does not fit the source, or options do not fit the format; DataError if a file cannot be read.
-    """
+    """Choose and open the reader for a path, "-" or an object in memory. Raises SchemaError if the format does not fit the source, or
+    options do not fit the format; DataError if a file cannot be read."""
     opened = _open_reader(source, options)
     if options.missing == "keep" and opened.sparse:
         raise SchemaError(
@@ -45,12 +37,21 @@ def _open_reader(source: UserData, options: Options) -> Source:
     if not isinstance(source, str | Path):
         if options.format not in ("auto", "array"):
             raise SchemaError(f"format is {options.format!r}, but source is a {type(source).__name__}, not a file")
-        return _open_object(source, options)
+        return text_source(source, options) or object_source(source, options)
     if options.format == "array":
         raise SchemaError("format is 'array', but source is a path")
     if source == "-" and kind not in ("svmlight", "csv", "fasta", "strings"):
         raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
-    return _READERS[kind](source, options)
+    if kind in ("fasta", "strings"):
+        return SequenceSource(source, kind, options)
+    if kind in ("npz", "npy", "mat"):
+        return file_arrays(Path(source), kind, options)
+    if kind in ("csv", "parquet"):
+        return (CsvSource if "csv" in (kind, _guess_format(str(source))) else ParquetSource)(source, options)
+    named = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
+    if named:
+        raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
+    return SvmlightSource(source)
 
 
 def _guess_format(name: str) -> str:
@@ -58,52 +59,3 @@ def _guess_format(name: str) -> str:
     if path.suffix in _PACKED:
         path = path.with_suffix("")
     return _SUFFIXES.get(path.suffix.lower(), "svmlight")
-
-
-def _open_svmlight(source: str | Path, options: Options) -> Source:
-    named = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
-    if named:
-        raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
-    return SvmlightSource(source)
-
-
-def _open_table(source: str | Path, options: Options) -> Source:
-    from .tables.parquet import ParquetSource
-    from .tables.tabular import CsvSource
-
-    made = CsvSource if options.format == "csv" or _guess_format(str(source)) == "csv" else ParquetSource
-    return made(source, options)
-
-
-def _arrays_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
-    def open_file(source: str | Path, options: Options) -> Source:
-        from .tables.array_files import file_arrays
-
-        return file_arrays(Path(source), kind, options)
-
-    return open_file
-
-
-def _sequences_of_file(kind: str) -> Callable[[str | Path, Options], Source]:
-    def open_file(source: str | Path, options: Options) -> Source:
-        from .text.sequences import SequenceSource
-
-        return SequenceSource(source, kind, options)
-
-    return open_file
-
-
-def _open_object(source: UserData, options: Options) -> Source:
-    from .tables.arrays import object_source
-    from .text.sequences import text_source
-
-    return text_source(source, options) or object_source(source, options)
-
-
-_READERS: dict[str, Callable[[str | Path, Options], Source]] = {
-    "svmlight": _open_svmlight,
-    "csv": _open_table,
-    "parquet": _open_table,
-    **{kind: _arrays_of_file(kind) for kind in ("npz", "npy", "mat")},
-    **{kind: _sequences_of_file(kind) for kind in ("fasta", "strings")},
-}

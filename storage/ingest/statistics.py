@@ -18,11 +18,8 @@ _IN_MEMORY = 1 << 24
 
 
 class Column:
-    """A vector with one entry per column (or row), written piece by piece: in memory, or a file when a path is given.
-
-    ``length``: entries; ``dtype``: type; ``path``: the file; an existing one of the right size is kept, so that a resumed ingest finds what
-    it wrote.
-    """
+    """A vector with one entry per column (or row), written piece by piece: in memory, or a file when a path is given. ``length``: entries;
+    ``dtype``: type; ``path``: the file; an existing one of the right size is kept, so that a resumed ingest finds what it wrote."""
 
     def __init__(self, length: int, dtype: npt.DTypeLike, path: Path | None) -> None:
         self.dtype, self.length, self.path = np.dtype(dtype), length, path
@@ -58,10 +55,8 @@ def inverse_root(squares: Floats) -> Floats:
 
 
 def mean_and_variance(block: Matrix) -> tuple[Floats, Floats]:
-    """Mean and variance of the columns of a block that holds all its rows, zeros included.
-
-    ``block``: ndarray or csc_array (n_rows, k), columns.
-    """
+    """Mean and variance of the columns of a block that holds all its rows, zeros included. ``block``: ndarray or csc_array (n_rows, k),
+    columns."""
     n, k = block.shape
     if isinstance(block, np.ndarray):
         wide = np.ascontiguousarray(block.T, dtype=np.float64)
@@ -78,11 +73,9 @@ def mean_and_variance(block: Matrix) -> tuple[Floats, Floats]:
 
 
 class ColumnSummary:
-    """The column tables and the column factors of the scaling, collected for some columns at a time.
-
-    ``meta``: the store; ``scale``: kind of the scaling to make factors for; ``folder``: where long tables wait; short ones stay in memory
-    unless ``resumable``; ``resumable``: keep all tables in files; ``missing``: count the missing values of dense columns.
-    """
+    """The column tables and the column factors of the scaling, collected for some columns at a time. ``meta``: the store; ``scale``: kind
+    of the scaling to make factors for; ``folder``: where long tables wait; short ones stay in memory unless ``resumable``; ``resumable``:
+    keep all tables in files; ``missing``: count the missing values of dense columns."""
 
     def __init__(self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool, missing: bool = False) -> None:
         self.scale = scale

@@ -19,20 +19,14 @@ from .scratch import Scratch
 from .tables.columns import count_columns
 from .text.spool import Spool
 
-PIECE_SHARE = 256
-"""Entries of a piece, as a part of the budget's bytes."""
-
-TURNED_ROW_BYTES = 24
-"""Bytes of tables for every row of a matrix that lies by columns."""
+PIECE_SHARE = 256  # entries of a piece, as a part of the budget's bytes
+TURNED_ROW_BYTES = 24  # bytes of tables for every row of a matrix that lies by columns
 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A CSR or CSC matrix in files.
-
-    ``data``, ``indices``, ``indptr``: its three arrays; ``shape``: rows and columns; ``form``: "csr" or "csc"; ``name``, ``prefix``: the
-    file, and what stands before the names of the arrays there.
-    """
+    """A CSR or CSC matrix in files. ``data``, ``indices``, ``indptr``: its three arrays; ``shape``: rows and columns; ``form``: "csr" or
+    "csc"; ``name``, ``prefix``: the file, and what stands before the names of the arrays there."""
 
     data: FileArray
     indices: FileArray
@@ -43,10 +37,7 @@ class Compressed:
     prefix: str
 
     def check(self) -> None:
-        """Hold lengths against each other.
-
-        Raises DataError: they disagree.
-        """
+        """Hold lengths against each other. Raises DataError: they disagree."""
         major = self.shape[0] if self.form == "csr" else self.shape[1]
         if self.indptr.shape != (major + 1,):
             raise DataError(f"{self.prefix}indptr has the shape {self.indptr.shape}; {major + 1} entries are expected", self.name)
@@ -122,10 +113,8 @@ class _Handle:
 
 
 def check_turning(source: Compressed, options: Options) -> None:
-    """Refuse a matrix by columns with so many rows that the tables for turning them are more than half of the budget.
-
-    Raises DataError, naming the bytes and the budget.
-    """
+    """Refuse a matrix by columns with so many rows that the tables for turning them are more than half of the budget. Raises DataError,
+    naming the bytes and the budget."""
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:
         raise DataError(
@@ -136,10 +125,8 @@ def check_turning(source: Compressed, options: Options) -> None:
 
 
 def csr_pieces(source: Compressed, scratch: Scratch, options: Options, fault: CellFault) -> Iterator[Any]:
-    """Yield a matrix in files as CSR pieces of consecutive rows.
-
-    Raises DataError at the first place that breaks a rule, by array and position.
-    """
+    """Yield a matrix in files as CSR pieces of consecutive rows. Raises DataError at the first place that breaks a rule, by array and
+    position."""
     max_nnz = max(1, options.budget // PIECE_SHARE)
     if source.form == "csr":
         for piece in source.pieces(max_nnz):

@@ -14,7 +14,7 @@ from tests.support.methods import CASES
 def prepared(request, tmp_path_factory):
     """A case with its store and one undisturbed run."""
     case = CASES[request.param]
-    return case, battery.prepared(case, tmp_path_factory.mktemp(request.param))
+    return case, battery.prepare_case(case, tmp_path_factory.mktemp(request.param))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -25,7 +25,7 @@ from gramplane.workflows.report import RunView, charts, write_report, write_view
 from gramplane.workflows.report.charts import PALETTE, plain_text
 from gramplane.workflows.report.collect import view_run
 from gramplane.workflows.report.figures import pictures
-from gramplane.workflows.report.glossary import TERMS, explained, glossary
+from gramplane.workflows.report.glossary import TERMS, explain_heading, glossary
 from gramplane.workflows.report.pixels import pixel_usage
 from gramplane.workflows.report.render import TABLE_ROWS, cards, cell, make_table, page, summary_rows
 from gramplane.workflows.report.tables import csv_files
@@ -262,10 +262,14 @@ def test_headings_are_explained_where_they_stand_and_at_the_end():
     run = bare(scores=[score], meanings={"C": "loss weight"}, settings={"tasks_per_pass": 3}, history=rounds)
     text = page([run, bare(params={"B": 10, "C": 3.0})])
     told = {(tag, attrs.get("title")) for tag, attrs in _Tags(text).tags}
-    assert ("th", html.unescape(explained("outer_gap"))) in told and ("th", explained("auc")) in told and ("th", "loss weight") in told
+    assert (
+        ("th", html.unescape(explain_heading("outer_gap"))) in told
+        and ("th", explain_heading("auc")) in told
+        and ("th", "loss weight") in told
+    )
     assert "What the words mean" in text and "max_rounds: the largest number of rounds was reached" in text
-    assert text.count(html.escape(explained("tasks_per_pass"))) == 1, "beside the setting"
-    assert explained("weight[a[0]]") == explained("weight") and explained("seconds_solve") and explained("x0") == ""
+    assert text.count(html.escape(explain_heading("tasks_per_pass"))) == 1, "beside the setting"
+    assert explain_heading("weight[a[0]]") == explain_heading("weight") and explain_heading("seconds_solve") and explain_heading("x0") == ""
 
 
 def test_several_runs_stand_side_by_side():

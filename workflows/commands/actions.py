@@ -13,19 +13,14 @@ from ..progress import Emit
 from ..signals import find_signal
 
 if TYPE_CHECKING:
+    from ...storage import BlockStore
+    from ...storage.value_types import UserData
     from ..schema import IngestArgs, MethodArgs
 
 
 def require_path(path: str, what: str) -> str:
-    """Return ``path`` if something is there.
-
-    Raises
-    ------
-    ConfigError
-        If nothing is there.
-    gramplane.storage.errors.StorageError
-        If nothing is there in an object store, or it cannot be asked.
-    """
+    """Return ``path`` if something is there. Raises ConfigError if nothing is there; StorageError if nothing is there in an object store,
+    or it cannot be asked."""
     from ...storage.places import is_local
 
     if is_local(path):
@@ -39,15 +34,8 @@ def require_path(path: str, what: str) -> str:
 
 
 def require_run(path: str) -> str:
-    """Return the path of a run that has begun, its records checked against their checksums.
-
-    Raises
-    ------
-    ConfigError
-        If nothing is there, or a run that was stopped before it wrote anything.
-    gramplane.storage.DigestMismatch
-        If one of its records is damaged, with what can be done about it.
-    """
+    """Return the path of a run that has begun, its records checked against their checksums. Raises ConfigError if nothing is there, or a
+    run that was stopped before it wrote anything; DigestMismatch if one of its records is damaged, with what can be done about it."""
     from ...storage import RunStore
 
     require_path(path, "run")
@@ -80,26 +68,13 @@ def _not_begun(path: str) -> str:
 
 
 def parse_size(text: str | int | None, what: str) -> int | None:
-    """Return the bytes of ``256MiB``.
-
-    Raises
-    ------
-    ConfigError
-        If it is no size; ``what`` opens the message.
-    """
+    """Return the bytes of ``256MiB``. Raises ConfigError if it is no size; ``what`` opens the message."""
     from ...cluster import parse_bytes
 
     try:
         return None if text is None else parse_bytes(text)
     except ValueError as error:
         raise ConfigError(f"{what}: {error}") from None
-
-
-def _report_bytes(emit: Emit) -> Callable[[int, int, str], None]:
-    def report(done: int, total: int, phase: str) -> None:
-        emit({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
-
-    return report
 
 
 def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
@@ -119,20 +94,13 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
-    """Write a block store from a source; return its figures.
-
-    Parameters
-    ----------
-    args
-        What to read and how; paths are used as they are.
-    store
-        Where to write.
-    emit
-        Takes progress events.
-    """
+    """Write a block store from a source, paths as they are; return its figures."""
     from ...storage.ingest import ingest
 
-    written = ingest(args.source, store, progress=_report_bytes(emit), **_ingest_options(args))
+    def progress(done: int, total: int, phase: str) -> None:
+        emit({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
+
+    written = ingest(args.source, store, progress=progress, **_ingest_options(args))
     if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
         first = ", ".join(map(str, (written.meta.labels or ())[:3]))
         advice = f"targets such as {first} are taken for classes; --task regression takes them for numbers"
@@ -140,8 +108,8 @@ def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     return store_figures(written)
 
 
-def store_figures(store: Any) -> dict[str, Any]:
-    """Return what there is to say of an open block store."""
+def store_figures(store: BlockStore) -> dict[str, Any]:
+    """Return the figures of an open block store."""
     meta = store.meta
     blocks = store.column_blocks()
     return {
@@ -177,17 +145,7 @@ def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = st
 def tune_plan(
     method: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], folds: int, training: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the size of a grid with the plan of its first fit.
-
-    Parameters
-    ----------
-    method, params
-        Name, and parameters common to all points.
-    grid, folds
-        Values to compare, and folds of the cross-validation.
-    training
-        Arguments of ``run_method`` that all fits have in common.
-    """
+    """Return the size of a grid with the plan of its first fit; ``training``: arguments of ``run_method`` that all fits have in common."""
     from ...pipeline import METHODS, run_method
 
     points = math.prod(len(values) for values in grid.values())
@@ -213,19 +171,9 @@ def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -
     return inputs
 
 
-def read_groups(file: str) -> Any:
-    """Return the groups of the features from a file.
-
-    Parameters
-    ----------
-    file
-        ``.json``: a list of lists of feature ids (overlapping or nested groups), or a list of labels. Else text: one label per line.
-
-    Raises
-    ------
-    ConfigError
-        If it holds neither.
-    """
+def read_groups(file: str) -> UserData:
+    """Return the groups of the features from a file: ``.json`` holds a list of lists of feature ids (overlapping or nested groups), or a
+    list of labels; other text one label per line. Raises ConfigError if it holds neither."""
     import json
 
     from ...storage.ingest.options import read_groups as read_labels
@@ -242,5 +190,5 @@ def read_groups(file: str) -> Any:
     return groups if all(_is_ids(item) for item in groups) else read_labels(groups)
 
 
-def _is_ids(value: Any) -> bool:
+def _is_ids(value: object) -> bool:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)

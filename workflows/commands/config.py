@@ -1,7 +1,5 @@
 """Commands around the work: config, warmup, demo."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -10,44 +8,30 @@ import click
 
 from ..console import Result, align_rows
 from .actions import require_path
-from .options import ComputeOptions, Frame, Url, cluster_options, method_config, register_command, set_option, split_settings
+from .options import ComputeOptions, Frame, Url, cluster_options, command, method_config, set_option, split_settings
 
 
-def register(group: click.Group) -> None:
-    """Add the commands to a group."""
-    config = group.group("config")(_config)
-    _add_show(config)
-    _add_schema(config)
-    _add_warmup(group)
-    _add_demo(group)
+@command("show", short_help="Show parameters as they would be used.")
+@click.argument("target")
+@set_option
+@click.option("--resolved", is_flag=True, help="With defaults filled in; else only what was given.")
+@click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file.")
+@cluster_options
+def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, allow_code: bool, compute: ComputeOptions) -> Result:
+    """Show the parameters of TARGET, a method or a workflow file, as they would be used.
 
+    In a workflow file, variables are expanded; environment and options go before the file's cluster and memory.
+    """
+    from ...storage.places import check_place
 
-def _config() -> None:
-    """Show parameters and their schema."""
-
-
-def _add_show(group: click.Group) -> None:
-    @register_command(group, short_help="Show parameters as they would be used.")
-    @click.argument("target")
-    @set_option
-    @click.option("--resolved", is_flag=True, help="With defaults filled in; else only what was given.")
-    @click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file.")
-    @cluster_options
-    def show(frame: Frame, target: str, settings: tuple[str, ...], resolved: bool, allow_code: bool, compute: ComputeOptions) -> Result:
-        """Show the parameters of TARGET, a method or a workflow file, as they would be used.
-
-        In a workflow file, variables are expanded; environment and options go before the file's cluster and memory.
-        """
-        from ...storage.places import check_place
-
-        if Path(target).suffix in (".yaml", ".yml"):
-            target = check_place(target, "file", "TARGET")
-            if settings:
-                raise click.UsageError("--set belongs to a method; a workflow file holds its parameters itself")
-            shown = _workflow_parameters(require_path(target, "workflow file"), resolved, allow_code, compute)
-        else:
-            shown = method_config(target, split_settings(settings)).model_dump(mode="json", exclude_unset=not resolved)
-        return Result(fields={"target": target, "config": shown}, text=yaml_text(shown))
+    if Path(target).suffix in (".yaml", ".yml"):
+        target = check_place(target, "file", "TARGET")
+        if settings:
+            raise click.UsageError("--set belongs to a method; a workflow file holds its parameters itself")
+        shown = _workflow_parameters(require_path(target, "workflow file"), resolved, allow_code, compute)
+    else:
+        shown = method_config(target, split_settings(settings)).model_dump(mode="json", exclude_unset=not resolved)
+    return Result(fields={"target": target, "config": shown}, text=yaml_text(shown))
 
 
 def yaml_text(value: object) -> str:
@@ -63,53 +47,55 @@ def _workflow_parameters(path: str, resolved: bool, allow_code: bool, compute: C
 
     read = read_workflow(path, allow_code)
     shown = read.spec.model_dump(mode="json", by_alias=True, exclude_unset=not resolved)
-    shown.update({key: value for key, value in vars(merge_compute(read, compute)).items() if value not in (None, False) and key != "tls"})
+    said = {key: value for key, value in vars(merge_compute(read, compute)).items() if value not in (None, False) and key != "tls"}
+    shown |= said
     if resolved:
         for step, entry in zip(read.spec.steps, shown["steps"], strict=True):
             entry["with"].update(resolved_params(read, step))
     return shown
 
 
-def _add_schema(group: click.Group) -> None:
-    @register_command(group, short_help="Show a JSON schema.")
-    @click.argument("target")
-    def schema(frame: Frame, target: str) -> Result:
-        """Show the JSON schema of TARGET: a method, "workflow" (the YAML file) or "result" (the last line of --json)."""
-        from ...pipeline import METHODS
-        from ..checking import choose
-        from ..schema import ResultLine, WorkflowSpec
+@command("schema", short_help="Show a JSON schema.")
+@click.argument("target")
+def schema(frame: Frame, target: str) -> Result:
+    """Show the JSON schema of TARGET: a method, "workflow" (the YAML file) or "result" (the last line of --json)."""
+    from ...pipeline import METHODS
+    from ..checking import choose
+    from ..schema import ResultLine, WorkflowSpec
 
-        models = {"workflow": WorkflowSpec, "result": ResultLine}
-        choose(target, [*METHODS, *models], "schema")
-        model = models[target] if target in models else METHODS[target].config
-        fields = model.model_json_schema()
-        return Result(fields={"target": target, "schema": fields}, text=json.dumps(fields, indent=2))
-
-
-def _add_warmup(group: click.Group) -> None:
-    @register_command(group, short_help="Compile the kernels before the first fit.")
-    def warmup(frame: Frame) -> Result:
-        """Compile the numerical kernels into numba's cache, so that the first fit does not wait for it."""
-        from ..warmup import run_cases
-
-        with frame.progress() as emit:
-            seconds = run_cases(emit)
-        return Result(fields={"seconds": seconds}, text=align_rows([(name, f"{value:.1f} s") for name, value in seconds.items()]))
+    models = {"workflow": WorkflowSpec, "result": ResultLine}
+    choose(target, [*METHODS, *models], "schema")
+    model = models[target] if target in models else METHODS[target].config
+    fields = model.model_json_schema()
+    return Result(fields={"target": target, "schema": fields}, text=json.dumps(fields, indent=2))
 
 
-def _add_demo(group: click.Group) -> None:
-    @register_command(group, short_help="Tell digits 3 from 8 by pairs of pixels.")
-    @click.option("--out", type=Url("folder"), default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
-    @cluster_options
-    def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
-        """Tell handwritten digits 3 from 8 by pairs of pixels, on a small Dask cluster, with a report page.
+@command("warmup", short_help="Compile the kernels before the first fit.")
+def warmup(frame: Frame) -> Result:
+    """Compile the numerical kernels into numba's cache, so that the first fit does not wait for it."""
+    from ...pipeline.runs.warmup import run_cases
 
-        The data come with scikit-learn. The cluster is local:2 unless --cluster names another one. The workflow file in DIR may be edited:
-        the next demo runs it as it is.
-        """
-        from ..demo import run_demo
+    with frame.progress() as emit:
+        seconds = run_cases(emit)
+    return Result(fields={"seconds": seconds}, text=align_rows([(name, f"{value:.1f} s") for name, value in seconds.items()]))
 
-        with frame.progress() as emit:
-            result = run_demo(Path(out), compute.over(cluster="local:2"), emit)
-        lines = [("test accuracy", f"{result['accuracy']:.4f}"), ("selected", result["n_selected"]), ("of", result["candidates"])]
-        return Result(fields=result, text=align_rows([*lines, ("seconds, all steps", result["seconds"]), ("report", result["report"])]))
+
+@command("demo", short_help="Tell digits 3 from 8 by pairs of pixels.")
+@click.option("--out", type=Url("folder"), default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
+@cluster_options
+def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
+    """Tell handwritten digits 3 from 8 by pairs of pixels, on a small Dask cluster, with a report page.
+
+    The data come with scikit-learn. The cluster is local:2 unless --cluster names another one. The workflow file in DIR may be edited:
+    the next demo runs it as it is.
+    """
+    from ..demo import run_demo
+
+    with frame.progress() as emit:
+        result = run_demo(Path(out), compute.over(cluster="local:2"), emit)
+    lines = [("test accuracy", f"{result['accuracy']:.4f}"), ("selected", result["n_selected"]), ("of", result["candidates"])]
+    return Result(fields=result, text=align_rows([*lines, ("seconds, all steps", result["seconds"]), ("report", result["report"])]))
+
+
+_CONFIG = click.Group("config", commands=[show, schema], help="Show parameters and their schema.")
+COMMANDS = (_CONFIG, warmup, demo)

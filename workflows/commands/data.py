@@ -11,71 +11,62 @@ from ..checking import by_option, validate_values
 from ..console import Result, align_rows, format_figure, plan_result, run_table
 from ..exits import Exit
 from .actions import ingest_source, plan_source, require_path, require_run, store_figures
-from .gram_actions import gram_figures, gram_left_overs, is_gram_store, kernel_name, kernel_names, open_store
-from .options import Frame, Url, dry_run_option, register_command
+from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
+from .options import Frame, Url, command, dry_run_option
 
 if TYPE_CHECKING:
-    from ...storage import GramStore
+    pass
 
 
-def register(group: click.Group) -> None:
-    """Add the commands to a group."""
-    _add_ingest(group)
-    _add_inspect(group)
-    _add_verify(group)
-    _add_clean(group)
+@command("ingest", short_help="Write a block store from a file.")
+@click.argument("source", type=Url("source"))
+@click.argument("store", type=Url("new-store"))
+@click.option(
+    "--format",
+    default="auto",
+    show_default=True,
+    metavar="FORM",
+    help="svmlight, csv, parquet, npz, npy, mat, fasta, strings; auto: by name.",
+)
+@click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
+@click.option(
+    "--like",
+    type=Url("store"),
+    metavar="STORE",
+    help="Take width, labels, names, scaling and the columns' roles from this store: for test data.",
+)
+@click.option("--zero-based", default="no", show_default=True, metavar="no|yes|auto", help="Whether SVMlight indices start at 0.")
+@click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
+@click.option("--no-labels", is_flag=True, help="SVMlight lines start with an entry, or with a label to be passed over; no target.")
+@click.option("--dtype", default="auto", show_default=True, metavar="TYPE", help="float32, float64; auto: float32 when lossless.")
+@click.option("--scale", default="none", show_default=True, metavar="KIND", help="none, unit-column, standard, unit-row.")
+@click.option("--task", default="classification", show_default=True, metavar="KIND", help="classification or regression.")
+@click.option("--labels", metavar="A,B,...", help="Class labels in the order wanted; others are refused.")
+@click.option("--target", metavar="NAME", help="Column or array of the target.")
+@click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
+@click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
+@click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
+@click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
+@click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
+@click.option(
+    "--missing", default="refuse", show_default=True, metavar="refuse|keep", help="Keep NaN and empty cells, for rule-ensemble alone."
+)
+@click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
+@click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
+@click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
+@dry_run_option
+def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **options: Any) -> Result:
+    """Write the block store STORE from the file SOURCE ("-": standard input)."""
+    from ..schema import IngestArgs
+    from ..yaml_source import read_scalar
 
-
-def _add_ingest(group: click.Group) -> None:
-    @register_command(group, short_help="Write a block store from a file.")
-    @click.argument("source", type=Url("source"))
-    @click.argument("store", type=Url("new-store"))
-    @click.option(
-        "--format",
-        default="auto",
-        show_default=True,
-        metavar="FORM",
-        help="svmlight, csv, parquet, npz, npy, mat, fasta, strings; auto: by name.",
-    )
-    @click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
-    @click.option(
-        "--like",
-        type=Url("store"),
-        metavar="STORE",
-        help="Take width, labels, names, scaling and the columns' roles from this store: for test data.",
-    )
-    @click.option("--zero-based", default="no", show_default=True, metavar="no|yes|auto", help="Whether SVMlight indices start at 0.")
-    @click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
-    @click.option("--no-labels", is_flag=True, help="SVMlight lines start with an entry, or with a label to be passed over; no target.")
-    @click.option("--dtype", default="auto", show_default=True, metavar="TYPE", help="float32, float64; auto: float32 when lossless.")
-    @click.option("--scale", default="none", show_default=True, metavar="KIND", help="none, unit-column, standard, unit-row.")
-    @click.option("--task", default="classification", show_default=True, metavar="KIND", help="classification or regression.")
-    @click.option("--labels", metavar="A,B,...", help="Class labels in the order wanted; others are refused.")
-    @click.option("--target", metavar="NAME", help="Column or array of the target.")
-    @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
-    @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
-    @click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
-    @click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
-    @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
-    @click.option(
-        "--missing", default="refuse", show_default=True, metavar="refuse|keep", help="Keep NaN and empty cells, for rule-ensemble alone."
-    )
-    @click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
-    @click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
-    @click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
-    @dry_run_option
-    def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **options: Any) -> Result:
-        """Write the block store STORE from the file SOURCE ("-": standard input)."""
-        from ..schema import IngestArgs
-        from ..yaml_source import read_scalar
-
-        named = None if labels is None else [read_scalar(word, "--labels") for word in labels.split(",")]
-        args = validate_values(IngestArgs, {**options, "labels": named}, by_option)
-        if dry_run:
-            return plan_result(plan_source(args, store))
-        with frame.progress() as emit:
-            figures = ingest_source(args, store, emit)
-        return Result(fields=figures, text=_store_text(figures))
+    named = None if labels is None else [read_scalar(word, "--labels") for word in labels.split(",")]
+    args = validate_values(IngestArgs, {**options, "labels": named}, by_option)
+    if dry_run:
+        return plan_result(plan_source(args, store))
+    with frame.progress() as emit:
+        figures = ingest_source(args, store, emit)
+    return Result(fields=figures, text=_store_text(figures))
 
 
 def _store_text(figures: dict[str, Any]) -> str:
@@ -88,88 +79,83 @@ def _store_text(figures: dict[str, Any]) -> str:
     return align_rows(rows)
 
 
-def _add_inspect(group: click.Group) -> None:
-    @register_command(group, short_help="Show what a store or run holds.")
-    @click.argument("path", type=Url("anything"))
-    def inspect(frame: Frame, path: str) -> Result:
-        """Show the schema, sizes and tables of a store, or configuration and state of a run."""
-        from ..report.collect import is_run, run_figures
+@command("inspect", short_help="Show what a store or run holds.")
+@click.argument("path", type=Url("anything"))
+def inspect(frame: Frame, path: str) -> Result:
+    """Show the schema, sizes and tables of a store, or configuration and state of a run."""
+    from ...storage import GramStore
+    from ..report.collect import is_run, run_figures
 
-        require_path(path, "store or run")
-        if is_run(path):
-            require_run(path)
-            figures = run_figures(path)
-            return Result(fields={"kind": "run", **figures}, text=run_table(figures))
-        store = open_store(path)
-        if is_gram_store(path):
-            return _gram_result(store)
-        tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)]
-        figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
-        return Result(fields=figures, text=f"{_store_text(figures)}\n{align_rows([('tables', tables), ('layouts', figures['layouts'])])}")
-
-
-def _gram_result(store: GramStore) -> Result:
-    figures, names = gram_figures(store), kernel_names(store)
-    text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
-    return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
+    require_path(path, "store or run")
+    if is_run(path):
+        require_run(path)
+        figures = run_figures(path)
+        return Result(fields={"kind": "run", **figures}, text=run_table(figures))
+    store = open_store(path)
+    if isinstance(store, GramStore):
+        figures, names = gram_figures(store), [kernel_name(store.describe(digest)) for digest in store.kernels]
+        text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
+        return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
+    tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)]
+    figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
+    return Result(fields=figures, text=f"{_store_text(figures)}\n{align_rows([('tables', tables), ('layouts', figures['layouts'])])}")
 
 
-def _add_verify(group: click.Group) -> None:
-    @register_command(group, short_help="Re-read a store against its checksums.")
-    @click.argument("store", type=Url("store"))
-    def verify(frame: Frame, store: str) -> Result:
-        """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
-        with frame.progress() as emit:
-            report = open_store(require_path(store, "store")).verify(
-                lambda done, total: emit({"event": "phase", "phase": f"{done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
-            )
-        damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
-        fields = {"store": store, "objects": report.n_objects, "bytes": report.nbytes, "n_damaged": len(damaged), "damaged": damaged}
-        if report.ok:
-            return Result("ok", fields, f"{store}: {report.n_objects} objects, {report.nbytes / 2**20:,.1f} MiB, all sound")
-        lines = [f"{item['object']}: {item['reason']}" for item in damaged]
-        return Result(
-            "damaged", fields, "\n".join([f"{store}: {len(damaged)} of {report.n_objects} objects damaged", *lines]), Exit.DAMAGED
+@command("verify", short_help="Re-read a store against its checksums.")
+@click.argument("store", type=Url("store"))
+def verify(frame: Frame, store: str) -> Result:
+    """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
+    with frame.progress() as emit:
+        report = open_store(require_path(store, "store")).verify(
+            lambda done, total: emit({"event": "phase", "phase": f"{done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
         )
+    damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
+    fields = {"store": store, "objects": report.n_objects, "bytes": report.nbytes, "n_damaged": len(damaged), "damaged": damaged}
+    if report.ok:
+        return Result("ok", fields, f"{store}: {report.n_objects} objects, {report.nbytes / 2**20:,.1f} MiB, all sound")
+    lines = [f"{item['object']}: {item['reason']}" for item in damaged]
+    return Result("damaged", fields, "\n".join([f"{store}: {len(damaged)} of {report.n_objects} objects damaged", *lines]), Exit.DAMAGED)
 
 
-def _add_clean(group: click.Group) -> None:
-    @register_command(group, short_help="List, and remove, what is no longer needed.")
-    @click.argument("path", type=Url("left-overs"))
-    @click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
-    @click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
-    def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
-        """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays,
-        and versions of a store that were replaced. Of a store at a URL only the latter; give it nothing to read meanwhile.
+@command("clean", short_help="List, and remove, what is no longer needed.")
+@click.argument("path", type=Url("left-overs"))
+@click.option("--yes", is_flag=True, help="Remove what is listed; without it nothing is removed.")
+@click.option("--keep", metavar="FILE|TEXT", help="Of a Gram store: the kernels in use, as for gram --kernels; the others are unused.")
+def clean(frame: Frame, path: str, yes: bool, keep: str | None) -> Result:
+    """List what PATH (a store, a run, or a folder of them) no longer needs: left-over partial files, unlisted objects, old arrays,
+    and versions of a store that were replaced. Of a store at a URL only the latter; give it nothing to read meanwhile.
 
-        Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
-        """
-        from ...storage.places import is_local
-        from ..cleaning import left_overs, old_versions, remove_files, remove_old_versions
+    Of a Gram store: blocks that belong to nothing and, with --keep, the kernels that are not named there.
+    """
+    from ...storage.places import is_local
+    from ..cleaning import left_overs, old_versions, remove_old_versions
 
-        if is_gram_store(require_path(path, "store, run or folder")):
-            return _clean_grams(path, keep, yes)
-        if keep is not None:
-            raise click.UsageError(f"--keep names kernels of a Gram store; {path} is none")
-        items = left_overs(Path(path)) if is_local(path) else []
-        old = old_versions(path)
-        free = [item for item in old if not item.is_read]
-        nbytes = sum(item.nbytes for item in [*items, *free])
-        lines = [f"{format_figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in items]
-        descriptions = {False: "version that was replaced", True: "version that was replaced; it is still read and stays"}
-        lines += [f"{format_figure(item.nbytes):>12} bytes  {item.store}/{item.name}  {descriptions[item.is_read]}" for item in old]
-        if yes:
-            remove_files(items)
-            remove_old_versions(free)
-        verb = "removed" if yes else "could be removed (--yes removes them)"
-        fields = {"path": path, "n_files": len(items), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in items]}
-        fields["versions"] = [f"{item.store}/{item.name}" for item in free]
-        told_all = f"{len(items)} files, {len(free)} versions, {nbytes / 2**20:,.1f} MiB {verb}"
-        return Result("done" if yes else "planned", fields, "\n".join([*lines, told_all]))
+    if is_gram_store(require_path(path, "store, run or folder")):
+        return _clean_grams(path, keep, yes)
+    if keep is not None:
+        raise click.UsageError(f"--keep names kernels of a Gram store; {path} is none")
+    items = left_overs(Path(path)) if is_local(path) else []
+    old = old_versions(path)
+    free = [item for item in old if not item.is_read]
+    nbytes = sum(item.nbytes for item in [*items, *free])
+    lines = [f"{format_figure(item.nbytes):>12} bytes  {item.path}  {item.why}" for item in items]
+    descriptions = {False: "version that was replaced", True: "version that was replaced; it is still read and stays"}
+    lines += [f"{format_figure(item.nbytes):>12} bytes  {item.store}/{item.name}  {descriptions[item.is_read]}" for item in old]
+    if yes:
+        for item in items:
+            item.path.unlink(missing_ok=True)
+        remove_old_versions(free)
+    verb = "removed" if yes else "could be removed (--yes removes them)"
+    fields = {"path": path, "n_files": len(items), "bytes": nbytes, "removed": yes, "files": [str(item.path) for item in items]}
+    fields["versions"] = [f"{item.store}/{item.name}" for item in free]
+    told_all = f"{len(items)} files, {len(free)} versions, {nbytes / 2**20:,.1f} MiB {verb}"
+    return Result("done" if yes else "planned", fields, "\n".join([*lines, told_all]))
 
 
 def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:
-    store = open_store(path)
+    from ...storage import GramStore
+
+    store = GramStore.open(path)
     unused, orphans = gram_left_overs(store, keep)
     lines = [f"{size:>12} bytes  {kernel_name(store.describe(digest))}  kernel not in use" for digest, size in unused]
     lines += [f"{size:>12} bytes  {key}  belongs to nothing" for key, size in orphans]
@@ -184,3 +170,6 @@ def _clean_grams(path: str, keep: str | None, yes: bool) -> Result:
     fields = {"kind": "grams", "path": path, **counts, "kernels": names, "files": [key for key, _ in orphans]}
     message = f"{len(unused)} kernels, {len(orphans)} files, {nbytes / 2**20:,.1f} MiB {verb}"
     return Result("done" if yes else "planned", fields, "\n".join([*lines, message]))
+
+
+COMMANDS = (ingest, inspect, verify, clean)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,114 +18,84 @@ from .options import (
     TuneCommand,
     Url,
     cluster_options,
+    command,
     dry_run_option,
     explicit_values,
+    grams_option,
+    groups_option,
+    kernels_option,
     method_argument,
     method_config,
-    register_command,
+    run_option,
     seed_option,
     set_option,
     split_settings,
 )
 
-
-def register(group: click.Group) -> None:
-    """Add the commands to a group."""
-    _add_fit(group)
-    _add_tune(group)
-    _add_resume(group)
-    _add_predict(group)
-    _add_score(group)
+if TYPE_CHECKING:
+    from ...pipeline.runs.run import RunOutcome
+    from ..schema import FitArgs
 
 
-def outcome_result(outcome: Any, run: str) -> Result:
-    """Return what to say of a fit, tune or resume."""
-    figures = outcome.plan if outcome.status == "planned" else outcome.summary
+def outcome_result(outcome: RunOutcome, run: str) -> Result:
+    """Return the result of a fit, tune or resume."""
+    name, figures = ("plan", outcome.plan) if outcome.status == "planned" else ("summary", outcome.summary)
     head = {"planned": "plan; nothing was run", "already-done": f"{run} was done already", "done": f"{run} is done"}
-    return Result(
-        outcome.status,
-        {"run": run, "plan" if outcome.status == "planned" else "summary": figures},
-        f"{head.get(outcome.status, outcome.status)}\n{align_rows(summary_rows(figures or {}))}",
-    )
+    text = f"{head.get(outcome.status, outcome.status)}\n{align_rows(summary_rows(figures or {}))}"
+    return Result(outcome.status, {"run": run, name: figures}, text)
 
 
-def _add_fit(group: click.Group) -> None:
-    @register_command(group, cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
-    @method_argument
-    @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
-    @click.option(
-        "--stream",
-        type=Url("stream"),
-        metavar="FILE|-",
-        help="Learn from SVMlight text instead, read once; - is standard input (group-lasso).",
-    )
-    @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
-    @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
-    @click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
-    @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
-    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
-    @set_option
-    @click.option(
-        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
-    )
-    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option(
-        "--grams",
-        type=Url("store"),
-        metavar="GRAMS",
-        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
-    )
-    @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
-    @seed_option
-    @cluster_options
-    @dry_run_option
-    def fit(
-        frame: Frame,
-        method: str,
-        data: str | None,
-        stream: str | None,
-        run: str,
-        settings: tuple[str, ...],
-        kernels: str | None,
-        grams: str | None,
-        compute: ComputeOptions,
-        dry_run: bool,
-        **inputs: Any,
-    ) -> Result:
-        """Fit METHOD on a store, or on a stream of rows, and keep everything in a run directory.
+@command("fit", cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
+@method_argument
+@click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
+@click.option(
+    "--stream", type=Url("stream"), metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input (group-lasso)."
+)
+@click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
+@click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
+@click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
+@click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
+@run_option
+@set_option
+@groups_option
+@kernels_option
+@grams_option
+@click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
+@seed_option
+@cluster_options
+@dry_run_option
+def fit(
+    frame: Frame,
+    method: str,
+    data: str | None,
+    stream: str | None,
+    run: str,
+    settings: tuple[str, ...],
+    kernels: str | None,
+    grams: str | None,
+    compute: ComputeOptions,
+    dry_run: bool,
+    **inputs: Any,
+) -> Result:
+    """Fit METHOD on a store, or on a stream of rows, and keep everything in a run directory.
 
-        Started again, a run continues at its last checkpoint; a finished run is left alone.
-        """
-        from ...pipeline import run_method
+    Started again, a run continues at its last checkpoint; a finished run is left alone.
+    """
+    from ...pipeline import run_method
 
-        text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
-        source, extra = training_data(data, stream, text)
-        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-        params = explicit_values(method_config(method, values, d=_store_width(source, values)))
-        args = _fit_args(method, inputs)
-        with explain_unbegun(run), frame.progress() as emit:
-            outcome = run_method(
-                method,
-                params,
-                data=source,
-                run=run,
-                dry_run=dry_run,
-                on_event=emit,
-                seed=args.seed,
-                extra={**collect_extras(args, source), **extra},
-                **compute.arguments(),
-            )
-        return outcome_result(outcome, run)
+    text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
+    source, extra = training_data(data, stream, text)
+    values, d = _parameters(source, settings, kernels=kernels, grams=grams)
+    params, args = explicit_values(method_config(method, values, d=d)), _fit_args(method, inputs)
+    with explain_unbegun(run), frame.progress() as emit:
+        shared = {"seed": args.seed, "extra": {**collect_extras(args, source), **extra}, "on_event": emit, **compute.arguments()}
+        outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **shared)
+    return outcome_result(outcome, run)
 
 
 def training_data(data: str | None, stream: str | None, text: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the store or text to learn from, and what is said of a text.
-
-    Raises
-    ------
-    ConfigError
-        Not exactly one of both, no width of a text, an option of texts for a store, or nothing there.
-    """
+    """Return the store or text to learn from, and what is said of a text. Raises ConfigError: not exactly one of both, no width of a text,
+    an option of texts for a store, or nothing there."""
     options = {key: value for key, value in text.items() if value is not None}
     if stream is None:
         if data is None:
@@ -137,116 +108,85 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
     if "n_features" not in options:
         raise ConfigError("--stream needs --n-features, the width of its rows")
     if "labels" in options:
-        options["labels"] = _label_numbers(options["labels"])
+        try:
+            options["labels"] = [float(part) for part in options["labels"].split(",")]
+        except ValueError:
+            raise ConfigError(f"--labels {options['labels']}: write numbers with commas between them") from None
     if "zero_based" in options:
         options["zero_based"] = options["zero_based"] == "yes"
     return stream if stream == "-" else require_path(stream, "stream: file"), {"stream": options}
 
 
-def _label_numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ConfigError(f"--labels {text}: write numbers with commas between them") from None
+def _parameters(data: str, settings: Sequence[str], **options: str | None) -> tuple[dict[str, Any], int | None]:
+    """Return the parameters of ``--set`` with those that have an option of their own, and where kernels are named the number of features
+    of the store, which they are checked against."""
+    from ...storage import BlockStore
 
-
-def _with_options(values: dict[str, Any], options: dict[str, str | None]) -> dict[str, Any]:
-    """Return the parameters of ``--set`` with those that have an option of their own."""
-    named = {key: value for key, value in options.items() if value is not None}
+    values, named = split_settings(settings), {key: value for key, value in options.items() if value is not None}
     for key in named:
         if key in values:
             raise ConfigError(f"--{key} is also given by --set {key}")
-    return {**values, **named}
+    values |= named
+    return values, BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None
 
 
-def _store_width(data: str, values: dict[str, Any]) -> int | None:
-    """Return the number of features of a store where kernels are named, which are checked against it."""
-    from ...storage import BlockStore
-
-    return BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None
-
-
-def _fit_args(method: str, inputs: dict[str, Any]) -> Any:
+def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
     from ..schema import FitArgs
 
     return validate_values(FitArgs, {"method": method, **inputs}, by_option)
 
 
-def _add_tune(group: click.Group) -> None:
-    @register_command(group, cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
-    @method_argument
-    @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
-    @click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
-    @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
-    @set_option
-    @click.option("--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option(
-        "--grams",
-        type=Url("store"),
-        metavar="GRAMS",
-        help="Use the kernels of this Gram store (see gram); with --kernels, keep those in it.",
-    )
-    @click.option(
-        "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
-    )
-    @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
-    @seed_option
-    @cluster_options
-    @dry_run_option
-    def tune(
-        frame: Frame,
-        method: str,
-        data: str,
-        run: str,
-        grids: tuple[str, ...],
-        settings: tuple[str, ...],
-        kernels: str | None,
-        grams: str | None,
-        folds: int,
-        compute: ComputeOptions,
-        dry_run: bool,
-        **inputs: Any,
-    ) -> Result:
-        """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
+@command("tune", cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
+@method_argument
+@click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
+@run_option
+@click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
+@set_option
+@kernels_option
+@grams_option
+@groups_option
+@click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
+@seed_option
+@cluster_options
+@dry_run_option
+def tune(
+    frame: Frame,
+    method: str,
+    data: str,
+    run: str,
+    grids: tuple[str, ...],
+    settings: tuple[str, ...],
+    kernels: str | None,
+    grams: str | None,
+    folds: int,
+    compute: ComputeOptions,
+    dry_run: bool,
+    **inputs: Any,
+) -> Result:
+    """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
 
-        Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
-        """
-        from ...pipeline import tune as tune_method
+    Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
+    """
+    from ...pipeline import tune as tune_method
 
-        grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(_yaml_lists(grids), "--grid").items()}
-        values = _with_options(split_settings(settings), {"kernels": kernels, "grams": grams})
-        params, args = check_grid(method, grid, values, _store_width(data, values)), _fit_args(method, inputs)
-        shared = {
-            "data": require_path(data, "store"),
-            "run": run,
-            "seed": args.seed,
-            "extra": collect_extras(args, data),
-            **compute.arguments(),
-        }
-        with explain_unbegun(run), frame.progress() as emit:
-            if dry_run:
-                plan = tune_plan(method, params, grid, folds, {**shared, "on_event": emit})
-                return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
-            outcome = tune_method(method, grid, params=params, folds=folds, on_event=emit, **shared)
-        return outcome_result(outcome, run)
-
-
-def _yaml_lists(grids: tuple[str, ...]) -> list[str]:
-    """Turn ``C=1,10`` into the YAML list ``C=[1,10]``."""
-    pairs = [text.partition("=") for text in grids]
-    return [
-        f"{key}{equals}[{values}]" if values and not values.startswith("[") else f"{key}{equals}{values}" for key, equals, values in pairs
-    ]
+    # C=1,10 becomes the YAML list C=[1,10].
+    lists = [text if text.partition("=")[2][:1] in ("", "[") else f"{text.replace('=', '=[', 1)}]" for text in grids]
+    grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(lists, "--grid").items()}
+    values, d = _parameters(data, settings, kernels=kernels, grams=grams)
+    params, args = check_grid(method, grid, values, d), _fit_args(method, inputs)
+    training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": collect_extras(args, data)}
+    with explain_unbegun(run), frame.progress() as emit:
+        training |= {"on_event": emit, **compute.arguments()}
+        if dry_run:
+            plan = tune_plan(method, params, grid, folds, training)
+            return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
+        outcome = tune_method(method, grid, params=params, folds=folds, **training)
+    return outcome_result(outcome, run)
 
 
 def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d: int | None = None) -> dict[str, Any]:
     """Check every value of a grid before the first fit; return the fixed parameters, coerced to their types (kernels over d columns).
-
-    Raises
-    ------
-    ConfigError
-        For a key that is given twice, unknown, or has a value that is not allowed.
-    """
+    Raises ConfigError: for a key that is given twice, unknown, or has a value that is not allowed."""
     from ...pipeline.runs.tune import check_tunable
 
     params = explicit_values(method_config(method, fixed, d=d))
@@ -264,76 +204,70 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
     return params
 
 
-def _add_resume(group: click.Group) -> None:
-    @register_command(group, short_help="Continue a run at its last checkpoint.")
-    @click.argument("run", type=Url("run"))
-    @cluster_options
-    def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
-        """Continue RUN at its last checkpoint, on the same cluster or another one."""
-        from ...pipeline import resume_run
-        from ..report.collect import is_tuned
+@command("resume", short_help="Continue a run at its last checkpoint.")
+@click.argument("run", type=Url("run"))
+@cluster_options
+def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
+    """Continue RUN at its last checkpoint, on the same cluster or another one."""
+    from ...pipeline import resume_run
+    from ..report.collect import is_tuned
 
-        if is_tuned(require_run(run)):
-            raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
-        arguments = compute.arguments()
-        arguments.pop("driver_memory")  # decided when the run was made
-        with frame.progress() as emit:
-            outcome = resume_run(run, on_event=emit, **{**arguments, "cluster": compute.cluster})
-        return outcome_result(outcome, run)
-
-
-def _add_predict(group: click.Group) -> None:
-    @register_command(group, short_help="Write predictions of a run on a store.")
-    @click.argument("run", type=Url("run"))
-    @click.argument("store", type=Url("store"))
-    @click.argument("out", type=Url("predictions"))
-    @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
-    @cluster_options
-    @dry_run_option
-    def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compute: ComputeOptions, dry_run: bool) -> Result:
-        """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
-        from ...pipeline import predict_store
-        from ..report.collect import fitted
-
-        with frame.progress() as emit:
-            settings = {"on_event": emit, **compute.arguments()}
-            result = predict_store(
-                fitted(require_run(run)), require_path(store, "store"), out, three_way=three_way, dry_run=dry_run, **settings
-            )
-        return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
+    if is_tuned(require_run(run)):
+        raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
+    arguments = compute.arguments()
+    arguments.pop("driver_memory")  # decided when the run was made
+    with frame.progress() as emit:
+        outcome = resume_run(run, on_event=emit, **{**arguments, "cluster": compute.cluster})
+    return outcome_result(outcome, run)
 
 
-def _add_score(group: click.Group) -> None:
-    @register_command(group, short_help="Show the metrics of a run on a store.")
-    @click.argument("run", type=Url("run"))
-    @click.argument("store", type=Url("store"))
-    @cluster_options
-    @dry_run_option
-    def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
-        """Show the metrics of RUN on STORE, and keep them for its report."""
-        from ...pipeline import score_store
-        from ...storage.objects import require_writable
-        from ..report.collect import fitted, save_score
+@command("predict", short_help="Write predictions of a run on a store.")
+@click.argument("run", type=Url("run"))
+@click.argument("store", type=Url("store"))
+@click.argument("out", type=Url("predictions"))
+@click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
+@cluster_options
+@dry_run_option
+def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compute: ComputeOptions, dry_run: bool) -> Result:
+    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
+    from ...pipeline import predict_store
+    from ..report.collect import model_run
 
-        if not dry_run:
-            require_writable(require_run(run))
-        with frame.progress() as emit:
-            result = score_store(
-                fitted(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments()
-            )
-        if dry_run:
-            return plan_result(result)
-        save_score(fitted(run), store, result)
-        return Result(fields=result, text=score_text(result))
+    with frame.progress() as emit:
+        settings = {"three_way": three_way, "dry_run": dry_run, "on_event": emit, **compute.arguments()}
+        result = predict_store(model_run(require_run(run)), require_path(store, "store"), out, **settings)
+    return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
+
+
+@command("score", short_help="Show the metrics of a run on a store.")
+@click.argument("run", type=Url("run"))
+@click.argument("store", type=Url("store"))
+@cluster_options
+@dry_run_option
+def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
+    """Show the metrics of RUN on STORE, and keep them for its report."""
+    from ...pipeline import score_store
+    from ...storage.objects import require_writable
+    from ..report.collect import model_run, save_score
+
+    if not dry_run:
+        require_writable(require_run(run))
+    with frame.progress() as emit:
+        result = score_store(
+            model_run(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments()
+        )
+    if dry_run:
+        return plan_result(result)
+    save_score(model_run(run), store, result)
+    return Result(fields=result, text=score_text(result))
 
 
 def score_text(found: dict[str, Any]) -> str:
     """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
-    several = [row for value in found.values() if _are_rows(value) for row in value]
-    single = align_rows([(key, value) for key, value in found.items() if value != [] and not _are_rows(value)])
-    rows = [" ".join(f"{key}={format_figure(value)}" for key, value in row.items()) for row in several]
+    tables = {key: value for key, value in found.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
+    single = align_rows([(key, value) for key, value in found.items() if value != [] and key not in tables])
+    rows = [" ".join(f"{key}={format_figure(value)}" for key, value in row.items()) for table in tables.values() for row in table]
     return "\n".join([single, *rows])
 
 
-def _are_rows(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+COMMANDS = (fit, tune, resume, predict, score)

@@ -1,76 +1,173 @@
-"""Commands on Gram stores: gram, repair."""
+"""Commands on Gram stores: gram, repair; and what other commands and workflow steps do with them."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...storage.places import is_local
+from ..checking import ConfigError
 from ..console import Result, align_rows
+from ..kernel_files import kernel_entries, kernel_specs
+from ..progress import Emit
 from .actions import require_path
-from .gram_actions import build_store, ingest_precomputed, repair_store
-from .options import ComputeOptions, Frame, Url, cluster_options, dry_run_option, register_command
+from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
+
+if TYPE_CHECKING:
+    from ...storage import BlockStore, GramStore
 
 
-def register(group: click.Group) -> None:
-    """Add the commands to a group."""
-    _add_gram(group)
-    _add_repair(group)
+def is_gram_store(path: str) -> bool:
+    """Tell a Gram store from a block store by the schema in its root; by its folders where the root cannot be read."""
+    from ...storage import GramStore, SchemaError, StorageError
+    from ...storage.urls import open_objects
+    from ...storage.versions import open_version
+
+    if not is_local(path):
+        try:
+            GramStore.open(path)
+        except SchemaError:
+            return False
+        return True
+    try:
+        version = Path(open_version(open_objects(path)).objects.url)
+    except StorageError:
+        version = Path(path)
+    try:
+        attributes = json.loads((version / "zarr.json").read_bytes())["attributes"]
+        return str(attributes["gramplane"]["schema"]).startswith("gramplane.grams/")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return (version / "grams").is_dir() and (version / "manifest.json").exists()
 
 
-def _add_gram(group: click.Group) -> None:
-    @register_command(group, short_help="Write a Gram store: kernel matrices kept on disk.")
-    @click.argument("store", required=False, type=Url("store"))
-    @click.option("--kernels", metavar="FILE|TEXT", help='A YAML list of kernels, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
-    @click.option(
-        "--precomputed", type=Url("source"), metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array."
-    )
-    @click.option(
-        "--out", type=Url("new-store"), required=True, metavar="GRAMS", help="The Gram store; kernels are added to one that is there."
-    )
-    @click.option("--overwrite", is_flag=True, help="Replace a Gram store of other data.")
-    @cluster_options
-    @dry_run_option
-    def gram(
-        frame: Frame,
-        store: str | None,
-        kernels: str | None,
-        precomputed: str | None,
-        out: str,
-        overwrite: bool,
-        compute: ComputeOptions,
-        dry_run: bool,
-    ) -> Result:
-        """Compute the kernel matrices of the rows of STORE into a Gram store; blocks that are there are not computed again.
+def open_store(path: str) -> BlockStore | GramStore:
+    """Open a block store or a Gram store, whichever it is."""
+    from ...storage import BlockStore, GramStore
 
-        With --precomputed the matrices come from a file; STORE, if given, says whose rows they belong to.
-        """
-        if (kernels is None) == (precomputed is None):
-            raise click.UsageError(
-                "give either --kernels or --precomputed; a file with the line '- grid: {}' holds the kernels that a fit has by default"
-            )
-        if precomputed is not None and dry_run:
-            raise click.UsageError("--dry-run plans the computing of kernels; --precomputed computes none")
-        if precomputed is None and store is None:
-            raise click.UsageError("Missing argument 'STORE': the block store whose rows are compared")
-        with frame.progress() as emit:
-            if precomputed is not None:
-                return _store_result("done", ingest_precomputed(precomputed, store, out, emit, overwrite))
-            status, figures = build_store(str(store), str(kernels), out, compute, emit, dry_run, overwrite)
-        return _store_result(status, figures)
+    return GramStore.open(path) if is_gram_store(path) else BlockStore.open(path)
 
 
-def _add_repair(group: click.Group) -> None:
-    @register_command(group, short_help="Compute damaged blocks of a Gram store again.")
-    @click.argument("grams", type=Url("new-store"))
-    @click.argument("store", type=Url("store"))
-    @cluster_options
-    def repair(frame: Frame, grams: str, store: str, compute: ComputeOptions) -> Result:
-        """Re-read the Gram store GRAMS, and compute its damaged blocks again from STORE, the block store it was built from."""
-        with frame.progress() as emit:
-            status, figures = repair_store(require_path(grams, "Gram store"), require_path(store, "store"), compute, emit)
-        return _store_result(status, figures)
+def build_store(
+    store: str, kernels: str | list[Any], out: str, compute: ComputeOptions, emit: Emit, dry_run: bool = False, overwrite: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """Build (or plan, or replace) a Gram store; return status and figures."""
+    from ...pipeline.runs.gram_stores import build_grams
+    from ...storage import BlockStore
+
+    entries, location = kernel_entries(kernels) if isinstance(kernels, str) else (kernels, "kernels")
+    specs = kernel_specs(entries, BlockStore.open(require_path(store, "store")).meta.n_cols, location)
+    result = build_grams(store, specs, out, on_event=emit, dry_run=dry_run, overwrite=overwrite, **compute.arguments())
+    return result.status, result.figures
+
+
+def ingest_precomputed(source: str, store: str | None, out: str, emit: Emit, overwrite: bool = False) -> dict[str, Any]:
+    """Put matrices computed elsewhere into a Gram store; return its figures. Raises SchemaError if the matrices have another number of rows
+    than the block store."""
+    from ...storage import BlockStore, SchemaError
+    from ...storage.ingest.fetching import make_local
+    from ...storage.ingest.grams import ingest_grams, read_order
+
+    rows = None if store is None else BlockStore.open(require_path(store, "store"))
+    with make_local(require_path(source, "precomputed: file"), folders=True) as local_source:
+        order = read_order(str(local_source))
+        if rows is not None and order not in (None, rows.meta.n_rows):
+            raise SchemaError(f"{source} has matrices of {order} rows; {store} has {rows.meta.n_rows}")
+
+        def progress(done: int, total: int, phase: str) -> None:
+            emit({"event": "phase", "phase": f"{phase}: {done} of {total}"})
+
+        digest = None if rows is None else rows.digest
+        written = ingest_grams(local_source, out, data_digest=digest, overwrite=overwrite, progress=progress)
+    return {"source": source, **gram_figures(written)}
+
+
+def gram_figures(store: GramStore) -> dict[str, Any]:
+    """Return the figures of an open Gram store."""
+    meta, missing = store.meta, store.missing()
+    blocks = meta.layout.n_pairs * len(store.bundles)
+    sizes = {"rows": meta.n, "kernels": len(store.kernels), "block_rows": meta.block, "dtype": meta.dtype}
+    counts = {"blocks": blocks - len(missing), "blocks_missing": len(missing), "bytes": sum(size for size, _ in store.listed.values())}
+    return {"store": store.url, **sizes, **counts, "data": meta.data, "digest": store.digest}
+
+
+def kernel_name(record: Mapping[str, Any]) -> str:
+    """Return the short text of a stored kernel; of one computed elsewhere its label."""
+    from ...pipeline.runs.gram_stores import KernelSpec
+
+    if record.get("name") == "precomputed":
+        return f"precomputed {record.get('label')}"
+    return str(KernelSpec.from_json(record))
+
+
+def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Return the kernels not among those to keep, and the orphans, each with bytes. Without ``keep`` every kernel is kept."""
+    if keep is None:
+        return [], store.orphans()
+    entries, location = kernel_entries(keep)
+    digests = {spec.digest() for spec in kernel_specs(entries, None, location)}
+    return store.unused(digests), store.orphans()
+
+
+@command("gram", short_help="Write a Gram store: kernel matrices kept on disk.")
+@click.argument("store", required=False, type=Url("store"))
+@click.option("--kernels", metavar="FILE|TEXT", help='A YAML list of kernels, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
+@click.option("--precomputed", type=Url("source"), metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array.")
+@click.option(
+    "--out", type=Url("new-store"), required=True, metavar="GRAMS", help="The Gram store; kernels are added to one that is there."
+)
+@click.option("--overwrite", is_flag=True, help="Replace a Gram store of other data.")
+@cluster_options
+@dry_run_option
+def gram(
+    frame: Frame,
+    store: str | None,
+    kernels: str | None,
+    precomputed: str | None,
+    out: str,
+    overwrite: bool,
+    compute: ComputeOptions,
+    dry_run: bool,
+) -> Result:
+    """Compute the kernel matrices of the rows of STORE into a Gram store; blocks that are there are not computed again.
+
+    With --precomputed the matrices come from a file; STORE, if given, says whose rows they belong to.
+    """
+    if (kernels is None) == (precomputed is None):
+        raise click.UsageError(
+            "give either --kernels or --precomputed; a file with the line '- grid: {}' holds the kernels that a fit has by default"
+        )
+    if precomputed is not None and dry_run:
+        raise click.UsageError("--dry-run plans the computing of kernels; --precomputed computes none")
+    if precomputed is None and store is None:
+        raise click.UsageError("Missing argument 'STORE': the block store whose rows are compared")
+    with frame.progress() as emit:
+        if precomputed is not None:
+            return _store_result("done", ingest_precomputed(precomputed, store, out, emit, overwrite))
+        status, figures = build_store(str(store), str(kernels), out, compute, emit, dry_run, overwrite)
+    return _store_result(status, figures)
+
+
+@command("repair", short_help="Compute damaged blocks of a Gram store again.")
+@click.argument("grams", type=Url("new-store"))
+@click.argument("store", type=Url("store"))
+@cluster_options
+def repair(frame: Frame, grams: str, store: str, compute: ComputeOptions) -> Result:
+    """Re-read the Gram store GRAMS, and compute its damaged blocks again from STORE, the block store it was built from."""
+    from ...pipeline.runs.gram_stores import repair_grams
+
+    with frame.progress() as emit:
+        if not is_gram_store(require_path(grams, "Gram store")):
+            raise ConfigError(f"{grams} is not a Gram store; a damaged block store is made again with `gramplane ingest --overwrite`")
+        result = repair_grams(grams, require_path(store, "store"), on_event=emit, **compute.arguments())
+    return _store_result(result.status, result.figures)
 
 
 def _store_result(status: str, figures: dict[str, Any]) -> Result:
     return Result(status, figures, align_rows(list(figures.items())))
+
+
+COMMANDS = (gram, repair)

@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...pipeline.records.compute import ComputeOptions
 from ...pipeline.registry import METHODS, extra_inputs
-from ..checking import ConfigError, by_name, choose, validate_values
+from ..checking import ConfigError, Locator, by_name, choose, validate_values
 from ..console import Carried, Result, show_result
 
 if TYPE_CHECKING:
-    from ...pipeline.records.extra_input import ExtraInput
+    from contextlib import AbstractContextManager
+
+    from ...cluster import TLSFiles
+    from ...pipeline.records.config import MethodConfig
+    from ..progress import Emit
 
 
 @dataclass(frozen=True)
@@ -24,18 +29,16 @@ class Frame:
 
     quiet: bool
 
-    def progress(self) -> Any:
+    def progress(self) -> AbstractContextManager[Emit]:
         """Return a context manager that yields the sink of progress events."""
         from ..progress import show_progress
 
         return show_progress(self.quiet)
 
 
-def register_command(group: click.Group, name: str | None = None, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
-    """Register ``function(frame, **options) -> Result`` as a command with ``--json``, ``--quiet`` and ``--debug``.
-
-    The frame writes the result: text for a reader, or one JSON object as the last line on stdout.
-    """
+def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
+    """Make ``function(frame, **options) -> Result`` a command with ``--json``, ``--quiet`` and ``--debug``. The frame writes the result:
+    text for a reader, or one JSON object as the last line on stdout."""
 
     def register(function: Callable[..., Result]) -> click.Command:
         @click.option("--json", "as_json", is_flag=True, help="End stdout with one JSON object of at most 4 KiB.")
@@ -52,7 +55,7 @@ def register_command(group: click.Group, name: str | None = None, **settings: An
             show_result(result, ctx.command_path.partition(" ")[2], as_json)
             return int(result.code)
 
-        made = group.command(name, **settings)(run)
+        made = click.command(name, **settings)(run)
         made.params.sort(key=lambda option: option.name in ("as_json", "quiet", "debug"))
         return made
 
@@ -67,56 +70,6 @@ def _refuse_no_text(ctx: click.Context) -> None:
             if text == "" or (isinstance(text, str) and "\0" in text):
                 why = "is empty" if text == "" else f"{text!r} has a NUL character"
                 raise click.UsageError(f"{param.opts[0] if isinstance(param, click.Option) else param.human_readable_name}: {why}")
-
-
-@dataclass(frozen=True)
-class ComputeOptions:
-    """Where passes run, and within which memory.
-
-    Attributes
-    ----------
-    cluster
-        The cluster text, such as ``sync`` or ``local:4``; ``None``: not said.
-    worker_memory, driver_memory
-        Sizes such as ``4GiB``; ``None``: not said.
-    allow_plaintext
-        Accept an unencrypted cluster off this machine.
-    tls
-        Paths of ``ca``, ``cert`` and ``key``, as far as given.
-    stall_timeout
-        Seconds without a finished task before a run is given up; ``None``: not said.
-    """
-
-    cluster: str | None = None
-    worker_memory: str | None = None
-    driver_memory: str | None = None
-    allow_plaintext: bool = False
-    tls: Mapping[str, str] | None = None
-    stall_timeout: float | None = None
-
-    def over(self, **lower: Any) -> ComputeOptions:
-        """Return these settings with ``lower`` filling in what was not said (YAML < environment < flags)."""
-        chosen = {key: value for key, value in vars(self).items() if value not in (None, False)}
-        return ComputeOptions(**{**lower, **chosen})
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the pipeline's functions.
-
-        Raises
-        ------
-        ConfigError
-            If only some of the three TLS files are given.
-        """
-        arguments = {"cluster": self.cluster or "sync", "worker_memory": self.worker_memory, "allow_plaintext": self.allow_plaintext}
-        arguments |= {"driver_memory": self.driver_memory, "stall_timeout": self.stall_timeout}
-        if self.tls:
-            missing = [f"--tls-{name}" for name in ("ca", "cert", "key") if name not in self.tls]
-            if missing:
-                raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
-            from ...cluster import TLSFiles
-
-            arguments["tls"] = TLSFiles(**self.tls)
-        return arguments
 
 
 class Url(click.ParamType):
@@ -135,6 +88,15 @@ class Url(click.ParamType):
         return check_place(value, self.use, what)
 
 
+run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
+groups_option = click.option(
+    "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
+)
+kernels_option = click.option(
+    "--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".'
+)
+_GRAMS_HELP = "Use the kernels of this Gram store (see gram); with --kernels, keep those in it."
+grams_option = click.option("--grams", type=Url("store"), metavar="GRAMS", help=_GRAMS_HELP)
 _CLUSTER = (
     click.option(
         "--cluster",
@@ -144,10 +106,7 @@ _CLUSTER = (
     ),
     click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
     click.option(
-        "--driver-memory",
-        envvar="GRAMPLANE_DRIVER_MEMORY",
-        metavar="SIZE",
-        help="Memory of the driver; default: half the machine's.",
+        "--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of the driver; default: half the machine's."
     ),
     click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
     click.option(
@@ -170,14 +129,24 @@ def cluster_options(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.wraps(function)
     def gather(*args: Any, **options: Any) -> Result:
-        tls = {name: options.pop(f"tls_{name}") for name in ("ca", "cert", "key")}
+        tls = _tls_files(*(options.pop(f"tls_{name}") for name in ("ca", "cert", "key")))
         fields = {name: options.pop(name) for name in ("cluster", "worker_memory", "driver_memory", "allow_plaintext", "stall_timeout")}
-        compute = ComputeOptions(**fields, tls={name: path for name, path in tls.items() if path} or None)
-        return function(*args, compute=compute, **options)
+        return function(*args, compute=ComputeOptions(**fields, tls=tls), **options)
 
     for option in reversed(_CLUSTER):
         gather = option(gather)
     return gather
+
+
+def _tls_files(ca: str | None, cert: str | None, key: str | None) -> TLSFiles | None:
+    if ca and cert and key:
+        from ...cluster import TLSFiles
+
+        return TLSFiles(ca, cert, key)
+    missing = [f"--tls-{name}" for name, file in (("ca", ca), ("cert", cert), ("key", key)) if not file]
+    if len(missing) < 3:
+        raise ConfigError(f"TLS needs the three of --tls-ca, --tls-cert and --tls-key; missing: {', '.join(missing)}")
+    return None
 
 
 METHODS_HELP = "\b\n" + textwrap.fill(
@@ -188,10 +157,8 @@ METHODS_HELP = "\b\n" + textwrap.fill(
 
 
 class MethodCommand(click.Command):
-    """A command with an option for everything that some method takes beside its data.
-
-    The options are made when they are first asked for: help of other commands need not look for them.
-    """
+    """A command with an option for everything that some method takes beside its data. The options are made when they are first asked for:
+    help of other commands need not look for them."""
 
     scored = False
     """Whether only methods count whose fits can be compared."""
@@ -199,8 +166,16 @@ class MethodCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, those of methods behind the command's own."""
         names = {param.name for param in self.params}
-        added = [_input_option(*entry) for name, entry in extra_inputs(self.scored).items() if name not in names]
         at = next(k for k, param in enumerate(self.params) if param.name == "groups") + 1
+        added: list[click.Parameter] = []
+        for name, (item, takers) in extra_inputs(self.scored).items():
+            if name not in names:
+                use, metavar, text = (
+                    item.reads if item.reads == "store" else "file",
+                    "STORE" if item.reads == "store" else "FILE",
+                    item.form,
+                )
+                added.append(click.Option([f"--{name}"], type=Url(use), metavar=metavar, help=f"{text} ({', '.join(takers)})."))
         self.params[at:at] = added
         return super().get_params(ctx)
 
@@ -209,11 +184,6 @@ class TuneCommand(MethodCommand):
     """A command that compares fits."""
 
     scored = True
-
-
-def _input_option(item: ExtraInput, takers: Sequence[str]) -> click.Option:
-    use, metavar = ("store", "STORE") if item.reads == "store" else ("file", "FILE")
-    return click.Option([f"--{item.name}"], type=Url(use), metavar=metavar, help=f"{item.form} ({', '.join(takers)}).")
 
 
 method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHODS, "method"))
@@ -225,13 +195,8 @@ seed_option = click.option(
 
 
 def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
-    """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``).
-
-    Raises
-    ------
-    ConfigError
-        If a text has no ``=`` or a key comes twice.
-    """
+    """Return ``{key: value}`` of ``KEY=VALUE`` texts, values read as YAML (``10``, ``1e-3``, ``true``, ``null``, ``[1, 2]``). Raises
+    ConfigError if a text has no ``=`` or a key comes twice."""
     from ..yaml_source import read_scalar
 
     values: dict[str, Any] = {}
@@ -245,14 +210,9 @@ def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
     return values
 
 
-def method_config(method: str, values: Mapping[str, Any], place: Callable[..., str] | None = None, d: int | None = None) -> Any:
-    """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features.
-
-    Raises
-    ------
-    ConfigError
-        If the method or a key is unknown (with the nearest name) or a value is not allowed.
-    """
+def method_config(method: str, values: Mapping[str, Any], place: Locator | None = None, d: int | None = None) -> MethodConfig:
+    """Return the parameters of ``method``, checked; kernels may be named in every way `with_kernels` reads, for ``d`` features. Raises
+    ConfigError if the method or a key is unknown (with the nearest name) or a value is not allowed."""
     from ..kernel_files import with_kernels
 
     choose(method, METHODS, "method")
@@ -260,6 +220,6 @@ def method_config(method: str, values: Mapping[str, Any], place: Callable[..., s
     return validate_values(config, with_kernels(values, d, place(("kernels",))) if "kernels" in config.model_fields else values, place)
 
 
-def explicit_values(config: Any) -> dict[str, Any]:
+def explicit_values(config: MethodConfig) -> dict[str, Any]:
     """Return the parameters that were given, coerced to their types."""
     return config.model_dump(exclude_unset=True)

@@ -1,7 +1,5 @@
 """Commands on runs and workflows: status, history, report, run."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -9,39 +7,29 @@ import click
 
 from ..console import Result, format_figure, plain_json, run_table
 from .actions import require_path, require_run
-from .options import ComputeOptions, Frame, Url, cluster_options, dry_run_option, register_command
+from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
 
 
-def register(group: click.Group) -> None:
-    """Add the commands to a group."""
-    _add_status(group)
-    _add_history(group)
-    _add_report(group)
-    _add_run(group)
+@command("status", short_help="Show how far a run is.")
+@click.argument("run", type=Url("run"))
+def status(frame: Frame, run: str) -> Result:
+    """Show how far RUN is, without a cluster."""
+    from ..report.collect import run_figures
+
+    figures = run_figures(require_run(run))
+    return Result(str(figures["state"]), figures, run_table(figures))
 
 
-def _add_status(group: click.Group) -> None:
-    @register_command(group, short_help="Show how far a run is.")
-    @click.argument("run", type=Url("run"))
-    def status(frame: Frame, run: str) -> Result:
-        """Show how far RUN is, without a cluster."""
-        from ..report.collect import run_figures
+@command("history", short_help="Show the figures of every round.")
+@click.argument("run", type=Url("run"))
+@click.option("--lines", is_flag=True, help="One JSON line per round instead of a table.")
+def history(frame: Frame, run: str, lines: bool) -> Result:
+    """Show the figures of every round of RUN."""
+    from ...storage import RunStore
 
-        figures = run_figures(require_run(run))
-        return Result(str(figures["state"]), figures, run_table(figures))
-
-
-def _add_history(group: click.Group) -> None:
-    @register_command(group, short_help="Show the figures of every round.")
-    @click.argument("run", type=Url("run"))
-    @click.option("--lines", is_flag=True, help="One JSON line per round instead of a table.")
-    def history(frame: Frame, run: str, lines: bool) -> Result:
-        """Show the figures of every round of RUN."""
-        from ...storage import RunStore
-
-        rows = RunStore.open(require_run(run)).history()
-        text = "\n".join(json.dumps(plain_json(row)) for row in rows) if lines else columns_text(rows)
-        return Result(fields={"run": run, "rounds": len(rows), "last": rows[-1] if rows else None}, text=text)
+    rows = RunStore.open(require_run(run)).history()
+    text = "\n".join(json.dumps(plain_json(row)) for row in rows) if lines else columns_text(rows)
+    return Result(fields={"run": run, "rounds": len(rows), "last": rows[-1] if rows else None}, text=text)
 
 
 _SHOWN = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy", "seconds", "tasks", "bytes")
@@ -55,54 +43,45 @@ def columns_text(rows: list[dict[str, Any]]) -> str:
     return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in cells)
 
 
-def _add_report(group: click.Group) -> None:
-    @register_command(group, short_help="Write an HTML page on one or more runs.")
-    @click.argument("runs", type=Url("run"), nargs=-1, required=True)
-    @click.option("--out", type=Url("folder"), metavar="DIR", help="Folder to write; default: the run's own folder, for one run.")
-    @click.option("--name", "names", multiple=True, metavar="NAME", help="Name of a run in the report, in the order of RUNS.")
-    def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[str, ...]) -> Result:
-        """Write one self-contained HTML page on one run, or on several side by side, and the same numbers as CSV."""
-        from ..report import write_report
+@command("report", short_help="Write an HTML page on one or more runs.")
+@click.argument("runs", type=Url("run"), nargs=-1, required=True)
+@click.option("--out", type=Url("folder"), metavar="DIR", help="Folder to write; default: the run's own folder, for one run.")
+@click.option("--name", "names", multiple=True, metavar="NAME", help="Name of a run in the report, in the order of RUNS.")
+def report(frame: Frame, runs: tuple[str, ...], out: str | None, names: tuple[str, ...]) -> Result:
+    """Write one self-contained HTML page on one run, or on several side by side, and the same numbers as CSV."""
+    from ..report import write_report
 
-        for run in runs:
-            require_run(run)
-        if out is None and len(runs) > 1:
-            raise click.UsageError("several runs need --out DIR")
-        if names and len(names) != len(runs):
-            raise click.UsageError(f"{len(names)} names for {len(runs)} runs; give one --name for each, in their order")
-        written = write_report(list(runs), out or next(iter(runs)), names=list(names) or None)
-        return Result(fields={"report": str(written.page), "files": [str(file) for file in written.tables]}, text=str(written.page))
-
-
-def _add_run(group: click.Group) -> None:
-    @register_command(group, short_help="Run a workflow file.")
-    @click.argument("workflow", type=Url("file"))
-    @click.option("--run-id", metavar="ID", help="Name of this run of the workflow; default: from its configuration and sources.")
-    @click.option("--check", is_flag=True, help="Check the file and show its steps; run nothing.")
-    @click.option("--step", metavar="NAME", help="Run this step alone, as a scheduler does.")
-    @click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file, which runs its code.")
-    @cluster_options
-    @dry_run_option
-    def run(
-        frame: Frame,
-        workflow: str,
-        run_id: str | None,
-        check: bool,
-        step: str | None,
-        allow_code: bool,
-        compute: ComputeOptions,
-        dry_run: bool,
-    ) -> Result:
-        """Run the steps of WORKFLOW (a YAML file) that are not done yet, each after those it needs."""
-        from ..runner import run_workflow
-        from ..schema import read_workflow
-
-        read = read_workflow(require_path(workflow, "workflow file"), allow_code)
-        with frame.progress() as emit:
-            outcome = run_workflow(read, run_id=run_id, only=step, check=check, dry_run=dry_run, where=compute, sink=emit)
-        lines = [f"{name}  {state}" for name, state in outcome.steps.items()]
-        fields = {"workflow": read.spec.name, "run_id": outcome.run_id, "folder": str(outcome.folder), "steps": outcome.steps}
-        return Result(outcome.status, {**fields, **outcome.last}, "\n".join([f"{read.spec.name}: {outcome.folder}", *lines]))
+    for run in runs:
+        require_run(run)
+    if out is None and len(runs) > 1:
+        raise click.UsageError("several runs need --out DIR")
+    if names and len(names) != len(runs):
+        raise click.UsageError(f"{len(names)} names for {len(runs)} runs; give one --name for each, in their order")
+    written = write_report(list(runs), out or next(iter(runs)), names=list(names) or None)
+    return Result(fields={"report": str(written.page), "files": [str(file) for file in written.tables]}, text=str(written.page))
 
 
-__all__ = ["columns_text", "register"]
+@command("run", short_help="Run a workflow file.")
+@click.argument("workflow", type=Url("file"))
+@click.option("--run-id", metavar="ID", help="Name of this run of the workflow; default: from its configuration and sources.")
+@click.option("--check", is_flag=True, help="Check the file and show its steps; run nothing.")
+@click.option("--step", metavar="NAME", help="Run this step alone, as a scheduler does.")
+@click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file, which runs its code.")
+@cluster_options
+@dry_run_option
+def run(
+    frame: Frame, workflow: str, run_id: str | None, check: bool, step: str | None, allow_code: bool, compute: ComputeOptions, dry_run: bool
+) -> Result:
+    """Run the steps of WORKFLOW (a YAML file) that are not done yet, each after those it needs."""
+    from ..runner import run_workflow
+    from ..schema import read_workflow
+
+    read = read_workflow(require_path(workflow, "workflow file"), allow_code)
+    with frame.progress() as emit:
+        outcome = run_workflow(read, run_id=run_id, only=step, check=check, dry_run=dry_run, where=compute, sink=emit)
+    lines = [f"{name}  {state}" for name, state in outcome.steps.items()]
+    fields = {"workflow": read.spec.name, "run_id": outcome.run_id, "folder": str(outcome.folder), "steps": outcome.steps}
+    return Result(outcome.status, {**fields, **outcome.last}, "\n".join([f"{read.spec.name}: {outcome.folder}", *lines]))
+
+
+COMMANDS = (status, history, report, run)

@@ -1,7 +1,5 @@
 """Reports: one self-contained HTML page on one run or several side by side, and the same numbers as CSV."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,13 +64,7 @@ _MARKS = {".html": b"Written by gramplane from ", ".csv": b"run,", ".json": b'[\
 
 
 def _refuse_foreign(file: Path) -> None:
-    """Refuse to replace a file that no report has written; an empty one is nobody's.
-
-    Raises
-    ------
-    ConfigError
-        Naming it.
-    """
+    """Refuse to replace a file that no report has written; an empty one is nobody's. Raises ConfigError: naming it."""
     if not file.is_file():
         return
     text, mark = file.read_bytes(), _MARKS[file.suffix]

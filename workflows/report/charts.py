@@ -14,17 +14,13 @@ from ...pipeline.records.charts import FAINT, Chart, Legend, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 PALETTE = ("#1f5fa8", "#d2691e", "#2f8f6b", "#8a4fa3", "#b8334a", "#6b7280", "#b8860b", "#0e7490")
 INK, RULE = "#1f2933", "#e3e7ec"
 NEGATIVE = PALETTE[1]
 
-MAX_TICKS = 45
-"""Rows and columns of a heat map with names; of more, every second, third ... has one."""
-
-BAR_WIDTH = 0.72
-"""Of the distance of two bars."""
+MAX_TICKS = 45  # rows and columns of a heat map with names; of more, every second, third ... has one.
+BAR_WIDTH = 0.72  # of the distance of two bars
 
 _STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -74,17 +70,12 @@ def draw(paint: Callable[[Axes], Any], size: tuple[float, float] = (6.0, 3.3)) -
     from matplotlib.figure import Figure
 
     with mpl.rc_context(cast("Any", _STYLE)):
-        figure = Figure(figsize=size, layout="constrained")
+        figure, out = Figure(figsize=size, layout="constrained"), io.BytesIO()
         paint(figure.add_subplot())
-        return _uri(figure)
-
-
-def _uri(figure: Figure) -> str:
-    out = io.BytesIO()
-    with warnings.catch_warnings():
-        # A font without the glyphs of a feature's name: the browser draws the text, with its own fonts.
-        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
-        figure.savefig(out, format="svg", metadata={"Date": None})
+        with warnings.catch_warnings():
+            # A font without the glyphs of a feature's name: the browser draws the text, with its own fonts.
+            warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+            figure.savefig(out, format="svg", metadata={"Date": None})
     return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode("ascii")
 
 
@@ -102,13 +93,10 @@ def _colour(series: Series) -> str:
     return PALETTE[series.colour % len(PALETTE)] if isinstance(series.colour, int) else series.colour
 
 
-# -- series --------------------------------------------------------------------------------------------------------------------
-
-
 def _paint_series(axes: Axes, chart: Chart) -> None:
     for series in chart.series:
         if series.mark != "area":
-            _MARKS[series.mark](axes, series)
+            _add_mark(axes, series)
     _add_areas(axes, [series for series in chart.series if series.mark == "area"])
     if any(series.mark in ("bar", "area") for series in chart.series):
         axes.grid(visible=False, axis="x")
@@ -120,41 +108,22 @@ def _paint_series(axes: Axes, chart: Chart) -> None:
         _add_legend(axes, chart.legend, **({"handlelength": 1.0} if has_points else {}))
 
 
-def _add_line(axes: Axes, series: Series) -> None:
-    options: dict[str, Any] = {"marker": series.marker, "label": plain_text(series.label)}
-    if series.marker == "D":
-        options |= {"markersize": 7, "markeredgecolor": "white"}
-    if series.width is not None:
-        options["linewidth"] = series.width
-    axes.plot(series.x, series.y, series.style, color=_colour(series), alpha=series.opacity, **options)
-
-
-def _add_step(axes: Axes, series: Series) -> None:
-    axes.step(series.x, series.y, where="mid", color=_colour(series), label=plain_text(series.label))
-
-
-def _add_band(axes: Axes, series: Series) -> None:
-    axes.fill_between(series.x, series.base, series.y, color=_colour(series), alpha=series.opacity, linewidth=0)  # pyright: ignore[reportArgumentType]
-
-
-def _add_bars(axes: Axes, series: Series) -> None:
-    options: dict[str, Any] = {"bottom": series.base} if series.base else {}
-    label = plain_text(series.label) or None
-    axes.bar(series.x, series.y, width=series.width or BAR_WIDTH, color=_colour(series), label=label, **options)  # pyright: ignore[reportArgumentType]
-
-
-def _add_points(axes: Axes, series: Series) -> None:
-    label = plain_text(series.label) or None
-    axes.scatter(series.x, series.y, s=series.width, color=_colour(series), alpha=series.opacity, linewidths=0, label=label)  # pyright: ignore[reportArgumentType]
-
-
-_MARKS: dict[str, Callable[[Axes, Series], None]] = {
-    "line": _add_line,
-    "step": _add_step,
-    "band": _add_band,
-    "bar": _add_bars,
-    "point": _add_points,
-}
+def _add_mark(axes: Axes, series: Series) -> None:
+    x, y, label = cast("Any", series.x), cast("Any", series.y), plain_text(series.label)
+    style: dict[str, Any] = {"color": _colour(series)}
+    if series.mark == "step":
+        axes.step(x, y, where="mid", label=label, **style)
+    elif series.mark == "band":
+        axes.fill_between(x, cast("Any", series.base), y, alpha=series.opacity, linewidth=0, **style)
+    elif series.mark == "bar":
+        style |= {"bottom": series.base} if series.base else {}
+        axes.bar(x, y, width=series.width or BAR_WIDTH, label=label or None, **style)
+    elif series.mark == "point":
+        axes.scatter(x, y, s=series.width, alpha=series.opacity, linewidths=0, label=label or None, **style)
+    else:
+        style |= {"markersize": 7, "markeredgecolor": "white"} if series.marker == "D" else {}
+        style |= {} if series.width is None else {"linewidth": series.width}
+        axes.plot(x, y, series.style, alpha=series.opacity, marker=series.marker, label=label, **style)
 
 
 def _add_areas(axes: Axes, areas: Sequence[Series]) -> None:
@@ -164,8 +133,10 @@ def _add_areas(axes: Axes, areas: Sequence[Series]) -> None:
 
 
 def _set_scales(axes: Axes, chart: Chart) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     for along in chart.whole:
-        _whole_ticks(axes, along)
+        (axes.xaxis if along == "x" else axes.yaxis).set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     if chart.y_scale == "log":
         _log_scale(axes)
     elif chart.y_scale == "symlog":
@@ -179,12 +150,6 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
         axes.set_ylim(bottom=0)
     if chart.equal:
         axes.set_aspect("equal", adjustable="datalim")
-
-
-def _whole_ticks(axes: Axes, along: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    (axes.xaxis if along == "x" else axes.yaxis).set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
 
 
 def _log_scale(axes: Axes) -> None:
@@ -207,9 +172,6 @@ def _add_legend(axes: Axes, legend: Legend, **options: Any) -> None:
     elif legend.position == "below":
         options |= {"loc": "upper left", "bbox_to_anchor": (0, -0.18), "fontsize": 8}
     axes.legend(ncols=legend.columns, title=legend.title or None, **options)
-
-
-# -- rankings and heat maps ----------------------------------------------------------------------------------------------------
 
 
 def _paint_ranking(axes: Axes, chart: Chart) -> None:

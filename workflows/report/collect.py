@@ -6,10 +6,13 @@ import fcntl
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...pipeline.records.run_view import RunView
 from ..checking import ConfigError
+
+if TYPE_CHECKING:
+    from ...storage import RunStore
 
 _STEPS = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy")
 
@@ -24,12 +27,12 @@ def is_tuned(path: str | Path) -> bool:
     return is_run(path) and "tune" in _open(path).config
 
 
-def fitted(path: str | Path) -> str:
+def model_run(path: str | Path) -> str:
     """Return the run directory of the model of a run: itself, or the best fit of a tune."""
     return str(Path(path) / "best") if is_tuned(path) else str(path)
 
 
-def _open(path: str | Path) -> Any:
+def _open(path: str | Path) -> RunStore:
     from ...storage import RunStore
 
     if not is_run(path):
@@ -53,42 +56,33 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _state(run: Any) -> str:
+def _state(run: RunStore) -> str:
     if run.read_json("summary") is not None:
         return "done"
     return "running" if _is_locked(run.path) else "stopped" if run.history() else "not started"
 
 
 def run_figures(path: str | Path) -> dict[str, Any]:
-    """Return how far a run is: state, method, rounds, last figures. Needs no cluster and no data.
-
-    Raises
-    ------
-    ConfigError
-        If ``path`` is no run directory.
-    """
+    """Return how far a run is: state, method, rounds, last figures. Needs no cluster and no data. Raises ConfigError if ``path`` is no run
+    directory."""
     tuned, run = is_tuned(path), _open(path)
     summary, history, state = run.read_json("summary"), run.history(), _state(run)
-    started = run.read_json("where") or {}
-    figures = {
-        "run": str(path),
-        "state": state,
-        "method": run.config["tune" if tuned else "method"],
-        "data": started.get("data"),
-        "rounds": len(history),
-    }
-    note = _replaced(run, path)
-    again = "the tune command again" if tuned else f"gramplane resume {path}"
-    hint = {"next": again} if state in ("stopped", "not started") else {}
-    return {**figures, **_last(history), **({"summary": summary} if summary else {}), **note, **hint}
+    figures = {"run": str(path), "state": state, "method": run.config["tune" if tuned else "method"]}
+    figures |= {"data": (run.read_json("where") or {}).get("data"), "rounds": len(history), **_last(history)}
+    if summary:
+        figures["summary"] = summary
+    best = Path(model_run(path))
+    figures |= _note_replaced(_open(best) if is_run(best) else run)
+    if state in ("stopped", "not started"):
+        figures["next"] = "the tune command again" if tuned else f"gramplane resume {path}"
+    return figures
 
 
-def _replaced(run: Any, path: str | Path) -> dict[str, str]:
-    """Return what there is to say of a store that was replaced since its run was made."""
+def _note_replaced(run: RunStore) -> dict[str, str]:
+    """Say so if the store of a run was replaced since it was made."""
     from ...pipeline.runs.replaced import replaced_data
 
-    best = Path(fitted(path))
-    message = replaced_data(_open(best) if is_run(best) else run)
+    message = replaced_data(run)
     return {} if message is None else {"data_replaced": message}
 
 
@@ -110,18 +104,19 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
     from ...pipeline import METHODS
 
     trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
-    if is_tuned(path) and not is_run(fitted(path)):
+    if is_tuned(path) and not is_run(model_run(path)):
         raise ConfigError(f"{path}: the grid is not finished, there is no fit to report on yet; give the tune command again")
-    run = _open(fitted(path))
+    run = _open(model_run(path))
     config, started, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
     history, info = run.history(), METHODS[config["method"]]
+    settings = {**started, **_note_replaced(run), "data_digest": config["data_digest"], "seed": config["seed"]}
     return RunView(
         name=shown,
         path=str(path),
         method=config["method"],
         title=info.title,
         params=config["params"],
-        settings={**started, **_replaced(run, run.path), "data_digest": config["data_digest"], "seed": config["seed"], **_decisions(run)},
+        settings={**settings, **(run.read_json("decisions") or {})},
         meanings={name: field.description or "" for name, field in info.config.model_fields.items()},
         state=_state(run),
         summary=run.read_json("summary") or {**_last(history), "iterations": len(history)},
@@ -131,10 +126,6 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         scores=saved_scores(run.path),
         trials=trials,
     )
-
-
-def _decisions(run: Any) -> Mapping[str, Any]:
-    return run.read_json("decisions") or {}
 
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
@@ -152,7 +143,7 @@ def saved_scores(path: str | Path) -> list[dict[str, Any]]:
     return [{"store": Path(store).name, **table} for store, table in saved.items()]
 
 
-def write_json(path: Path, value: Any) -> Path:
+def write_json(path: Path, value: Mapping[str, Any]) -> Path:
     """Write a small JSON file whole or not at all; return its path."""
     from ..console import plain_json
 

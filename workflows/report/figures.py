@@ -1,7 +1,5 @@
 """The figures of a page: charts that all systems share, those that a system brings itself, and pictures of pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the words of a report mean: one sentence per heading, shown where the mouse rests and listed at the end of the page."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -182,7 +180,7 @@ def glossary() -> Mapping[str, str]:
     return {**{name: meaning for info in METHODS.values() for name, meaning in info.charts.glossary.items()}, **TERMS}
 
 
-def explained(heading: str) -> str:
+def explain_heading(heading: str) -> str:
     """Return what a heading means, or nothing: ``weight[a]`` is a ``weight``, ``seconds_solve`` a part of the seconds."""
     name = re.sub(r"\[.*\]$", "", heading, flags=re.DOTALL)
     if name in glossary():

@@ -21,15 +21,8 @@ Pixel = tuple[int, int]
 
 @dataclass(frozen=True)
 class PixelUsage:
-    """Usage of each pixel and the strongest pairs.
-
-    Attributes
-    ----------
-    usage
-        ``(rows, columns)`` summed absolute weights.
-    pairs
-        ``(first, second, weight)``, largest weight first.
-    """
+    """Usage of each pixel and the strongest pairs. ``usage``: ``(rows, columns)`` summed absolute weights; ``pairs``: ``(first, second,
+    weight)``, largest weight first."""
 
     usage: np.ndarray
     pairs: tuple[tuple[Pixel, Pixel, float], ...]
@@ -67,23 +60,16 @@ def _pair(axes: Axes, first: Pixel, second: Pixel, weight: float, largest: float
     axes.plot([c0, c1], [r0, r1], color=colour, linewidth=0.8 + 3.0 * share, alpha=0.75, marker="o", markersize=3.5, solid_capstyle="round")
 
 
-def _pixels(name: str) -> list[Pixel] | None:
-    """Return the pixels a feature's name speaks of, or ``None`` when it speaks of something else."""
-    parts = [_PIXEL.fullmatch(part) for part in name.split("*")]
-    pixels = [(int(part[1]), int(part[2])) for part in parts if part is not None]
-    return pixels if len(pixels) == len(parts) <= 2 else None
-
-
 def pixel_usage(weights: Sequence[tuple[str, float]]) -> PixelUsage | None:
-    """Return the usage of every pixel, or ``None`` unless every feature is named like a pixel or a product of two.
-
-    Parameters
-    ----------
-    weights
-        ``(feature name, weight)``, largest weight first.
-    """
-    known = [(pixels, weight) for name, weight in weights if (pixels := _pixels(name)) is not None]
-    if not known or len(known) < len(weights):
+    """Return the usage of every pixel, or ``None`` unless every feature is named like a pixel or a product of two. ``weights``: ``(feature
+    name, weight)``, largest weight first."""
+    known: list[tuple[list[Pixel], float]] = []
+    for name, weight in weights:
+        parts = [_PIXEL.fullmatch(part) for part in name.split("*")]
+        if None in parts or len(parts) > 2:
+            return None
+        known.append(([(int(part[1]), int(part[2])) for part in parts if part is not None], weight))
+    if not known:
         return None
     rows = 1 + max(row for pixels, _ in known for row, _ in pixels)
     columns = 1 + max(column for pixels, _ in known for _, column in pixels)

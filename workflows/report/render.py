@@ -1,7 +1,5 @@
 """One self-contained page from the views of one or more runs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +8,9 @@ from typing import Any
 
 from ...pipeline.records.run_view import Row, RunView, known, number, step_word
 from .figures import pictures, system_charts
-from .glossary import explained, stop_text, words
+from .glossary import explain_heading, stop_text, words
 
-TABLE_ROWS = 200
-"""Rows of a table on the page; the CSV file beside it has all."""
+TABLE_ROWS = 200  # rows of a table on the page; the CSV file beside it has all
 
 _SUMMARY = {
     "n_selected": "selected",
@@ -53,18 +50,12 @@ class Table:
     open: bool = False
 
 
-@dataclass(frozen=True)
-class Named:
-    """A run's part of the page."""
-
-    name: str
-    tables: Sequence[Table]
-
-
-def cell(value: Any) -> str:
+def cell(value: object) -> str:
     """Return a value as the page shows it: six digits at most, short lists, nothing endless."""
-    if isinstance(value, bool) or value is None:
-        return {True: "yes", False: "no", None: ""}[value]
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:.6g}"
     if isinstance(value, int):
@@ -86,14 +77,12 @@ def share(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.4f}"
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = False) -> Table:
     """Return a table of rows with the union of their keys as columns, those without any value left out, numbers to the right."""
     columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if cell(value)))
-    align = ["num" if all(_is_number(row.get(key) or 0) for row in rows) else "text" for key in columns]
+    values = {key: [row.get(key) or 0 for row in rows] for key in columns}
+    numbers = {key for key in columns if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values[key])}
+    align = ["num" if key in numbers else "text" for key in columns]
     shown = [[cell(row.get(key)) for key in columns] for row in rows[:TABLE_ROWS]]
     cut = f"The first {TABLE_ROWS} of {len(rows):,} rows. " if len(rows) > TABLE_ROWS else ""
     return Table(title, columns, shown, align, cut + note, opened)
@@ -115,13 +104,7 @@ def unseen(run: RunView, measure: str) -> float:
 _UNSEEN = (("accuracy on unseen rows", "accuracy"), ("R2 on unseen rows", "r2"))
 
 
-def _time(run: RunView) -> tuple[str, float]:
-    """Return the seconds that the command line told, or of a run that is not finished those of its rounds."""
-    whole = number(run.summary.get("seconds"))
-    return ("seconds of the run", whole) if math.isfinite(whole) else ("seconds in rounds", seconds(run))
-
-
-def _candidates(run: RunView) -> Any:
+def _candidates(run: RunView) -> object:
     atoms = run.settings.get("n_atoms")
     return None if atoms == run.summary.get("n_features") else atoms
 
@@ -131,14 +114,15 @@ def cards(run: RunView) -> list[dict[str, str]]:
     figures: list[tuple[str, Any]] = [(name, share(unseen(run, measure))) for name, measure in _UNSEEN]
     figures += [(f"selected {run.unit}", run.summary.get("n_selected")), ("candidates", _candidates(run))]
     figures += [("columns in the data", run.summary.get("n_features")), ("kernels in all", run.summary.get("n_kernels"))]
-    name, took = _time(run)
+    # A run that is not finished has only the seconds of its rounds.
+    whole = number(run.summary.get("seconds"))
+    name, took = ("seconds of the run", whole) if math.isfinite(whole) else ("seconds in rounds", seconds(run))
     figures += [(f"{run.step}s", run.steps), (name, round(took, 2) if known([took]) else None)]
     shown = [{"name": name, "value": cell(value)} for name, value in figures if cell(value)]
-    return [{**card, "meaning": explained(card["name"])} for card in shown]
+    return [{**card, "meaning": explain_heading(card["name"])} for card in shown]
 
 
-def _figure(run: RunView, key: str) -> Any:
-    """Return a figure of the summary."""
+def _figure(run: RunView, key: str) -> object:
     if key == "steps":
         return run.steps
     if key in ("rounds", "stream_rounds"):
@@ -159,7 +143,7 @@ def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
     named = {**_SUMMARY, "steps": steps, "objective": "upper bound" if all(run.bounded for run in runs) else "objective"}
     rows += [(label, [_figure(run, key) for run in runs]) for key, label in named.items()]
     rows.append(("seconds in rounds", [seconds(run) for run in runs]))
-    explained_rows = [(name, values, explained(name)) for name, values in rows] + _differing(runs)
+    explained_rows = [(name, values, explain_heading(name)) for name, values in rows] + _differing(runs)
     filled = [{"name": name, "values": [cell(value) for value in values], "meaning": meaning} for name, values, meaning in explained_rows]
     return [row for row in filled if any(row["values"])]
 
@@ -173,14 +157,10 @@ def _differing(runs: Sequence[RunView]) -> list[tuple[str, list[Any], str]]:
     return [(key, row, meanings[key]) for key, row in values.items() if any(value != row[0] for value in row)]
 
 
-def _scores(runs: Sequence[RunView]) -> Table | None:
+def _scores(runs: Sequence[RunView]) -> list[Table]:
     rows = [({"run": run.name} if len(runs) > 1 else {}) | dict(score) for run in runs for score in run.scores]
     flat = [{key: value for key, value in row.items() if not isinstance(value, (dict, list))} for row in rows]
-    return make_table("Scores", flat) if flat else None
-
-
-def _of_scores(run: RunView, key: str) -> list[dict[str, Any]]:
-    return [{"store": score.get("store"), **row} for score in run.scores for row in score.get(key) or []]
+    return [make_table("Scores", flat)] if flat else []
 
 
 def _kernel_note(run: RunView) -> str:
@@ -191,30 +171,27 @@ def _kernel_note(run: RunView) -> str:
     return f"{note} {cell(chosen)} of these {len(run.kernels)} count as selected{f' (threshold: {rule})' if rule else ''}."
 
 
-def _run_part(run: RunView) -> Named:
+def _run_tables(run: RunView) -> list[Table]:
     tables = []
     if run.selected:
         tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
     if run.kernels:
         tables.append(make_table("Kernels by weight", run.kernels, _kernel_note(run), opened=True))
-    tables += [
-        make_table(shown.title, run.tables[shown.name], shown.note, shown.is_open)
-        for shown in system_charts(run).tables
-        if run.tables.get(shown.name)
-    ]
-    parts = (("Scores by class", _of_scores(run, "classes"), True), ("Scores by task", _of_scores(run, "tasks"), False))
-    tables += [make_table(title, rows, opened=opened) for title, rows, opened in parts if rows]
+    for shown in system_charts(run).tables:
+        if run.tables.get(shown.name):
+            tables.append(make_table(shown.title, run.tables[shown.name], shown.note, shown.is_open))
+    for title, key in (("Scores by class", "classes"), ("Scores by task", "tasks")):
+        rows = [{"store": score.get("store"), **row} for score in run.scores for row in score.get(key) or []]
+        if rows:
+            tables.append(make_table(title, rows, opened=key == "classes"))
     if run.trials:
         tables.append(make_table("Cross-validation", run.trials))
     if run.history:
         tables.append(make_table("Rounds", run.history))
-    return Named(run.name, [*tables, make_table("Configuration", _settings(run))])
-
-
-def _settings(run: RunView) -> list[dict[str, str]]:
-    parameters = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
-    decided = [(key, value, explained(key)) for key, value in run.settings.items()]
-    return [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in [*parameters, *decided]]
+    settings = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
+    settings += [(key, value, explain_heading(key)) for key, value in run.settings.items()]
+    rows = [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in settings]
+    return [*tables, make_table("Configuration", rows)]
 
 
 def _notice(run: RunView) -> str:
@@ -227,34 +204,19 @@ def _notice(run: RunView) -> str:
     return f"{notices.get(run.state, f'{run.name} is not finished: it was interrupted {reached}')}{again}."
 
 
-def _words(rows: Sequence[Row], tables: Sequence[Table]) -> list[dict[str, str]]:
-    headings = [name for table in tables if table.title != "Configuration" for name in table.columns]
-    meanings = {str(row["name"]): str(row["meaning"]) for row in rows}
-    return words({**{name: explained(name) for name in headings}, **meanings})
-
-
 def page(runs: Sequence[RunView], footer: str = "") -> str:
-    """Return the HTML page of one run, or of several side by side.
-
-    Parameters
-    ----------
-    runs
-        At least one.
-    footer
-        Last line of the page.
-
-    Notes
-    -----
-    Everything is escaped by jinja2; figures are images in data URIs, in which scripts do not run; a content security policy forbids
-    the page to load anything.
-    """
+    """Return the HTML page of one run, or of several side by side. Everything is escaped by jinja2; figures are images in data URIs, in
+    which scripts do not run; a content security policy forbids the page to load anything."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     folder = resources.files(__package__ or "")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(folder.joinpath("page.html.j2").read_text("utf-8"))
-    first, parts, rows, scores = runs[0], [_run_part(run) for run in runs], summary_rows(runs), _scores(runs)
-    shown = [table for part in parts for table in part.tables] + ([scores] if scores else [])
+    first, rows, scores = runs[0], summary_rows(runs), _scores(runs)
+    parts = [{"name": run.name, "tables": _run_tables(run)} for run in runs]
+    tables = [table for part in parts for table in part["tables"] if table.title != "Configuration"] + scores
+    meanings = {name: explain_heading(name) for table in tables for name in table.columns}
+    meanings |= {str(row["name"]): str(row["meaning"]) for row in rows}
     return template.render(
         title=first.name if len(runs) == 1 else " · ".join(_clip(run.name, 60) for run in runs),
         subtitle=f"{first.title} on {first.settings.get('data', 'data')}" if len(runs) == 1 else f"{len(runs)} runs side by side",
@@ -263,9 +225,9 @@ def page(runs: Sequence[RunView], footer: str = "") -> str:
         notices=[text for run in runs if (text := _notice(run))],
         runs=parts,
         summary=rows,
-        scores=scores,
-        words=_words(rows, shown),
-        told=explained,
+        scores=scores[0] if scores else None,
+        words=words(meanings),
+        explain=explain_heading,
         pictures=pictures(runs),
         footer=footer,
     )

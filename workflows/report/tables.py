@@ -1,7 +1,5 @@
 """The numbers of a report as CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -30,39 +28,31 @@ def _plain(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
-def _names(runs: Sequence[RunView]) -> list[str]:
-    return list(dict.fromkeys(name for run in runs for name in run.tables))
-
-
-def _listed(value: object) -> bool:
+def _is_table(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(item, Mapping) for item in value)
 
 
-def _scalars(score: Row) -> Row:
-    return {key: value for key, value in score.items() if not _listed(value)}
-
-
-def _score_parts(runs: Sequence[RunView]) -> dict[str, list[Row]]:
-    """Return ``{"scores_classes.csv": rows, ...}``: the tables inside scores, each row naming its run and store."""
-    named = [({"run": run.name, "store": score.get("store")}, score) for run in runs for score in run.scores]
-    keys = list(dict.fromkeys(key for _, score in named for key, value in score.items() if _listed(value)))
-    return {f"scores_{key}.csv": [{**place, **row} for place, score in named for row in score.get(key) or ()] for key in keys}
-
-
 def csv_files(runs: Sequence[RunView]) -> dict[str, str]:
-    """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run.
+    """Return ``{file name: text}``: rounds, selected features and scores of all runs, each row naming its run. What a score holds by class,
+    task or along the path has files of its own, ``scores_classes.csv`` say."""
+    parts: dict[str, list[Row]] = {}
 
-    What a score holds by class, task or along the path has files of its own, ``scores_classes.csv`` say.
-    """
-    parts = {
-        "rounds.csv": [{"run": run.name, **row} for run in runs for row in run.history],
-        "selected.csv": [{"run": run.name, **row} for run in runs for row in run.selected],
-        "scores.csv": [{"run": run.name, **_scalars(row)} for run in runs for row in run.scores],
-        **_score_parts(runs),
-        "trials.csv": [{"run": run.name, **row} for run in runs for row in run.trials],
-        **{f"{name}.csv": [{"run": run.name, **row} for run in runs for row in run.tables.get(name, ())] for name in _names(runs)},
-        "summary.csv": [{"run": run.name, "method": run.method, **run.summary} for run in runs],
-    }
+    def add(name: str, run: RunView, rows: Sequence[Row]) -> None:
+        parts.setdefault(f"{name}.csv", []).extend({"run": run.name, **row} for row in rows)
+
+    for run in runs:
+        add("rounds", run, run.history)
+        add("selected", run, run.selected)
+        for score in run.scores:
+            add("scores", run, [{key: value for key, value in score.items() if not _is_table(value)}])
+            for key, rows in score.items():
+                if _is_table(rows):
+                    add(f"scores_{key}", run, [{"store": score.get("store"), **row} for row in rows])
+        add("trials", run, run.trials)
+        for name, rows in run.tables.items():
+            add(name, run, rows)
+    for run in runs:
+        add("summary", run, [{"method": run.method, **run.summary}])
     return {name: csv_text(rows) for name, rows in parts.items() if rows}
 
 

@@ -18,30 +18,26 @@ from ...sparse_door import check_compressed, check_shape
 from ...temporary import temporary_folder
 from ..files import FileArray, by_rows, npy_file, read_declared, unpack_arrays
 from ..labels import Target
-from ..options import Options, Progress
-from ..reading import Reading, check_row_fits, check_width, read_rows
+from ..options import Options
+from ..reading import RowSource, check_row_fits, check_width
 from ..scratch import Scratch
 from ..text.spool import Block
 from ..text.streams import FileDigest
 from ..turning import Compressed, check_turning, csr_pieces
 from .arrays import ArraySource
 from .mat_files import is_version_5, read_variables
-from .row_tables import at_row, row_tables
 
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
 WHOLE_SHARE = 12
 """Files are read whole if their arrays take at most this part of the budget: what becomes of them on the way takes several times that."""
 
 _OLD_MAT_SHARE = 16
-COLUMN_BYTES = 16
-"""Bytes of tables for every column of a sparse matrix."""
+COLUMN_BYTES = 16  # bytes of tables for every column of a sparse matrix
 
 
 def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
-    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_").
-
-    Raises DataError if the file is damaged, pickled, has no features, or declares more than is there.
-    """
+    """Open a .npz, .npy or .mat file. Features are "X", or a CSR or CSC triple (with or without the prefix "X_"). Raises DataError if the
+    file is damaged, pickled, has no features, or declares more than is there."""
     try:
         return _open_arrays(path, kind, options)
     except (DataError, SchemaError):
@@ -55,25 +51,22 @@ def file_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileS
 def _open_arrays(path: Path, kind: str, options: Options) -> "ArraySource | FileSource":
     if kind == "mat" and not is_version_5(path):
         return _in_memory(_old_mat(path, options), path, kind, options)
-    arrays = _read_declared(path, kind)
+    arrays = _read_file(path, kind, None)
     choice = _choose_features(arrays, str(path))
     _check_declared(choice, arrays, options, str(path))
     if WHOLE_SHARE * sum(array.nbytes for array in arrays.values()) > options.budget:
         return FileSource(path, kind, arrays, options)
     with temporary_folder() as folder:
-        return _in_memory({name: _as_array(array) for name, array in _unpack_file(path, kind, folder).items()}, path, kind, options)
+        return _in_memory({name: _as_array(array) for name, array in _read_file(path, kind, folder).items()}, path, kind, options)
 
 
-def _read_declared(path: Path, kind: str) -> dict[str, Any]:
+def _read_file(path: Path, kind: str, folder: Path | None) -> dict[str, Any]:
+    """Unpack the arrays of a file to a folder; without one, see only what they declare."""
     if kind == "npy":
         return {"X": npy_file(path, str(path))}
-    return read_variables(path, None) if kind == "mat" else read_declared(path)
-
-
-def _unpack_file(path: Path, kind: str, folder: Path) -> dict[str, Any]:
-    if kind == "npy":
-        return {"X": npy_file(path, str(path))}
-    return read_variables(path, folder) if kind == "mat" else unpack_arrays(path, folder)
+    if kind == "mat":
+        return read_variables(path, folder)
+    return read_declared(path) if folder is None else unpack_arrays(path, folder)
 
 
 def _as_array(array: FileArray | npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -117,9 +110,8 @@ def _choose_features(found: dict[str, Any], name: str) -> Choice:
             return Choice(True, prefix, {key: value for key, value in found.items() if key not in parts})
     key = next((key for key in ("X", "x", "data") if key in found), None)
     if key is None:
-        raise DataError(
-            f"has no features: expected X, or {', '.join(_SPARSE_PARTS)} (also with X_ before them); found {sorted(found)}", name
-        )
+        wanted = f"X, or {', '.join(_SPARSE_PARTS)} (also with X_ before them)"
+        raise DataError(f"has no features: expected {wanted}; found {sorted(found)}", name)
     return Choice(False, key, {other: value for other, value in found.items() if other != key})
 
 
@@ -152,18 +144,13 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str,
     return tables
 
 
-class FileSource:
-    """Features and row tables in a file, unpacked to scratch and read by pieces.
-
-    ``path``: the file; ``kind``: "npz", "npy" or "mat"; ``found``: what it declares; ``options``: options; the width must fit. ``matrix``:
-    the features as they are declared; what is read of them is unpacked first.
-    """
-
-    names = None
+class FileSource(RowSource):
+    """Features and row tables in a file, unpacked to scratch and read by pieces. ``path``: the file; ``kind``: "npz", "npy" or "mat";
+    ``found``: what it declares; ``options``: options; the width must fit. ``matrix``: the features as they are declared; what is read of
+    them is unpacked first."""
 
     def __init__(self, path: Path, kind: str, found: dict[str, Any], options: Options) -> None:
-        self.name, self.format, self._path, self._options = str(path), kind, path, options
-        self._digest, self._scratch = FileDigest(path), None
+        self.name, self.format, self._path, self._digest = str(path), kind, path, FileDigest(path)
         choice = _choose_features(found, self.name)
         self.sparse = choice.sparse
         self.nbytes = sum(array.nbytes for array in found.values())
@@ -171,8 +158,7 @@ class FileSource:
         if isinstance(self.matrix, Compressed):
             check_turning(self.matrix, options)
         n, self.n_cols = self.matrix.shape
-        if not self.sparse or (options.n_features or self.n_cols) < self.n_cols:
-            check_width(self.n_cols, options, self.name)
+        check_width(self.n_cols, options, self.name, self.sparse)
         for table, values in _row_vectors(choice.rest, options, self.name).items():
             if values.shape != (n,):
                 raise SchemaError(f"{self.name}: {table} has the shape {values.shape}; it must be ({n},), one entry per row")
@@ -191,29 +177,18 @@ class FileSource:
             raise SchemaError(f"{self.name} has the type {x.dtype}; features must be real numbers")
         return x
 
-    def hint(self) -> str | None:
-        """Identity for resuming."""
-        return self._digest.value()
-
     def identity(self) -> str | None:
         """Identity by content."""
         return self._digest.value()
 
-    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything."""
-        self._scratch = scratch
-        return read_rows(self, scratch, options, target, progress)
-
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield pieces of rows."""
-        assert self._scratch is not None
-        arrays = _unpack_file(self._path, self.format, self._scratch.folder)
+        assert self.scratch is not None
+        arrays = _read_file(self._path, self.format, self.scratch.folder)
         choice, row = _choose_features(arrays, self.name), 0
         tables = _row_vectors(choice.rest, options, self.name)
-        for x in self._pieces(self._matrix(choice, arrays), self._scratch, options):
-            part = {name: values[row : row + x.shape[0]] for name, values in tables.items()}
-            first = row
-            yield x, row_tables(part, target, lambda reason, k, first=first: self.fault(reason, first + k))
+        for x in self._pieces(self._matrix(choice, arrays), self.scratch, options):
+            yield self.with_tables(x, tables, row, target)
             row += x.shape[0]
 
     def _pieces(self, x: "FileArray | Compressed", scratch: Scratch, options: Options) -> Iterator[Any]:
@@ -226,13 +201,6 @@ class FileSource:
         for lo in range(0, n, step):
             yield matrix[lo : min(n, lo + step)]
 
-    def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
-        """Build the error for a row and column, counted from zero."""
-        return at_row(self.name, reason, row, None if column is None else column + 1)
-
-
-# -- old .mat files ----------------------------------------------------------------------------------------------------
-
 
 def _old_mat(path: Path, options: Options) -> dict[str, Any]:
     """Variables of a file of version 4, which is as long as its numbers; read whole by SciPy, in a process of its own."""
@@ -244,11 +212,9 @@ def _old_mat(path: Path, options: Options) -> dict[str, Any]:
             str(path),
         )
     with temporary_folder() as folder:
-        made = folder / "variables.npz"
+        made, program = folder / "variables.npz", Path(__file__).with_name("mat.py")
         # -P: the folder of the program holds modules that must not hide those of the standard library.
-        done = subprocess.run(
-            [sys.executable, "-P", str(Path(__file__).with_name("mat.py")), str(path), str(made)], capture_output=True, text=True
-        )
+        done = subprocess.run([sys.executable, "-P", str(program), str(path), str(made)], capture_output=True, text=True)
         if done.returncode != 0:
             reason = done.stderr.strip().splitlines()[-1:] or [f"the reader ended with status {done.returncode}"]
             raise DataError(f"cannot be read as .mat: {reason[0]}", str(path))

@@ -11,22 +11,17 @@ from ...errors import DataError, SchemaError
 from ...sparse_door import admitted
 from ...value_types import Matrix, SparseMatrix, UserData
 from ..labels import Target
-from ..options import Options, Progress
-from ..reading import Reading, check_width, fill_masked, is_inexact, read_rows
-from ..scratch import Scratch
+from ..options import Options
+from ..reading import RowSource, check_width, fill_masked, is_inexact
 from ..text.spool import Block
 from .dask_rows import DaskSource
-from .row_tables import array_digest, at_row, row_tables
+from .row_tables import array_digest, at_row
 from .tabular import FrameSource
 
 
-class ArraySource:
-    """Features and row tables in memory (or mapped).
-
-    ``x``: features (n_rows, n_cols); ``tables``: "y", "task", "weight" -> vectors (n_rows,); ``name``, ``format``: for messages and the
-    store; ``options``: options; the width must fit; ``identity``: identity by content, if a cheaper one than hashing the arrays exists;
-    ``names``: feature names.
-    """
+class ArraySource(RowSource):
+    """Features (n_rows, n_cols) and row tables ("y", "task", "weight" -> (n_rows,)) in memory, or mapped. ``identity``: identity by
+    content, if a cheaper one than hashing the arrays exists."""
 
     def __init__(
         self,
@@ -44,56 +39,39 @@ class ArraySource:
         self._tables, self._identity = dict(tables), identity
         self.n_cols = int(self._x.shape[1])
         self.nbytes = 12 * int(self._x.nnz) if self.sparse else int(self._x.nbytes)
-        if not self.sparse or (options.n_features or self.n_cols) < self.n_cols:
-            check_width(self.n_cols, options, name)
+        check_width(self.n_cols, options, name, self.sparse)
         for table, values in self._tables.items():
             if np.shape(values) != (self._x.shape[0],):
                 raise SchemaError(f"{name}: {table} has the shape {np.shape(values)}; it must be ({self._x.shape[0]},), one entry per row")
 
-    @property
-    def entries(self) -> int:
-        """Stored numbers."""
-        return int(self._x.nnz) if self.sparse else int(self._x.size)
+        self.n_rows = int(self._x.shape[0])
+        self.entries = int(self._x.nnz) if self.sparse else int(self._x.size)
 
-    @property
-    def n_rows(self) -> int:
-        """Rows."""
-        return int(self._x.shape[0])
+    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
+        x = self._x
+        parts = {"data": x.data, "indices": x.indices, "indptr": x.indptr, "shape": np.array(x.shape)} if self.sparse else {"x": x}
+        return parts | self._tables
 
     @property
     def all_bytes(self) -> int:
         """Bytes of features and row tables."""
-        parts = _csr_parts(self._x) if self.sparse else {"x": self._x}
-        return sum(int(values.nbytes) for values in (*parts.values(), *self._tables.values()))
-
-    def hint(self) -> str | None:
-        """Identity for resuming."""
-        return self.identity()
+        return sum(int(values.nbytes) for values in self._arrays().values())
 
     def identity(self) -> str | None:
         """Identity by content."""
         if self._identity is None:
-            parts = _csr_parts(self._x) if self.sparse else {"x": self._x}
-            digest = array_digest({**parts, **self._tables})
+            digest = array_digest(self._arrays())
             self._identity = lambda: digest
         return self._identity()
 
-    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything."""
-        return read_rows(self, scratch, options, target, progress)
-
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
-        """Yield row slices of about a sixteenth of the budget."""
-        n = self._x.shape[0]
-        step = max(1, options.budget // 16 // max(1, self.nbytes // max(1, n)))
-        for lo in range(0, n, step):
-            hi = min(n, lo + step)
-            part = {name: values[lo:hi] for name, values in self._tables.items()}
-            first = lo
-            yield self._x[lo:hi], row_tables(part, target, lambda reason, row, first=first: self.fault(reason, first + row))
+        """Yield slices of rows."""
+        step = max(1, options.budget // 16 // max(1, (self.nbytes or 0) // max(1, self.n_rows)))
+        for lo in range(0, self.n_rows, step):
+            yield self.with_tables(self._x[lo : lo + step], self._tables, lo, target)
 
     def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
-        """Build the error for a row and column, counted from zero."""
+        """Build the error for a row and column, counted from zero; columns with names go by them."""
         return at_row(self.name, reason, row, None if column is None else self.names[column] if self.names else column + 1)
 
 
@@ -103,16 +81,12 @@ def _check_matrix(x: UserData, name: str) -> npt.NDArray[Any]:
         raise SchemaError(f"{name} has the shape {matrix.shape}; features must be a matrix (n_rows, n_cols)")
     if matrix.dtype.kind not in "biuf":
         raise SchemaError(f"{name} has the type {matrix.dtype}; features must be real numbers")
-    return _fill_masked(matrix, name) if isinstance(matrix, np.ma.MaskedArray) else matrix
-
-
-def _fill_masked(x: np.ma.MaskedArray, name: str) -> npt.NDArray[Any]:
-    """Numbers with NaN in the place of masked ones."""
-    beyond = np.argwhere(is_inexact(np.ma.filled(x, 0)))
-    if len(beyond):
-        row, column = beyond[0].tolist()
-        raise at_row(name, f"value {x[row, column]} is beyond 2^53 and cannot be stored exactly", row, column + 1)
-    return fill_masked(x)
+    if isinstance(matrix, np.ma.MaskedArray):
+        beyond = np.argwhere(is_inexact(np.ma.filled(matrix, 0)))
+        if len(beyond):
+            row, column = beyond[0].tolist()
+            raise at_row(name, f"value {matrix[row, column]} is beyond 2^53 and cannot be stored exactly", row, column + 1)
+    return fill_masked(matrix)
 
 
 def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:
@@ -122,18 +96,8 @@ def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:
     return matrix
 
 
-def _csr_parts(x: SparseMatrix) -> Block:
-    return {"data": x.data, "indices": x.indices, "indptr": x.indptr, "shape": np.array(x.shape)}
-
-
-# -- objects ---------------------------------------------------------------------------------------------------------
-
-
 def object_source(source: UserData, options: Options) -> ArraySource | FrameSource | DaskSource:
-    """Open an array, a frame, or a pair (features, target).
-
-    Raises SchemaError if it is none of these, or the target is given twice.
-    """
+    """Open an array, a frame, or a pair (features, target). Raises SchemaError if it is none of these, or the target is given twice."""
     columns = options.row_columns(map(str, getattr(source, "columns", ())))
     if isinstance(source, tuple):
         if len(source) != 2 or "y" in columns:

@@ -40,13 +40,10 @@ def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
 def partition_entries(
     lengths: Ints, cols: Ints, words: Ints, first_row: int, shift: int, cells: Ints, bits: int, edges: Longs, ends: Longs, records: Ints
 ) -> None:
-    """Sort entries stably by bucket.
-
-    ``lengths``: int32 array (n_rows,), entries of every row; ``cols``, ``words``: int32 arrays (nnz,) and (nnz, w), column, plus ``shift``,
-    and value of every entry; ``first_row``: number of the first row; ``cells``, ``bits``, ``edges``: buckets by column (see
-    `_find_bucket`); ``ends``: int64 array (n_buckets,), out: where each bucket ends in ``records``; ``records``: int32 array (nnz, 2 + w),
-    out: (column, row, value words), bucket after bucket.
-    """
+    """Sort entries stably by bucket. ``lengths``: int32 array (n_rows,), entries of every row; ``cols``, ``words``: int32 arrays (nnz,) and
+    (nnz, w), column, plus ``shift``, and value of every entry; ``first_row``: number of the first row; ``cells``, ``bits``, ``edges``:
+    buckets by column (see `_find_bucket`); ``ends``: int64 array (n_buckets,), out: where each bucket ends in ``records``; ``records``:
+    int32 array (nnz, 2 + w), out: (column, row, value words), bucket after bucket."""
     width, buckets = words.shape[1], np.empty(cols.size, np.int32)
     ends[:] = 0
     for k in range(cols.size):
@@ -73,10 +70,8 @@ def partition_entries(
 
 @compile_kernel
 def scatter_records(records: Ints, base: int, cursor: Longs, rows: Ints, words: Ints) -> bool:
-    """Put records at their column's cursor and move it on; False if a column is out of range or runs over the arrays.
-
-    Records of a column come in row order, so rows come out ascending.
-    """
+    """Put records at their column's cursor and move it on; False if a column is out of range or runs over the arrays. Records of a column
+    come in row order, so rows come out ascending."""
     width = words.shape[1]
     for k in range(records.shape[0]):
         col = records[k, 0] - base

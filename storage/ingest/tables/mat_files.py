@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...errors import DataError, space_for
 from ..files import FileArray
@@ -26,13 +25,6 @@ _PIECE = 1 << 20
 _GRACE = 16 << 20
 
 
-class _Element(NamedTuple):
-    """Type, and how many bytes follow."""
-
-    kind: int
-    length: int
-
-
 class _Bytes:
     """Bytes of the file, or of a compressed element in it, in order; more than are there cannot be read."""
 
@@ -43,8 +35,7 @@ class _Bytes:
 
     def read(self, count: int) -> bytes:
         """Return exactly so many bytes; for small counts only."""
-        out = b"".join(self.pieces(count))
-        return out
+        return b"".join(self.pieces(count))
 
     def pieces(self, count: int) -> Iterator[bytes]:
         """Yield so many bytes in pieces."""
@@ -74,24 +65,22 @@ class _Bytes:
                 if not self._held:
                     return b""
 
-    def element(self, order: str) -> tuple[_Element, bytes]:
-        """Return the next tag, and its bytes where they stand in the tag itself."""
+    def element(self, order: str) -> tuple[int, int, bytes]:
+        """Return type and length of the next tag, and its bytes where they stand in the tag itself."""
         tag = self.read(8)
         kind, length = struct.unpack(f"{order}II", tag)
-        if kind >> 16:
-            return _Element(kind & 0xFFFF, kind >> 16), tag[4 : 4 + min(4, kind >> 16)]
-        return _Element(kind, length), b""
+        return (kind & 0xFFFF, kind >> 16, tag[4 : 4 + min(4, kind >> 16)]) if kind >> 16 else (kind, length, b"")
 
     def small(self, order: str, most: int) -> tuple[int, bytes]:
         """Return type and bytes of an element that must be small."""
-        element, inside = self.element(order)
-        if inside or not element.length:
-            return element.kind, inside
-        if element.length > most:
-            raise DataError(f"cannot be read as .mat: a name or list of lengths has {element.length} bytes", self._name)
-        data = self.read(element.length)
-        self.read(-element.length % 8)
-        return element.kind, data
+        kind, length, inside = self.element(order)
+        if inside or not length:
+            return kind, inside
+        if length > most:
+            raise DataError(f"cannot be read as .mat: a name or list of lengths has {length} bytes", self._name)
+        data = self.read(length)
+        self.read(-length % 8)
+        return kind, data
 
 
 def is_version_5(path: Path) -> bool:
@@ -102,11 +91,9 @@ def is_version_5(path: Path) -> bool:
 
 
 def read_variables(path: Path, folder: Path | None) -> dict[str, Any]:
-    """Unpack the numbers of a file, or only check and list them (``folder=None``); structures, cells and functions are passed over.
-
-    Returns arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc").
-    Raises DataError: an element disagrees with the bytes there.
-    """
+    """Unpack the numbers of a file, or only check and list them (``folder=None``); structures, cells and functions are passed over. Returns
+    arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc"). Raises
+    DataError: an element disagrees with the bytes there."""
     arrays: dict[str, Any] = {}
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -136,21 +123,20 @@ class _Target(NamedTuple):
 
     def take(self, source: _Bytes, order: str, part: str, as_type: str | None) -> FileArray:
         """Write the numbers of the next element to a file."""
-        element, inside = source.element(order)
-        if element.kind not in _TYPES:
-            raise DataError(f"cannot be read as .mat: numbers have the type {element.kind}", self.name)
-        path, dtype = (self.folder or Path()) / f"variable-{self.number:03d}-{part}.bin", np.dtype(order + _TYPES[element.kind])
-        pieces = iter([inside]) if inside else source.pieces(element.length)
+        kind, length, inside = source.element(order)
+        if kind not in _TYPES:
+            raise DataError(f"cannot be read as .mat: numbers have the type {kind}", self.name)
+        path, dtype = (self.folder or Path()) / f"variable-{self.number:03d}-{part}.bin", np.dtype(order + _TYPES[kind])
+        pieces = iter([inside]) if inside else source.pieces(length)
         if self.folder is None:
             for _ in pieces:
                 pass
         else:
-            with space_for(path, element.length), path.open("wb") as file:
+            with space_for(path, length), path.open("wb") as file:
                 file.writelines(pieces)
         if not inside:
-            source.read(-element.length % 8)
-        count = element.length // dtype.itemsize
-        return FileArray(path, 0, dtype, (count,), as_type=None if as_type is None else np.dtype(as_type))
+            source.read(-length % 8)
+        return FileArray(path, 0, dtype, (length // dtype.itemsize,), as_type=None if as_type is None else np.dtype(as_type))
 
 
 def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]:
@@ -170,8 +156,11 @@ def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]
     total = FileArray(values.path, 0, values.dtype, shape, len(shape) > 1, values.as_type)
     if total.size != len(values):
         raise DataError(f"cannot be read as .mat: {name} has the shape {shape} and {len(values)} values", place.name)
+    if kind == _CHAR and (total.size > _PIECE or len(shape) != 2):
+        return {}
     if kind == _CHAR:
-        return {name: total if place.folder is None else _read_texts(total)} if total.size <= _PIECE and len(shape) == 2 else {}
+        rows = [] if place.folder is None else total.whole()
+        return {name: total if place.folder is None else np.array(["".join(map(chr, row.tolist())).rstrip() for row in rows])}
     if flags[0] & _COMPLEX:
         raise DataError(f"{name} holds complex numbers; real numbers are expected", place.name)
     return {name: total}
@@ -188,8 +177,3 @@ def _read_sparse(source: _Bytes, order: str, place: _Target, name: str, shape: t
         indices, data = indices.first(lengths["i"]), data.first(lengths["d"])
     parts = {"data": data, "indices": indices, "indptr": indptr, "shape": np.array(shape), "format": np.array("csc")}
     return {f"{name}_{part}": array for part, array in parts.items()}
-
-
-def _read_texts(codes: FileArray) -> npt.NDArray[Any]:
-    """Rows of characters as texts."""
-    return np.array(["".join(map(chr, row.tolist())).rstrip() for row in codes.whole()])

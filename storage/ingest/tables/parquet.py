@@ -17,24 +17,15 @@ from ..options import Options
 from ..text.streams import FileDigest, open_file
 from .tabular import Table, import_pyarrow
 
-FOOTER_BYTES = 24
-"""Bytes that pyarrow makes of a byte of the footer, which describes every column of every row group."""
-
-_COLUMN_BYTES = 6 << 10
-"""Bytes that pyarrow takes for a column while it is read."""
-
-_CELL_BYTES = 9
-"""Bytes of a number in a page, with its part of the page's head."""
-
+FOOTER_BYTES = 24  # bytes that pyarrow makes of a byte of the footer, which describes every column of every row group
+_COLUMN_BYTES = 6 << 10  # bytes that pyarrow takes for a column while it is read
+_CELL_BYTES = 9  # bytes of a number in a page, with its part of the page's head
 GROUP_SHARE = 8
 _BUFFER = 1 << 20
 
 
 class ParquetSource(Table):
-    """A Parquet file.
-
-    ``source``: where; ``options``: roles of the columns.
-    """
+    """A Parquet file."""
 
     format = "parquet"
 
@@ -48,17 +39,13 @@ class ParquetSource(Table):
         # Texts that repeat stay a table of texts and numbers of them.
         self._texts = [self.columns[k] for name, k in self._roles.columns.items() if name in ("y", "task")]
         self._file = self._open(self._texts)
+        self.n_rows = int(self._file.metadata.num_rows)
 
     def _open(self, texts: list[str], buffer: int = 0) -> Foreign:
         try:
             return self._parquet.ParquetFile(os.fspath(self._path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", str(self._path)) from error
-
-    @property
-    def n_rows(self) -> int:
-        """Rows of all row groups."""
-        return int(self._file.metadata.num_rows)
 
     def identity(self) -> str | None:
         """Identity by content."""
@@ -94,10 +81,8 @@ class ParquetSource(Table):
                 raise self.fault(f"the values have the type {kind}; numbers are expected{self._role_hint()}", 0, feature)
 
     def _sizes(self, group: int) -> dict[str, int]:
-        """Bytes that reading every column of a row group takes at most: packed, unpacked, and what pyarrow keeps.
-
-        From the numbers of rows and bytes alone: what the footer says of single columns ends the process where it is damaged.
-        """
+        """Bytes that reading every column of a row group takes at most: packed, unpacked, and what pyarrow keeps. From the numbers of rows
+        and bytes alone: what the footer says of single columns ends the process where it is damaged."""
         about = self._file.metadata.row_group(group)
         whole = max(0, about.total_byte_size) + self._digest.size
         number = min(whole, 2 * _CELL_BYTES * max(0, about.num_rows))
@@ -131,7 +116,8 @@ class ParquetSource(Table):
             at = end
         others = [self.columns[k] for k in self._roles.columns.values()]
         lo = 0
-        for tables in self._tables(group, others, count, self._rows(group, sizes, step)):
+        step = self._rows(group, sizes, step)
+        for tables in self._read(self._file, group, others, step) if others else ([] for _ in range(0, count, step)):
             hi = lo + (len(tables[0]) if tables else min(step, count - lo))
             features = iter(panels[lo:hi].T)
             table_columns = dict(zip(others, tables, strict=False))
@@ -143,18 +129,10 @@ class ParquetSource(Table):
             yield self._stack(columns, row, feature)
             row += len(columns[0])
 
-    def _tables(self, group: int, names: list[str], count: int, step: int) -> Iterator[list[npt.NDArray[Any]]]:
-        if names:
-            yield from self._read(self._file, group, names, step)
-        else:
-            yield from ([] for _ in range(0, count, step))
-
 
 def _check_footer(path: Path, options: Options) -> int:
-    """Return the bytes of the footer, which is read whole when the file is opened.
-
-    Raises DataError: it is longer than the file; SchemaError: the budget does not hold it.
-    """
+    """Return the bytes of the footer, which is read whole when the file is opened. Raises DataError: it is longer than the file;
+    SchemaError: the budget does not hold it."""
     size = path.stat().st_size
     with path.open("rb") as file:
         file.seek(max(0, size - 8))

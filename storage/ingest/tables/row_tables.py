@@ -11,8 +11,7 @@ from ...errors import DataError
 from ..labels import Target
 from ..text.spool import Block
 
-_TEXTS = "OUST"
-"""Kinds of arrays that hold texts."""
+_TEXTS = "OUST"  # kinds of arrays that hold texts
 
 
 def array_digest(arrays: Mapping[str, Any]) -> str:
@@ -32,10 +31,8 @@ def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataEr
 
 
 def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
-    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" float64.
-
-    Raises DataError if a target, weight or task number is not a finite number (or, a task, no integer), or a name is missing.
-    """
+    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" float64. Raises
+    DataError if a target, weight or task number is not a finite number (or, a task, no integer), or a name is missing."""
     block: Block = {}
     for name, values in parts.items():
         array = np.asarray(values)

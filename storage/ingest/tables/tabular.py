@@ -2,7 +2,7 @@
 
 import csv
 import io
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,9 +14,8 @@ import numpy.typing as npt
 from ...errors import DataError, SchemaError
 from ...value_types import Foreign
 from ..labels import Target, as_number
-from ..options import Options, Progress
-from ..reading import Reading, check_row_fits, check_width, fill_masked, is_inexact, read_rows
-from ..scratch import Scratch
+from ..options import Options
+from ..reading import RowSource, check_row_fits, check_width, fill_masked, is_inexact
 from ..text.spool import Block
 from ..text.streams import FileDigest, detect_compression, open_source
 from ..text.wide_text import WideRows
@@ -24,18 +23,12 @@ from .row_tables import array_digest, at_row, row_tables
 
 _MAX_HEADER = 64 << 20
 _DELIMITERS = (",", ";", "\t")
-COLUMN_BYTES = 9600
-"""Bytes that pyarrow keeps of a column of CSV."""
-
-NAME_BYTES = 360
-"""Bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read."""
+COLUMN_BYTES = 9600  # bytes that pyarrow keeps of a column of CSV
+NAME_BYTES = 360  # bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read
 
 
 def import_pyarrow(part: str) -> Foreign:
-    """Import a part of pyarrow.
-
-    Raises SchemaError if it is not installed, naming the extra to install.
-    """
+    """Import a part of pyarrow. Raises SchemaError if it is not installed, naming the extra to install."""
     from importlib import import_module
 
     try:
@@ -53,10 +46,8 @@ class Roles(NamedTuple):
 
 
 def assign_roles(names: Sequence[str], given: Mapping[str, Any], source: str) -> Roles:
-    """Divide the columns of a table into features and row tables.
-
-    Raises SchemaError if a named column does not exist, names repeat, or no feature is left.
-    """
+    """Divide the columns of a table into features and row tables. Raises SchemaError if a named column does not exist, names repeat, or no
+    feature is left."""
     positions = {name: k for k, name in enumerate(names)}
     if len(positions) != len(names):
         twice = next(name for k, name in enumerate(names) if positions[name] != k)
@@ -72,29 +63,16 @@ def assign_roles(names: Sequence[str], given: Mapping[str, Any], source: str) ->
     return Roles(features, columns, arrays)
 
 
-class Table(ABC):
+class Table(RowSource):
     """What the readers of tables share: columns to rows, and the checks."""
-
-    format = ""
-    sparse = False
-    nbytes: int | None = None
-    scratch: Scratch | None = None
 
     def __init__(self, name: str, columns: Sequence[str], given: Mapping[str, Any], options: Options) -> None:
         self.name, self.columns = name, list(columns)
         self._roles = assign_roles(self.columns, given, name)
-        self.names: list[str] | None = [self.columns[k] for k in self._roles.features]
-        self.n_cols: int | None = len(self._roles.features)
+        self.names = [self.columns[k] for k in self._roles.features]
+        self.n_cols = len(self._roles.features)
         check_width(self.n_cols, options, name)
         check_row_fits(self.n_cols, options, name)
-
-    def hint(self) -> str | None:
-        """Identity for resuming."""
-        return self.identity()
-
-    @abstractmethod
-    def identity(self) -> str | None:
-        """Identity by content."""
 
     @abstractmethod
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
@@ -105,11 +83,6 @@ class Table(ABC):
         """Rows of so many columns that are read at once."""
         return max(1, options.budget // 16 // (8 * columns))
 
-    def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything."""
-        self.scratch = scratch
-        return read_rows(self, scratch, options, target, progress)
-
     def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
         """Yield some rows as the matrix of their features and the row tables that are columns."""
         row = 0
@@ -119,7 +92,7 @@ class Table(ABC):
             row += len(columns[0])
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
-        """Yield rows of about a sixteenth of the budget."""
+        """Yield blocks of rows."""
         row = 0
         for x, tables in self.pieces(options):
             first, count = row, len(x)
@@ -165,14 +138,8 @@ class Table(ABC):
         return at_row(self.name, reason, row, None if column is None else self.columns[column])
 
 
-# -- CSV -------------------------------------------------------------------------------------------------------------
-
-
 class CsvSource(Table):
-    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input.
-
-    ``source``: where; ``options``: roles of the columns.
-    """
+    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input."""
 
     format = "csv"
 
@@ -265,15 +232,12 @@ class CsvSource(Table):
             if len(row) != len(self.columns):
                 return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
             for k in numeric:
-                if not self._is_cell(row[k], k):
+                may_miss = self._missing and k in self._roles.features
+                gone = may_miss and (not row[k] or row[k].strip().lstrip("+-").lower() == "nan")
+                if not gone and as_number(row[k].strip()) is None:
                     reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number{self._role_hint(k)}"
                     return DataError(reason, self.name, line, k + 1)
         return DataError(why, self.name)
-
-    def _is_cell(self, text: str, k: int) -> bool:
-        """Whether a text is what column k may hold."""
-        gone = self._missing and k in self._roles.features and (not text or text.strip().lstrip("+-").lower() == "nan")
-        return gone or as_number(text.strip()) is not None
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
         located = next(islice(self._lines(), row, None), None) if self._digest is not None and not self._wide else None
@@ -289,10 +253,8 @@ def is_too_wide(columns: int, options: Options) -> bool:
 
 
 def _is_wide(line: bytes, options: Options, name: str) -> bool:
-    """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget.
-
-    Raises SchemaError: not even their names do.
-    """
+    """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget. Raises SchemaError: not even
+    their names do."""
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
     need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
@@ -304,10 +266,7 @@ def _is_wide(line: bytes, options: Options, name: str) -> bool:
 
 
 def _read_header(line: bytes, name: str) -> tuple[str, list[str]]:
-    """Delimiter and column names.
-
-    Raises DataError if the line is no header.
-    """
+    """Delimiter and column names. Raises DataError if the line is no header."""
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
         delimiter = max(_DELIMITERS, key=text.count)
@@ -319,26 +278,16 @@ def _read_header(line: bytes, name: str) -> tuple[str, list[str]]:
     return delimiter, columns
 
 
-# -- frames ----------------------------------------------------------------------------------------------------------
-
-
 class FrameSource(Table):
-    """A data frame with ``columns`` and ``iloc``.
-
-    ``frame``: the table; ``given``: "y", "task", "weight" -> column name or array; ``options``: options.
-    """
+    """A data frame with ``columns`` and ``iloc``. ``frame``: the table; ``given``: "y", "task", "weight" -> column name or array;
+    ``options``: options."""
 
     format = "array"
 
     def __init__(self, frame: Foreign, given: Mapping[str, Any], options: Options) -> None:
-        self._frame = frame
+        self._frame, self.n_rows = frame, len(frame)
         self.nbytes = 8 * len(frame) * len(frame.columns)
         super().__init__(f"<{type(frame).__name__}>", [str(column) for column in frame.columns], given, options)
-
-    @property
-    def n_rows(self) -> int:
-        """Rows."""
-        return len(self._frame)
 
     def identity(self) -> str | None:
         """Identity by content."""
@@ -347,7 +296,7 @@ class FrameSource(Table):
 
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
         """Yield slices of rows."""
-        for lo in range(0, len(self._frame), step):
+        for lo in range(0, self.n_rows, step):
             part = self._frame.iloc[lo : lo + step]
             yield [_frame_column(part.iloc[:, k]) for k in range(len(self.columns))]
 

@@ -96,10 +96,7 @@ def _round_product(w: np.uint64, q: int) -> float:
 
 @compile_kernel
 def to_double(w: np.uint64, q: int) -> float:
-    """Nearest float64 of w * 10^q, infinity above the largest.
-
-    ``w``: integer of at most 19 decimal digits; ``q``: decimal exponent.
-    """
+    """Nearest float64 of w * 10^q, infinity above the largest. ``w``: integer of at most 19 decimal digits; ``q``: decimal exponent."""
     if w == _0:
         return 0.0
     if w <= _CLINGER and -22 <= q <= 22:

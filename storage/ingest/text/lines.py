@@ -62,13 +62,6 @@ def _ends_token(c: int) -> bool:
 
 
 @compile_kernel
-def _line_end(buf: npt.NDArray[np.uint8], p: int) -> int:
-    while buf[p] != _LF:
-        p += 1
-    return p
-
-
-@compile_kernel
 def _read_exponent(buf: npt.NDArray[np.uint8], p: int) -> Pair:
     """Value of the digits after "e" and the position behind them; position -1 when there are none."""
     negative = buf[p] == _MINUS
@@ -273,12 +266,10 @@ def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, st
 
 @compile_kernel
 def parse_lines(buf: npt.NDArray[np.uint8], stop: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> int:
-    """Parse the lines that start in ``buf[state[AT]:stop]``; all of them end in ``buf``, at least 4 bytes before its end.
-
-    ``buf``: text; ``stop``: lines starting here or later are left; ``rules``: what a line may hold; ``lines``: out; room for half as many
-    rows and a quarter as many entries as there are bytes; ``state``: int64 array (N_STATE,), in and out. Returns status; unless it is OK,
-    ``state[AT]`` is the offending byte (for MORE: the start of the line).
-    """
+    """Parse the lines that start in ``buf[state[AT]:stop]``; all of them end in ``buf``, at least 4 bytes before its end. ``buf``: text;
+    ``stop``: lines starting here or later are left; ``rules``: what a line may hold; ``lines``: out; room for half as many rows and a
+    quarter as many entries as there are bytes; ``state``: int64 array (N_STATE,), in and out. Returns status; unless it is OK,
+    ``state[AT]`` is the offending byte (for MORE: the start of the line)."""
     p = state[AT]
     for counter in (ROWS, NNZ, LINES, DEFERRED):
         state[counter] = 0
@@ -291,7 +282,9 @@ def parse_lines(buf: npt.NDArray[np.uint8], stop: int, rules: Rules, lines: Line
             if status != OK:
                 state[AT] = begin if status == MORE else p
                 return status
-        p = _line_end(buf, p) + 1
+        while buf[p] != _LF:
+            p += 1
+        p += 1
         state[LINES] += 1
     state[AT] = p
     return OK

@@ -3,7 +3,7 @@
 import io
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -17,28 +17,15 @@ from .lines import Rules
 from .streams import open_source
 from .svmlight import LineParser
 
-PIECE = 8 << 20
-"""Bytes of text of one piece."""
-
+PIECE = 8 << 20  # bytes of text of one piece
 MAX_LINE = 64 << 20
 
 _NEWLINE = b"\n"
 
 
 class TextPiece(NamedTuple):
-    """Some rows of a text.
-
-    Attributes
-    ----------
-    indptr, indices, values : int64 (n + 1,), int32 and float64 (nnz,) arrays
-        The rows; indices count from zero.
-    y : float64 array (n,)
-        Labels as they are written.
-    end, lines : int
-        Bytes and lines of the text up to the end of the piece.
-    last : bool
-        Whether the text ends there.
-    """
+    """Some rows of a text in CSR form (indices from zero), their labels as they are written, the bytes and lines of the text up to the end
+    of the piece, and whether the text ends there."""
 
     indptr: npt.NDArray[np.int64]
     indices: npt.NDArray[np.int32]
@@ -61,32 +48,10 @@ class Consumed(NamedTuple):
 
 
 class RowText:
-    """Reads SVMlight text from a file (plain or compressed) or standard input ("-").
-
-    Parameters
-    ----------
-    source : str
-        Path, or "-".
-    n_features : int
-        Width of the rows.
-    labels : sequence of numbers, optional
-        The only labels allowed; None: any number.
-    zero_based : bool
-        Whether indices count from zero.
-
-    Attributes
-    ----------
-    consumed : Consumed
-        What was taken so far. A text that is opened behind its beginning is read from there all the same, at some GB/s, so that this is
-        known and can be compared (see `expect`).
-    ended : bool
-        Whether the last piece was taken.
-
-    Raises
-    ------
-    SchemaError
-        If the width is no positive integer, or labels are not numbers.
-    """
+    """Reads SVMlight text from a file (plain or compressed) or standard input ("-"): rows of ``n_features`` columns, with one of
+    ``labels`` (numbers; None: any number), indices from one or zero. ``consumed``: what was taken so far; a text that is opened behind its
+    beginning is read from there all the same, at some GB/s, so that this is known and can be compared (see `expect`). ``ended``: whether
+    the last piece was taken. Raises SchemaError if the width is no positive integer, or labels are not numbers."""
 
     def __init__(self, source: str, n_features: int, labels: Iterable[Label] | None = None, zero_based: bool = False) -> None:
         self.source, self.name = source, "standard input" if source == "-" else source
@@ -98,7 +63,7 @@ class RowText:
         self._low = 0 if zero_based else 1
         rules = Rules(self._low, n_features - 1 + self._low, False, False, declared)
         self._parser = LineParser(self.name, rules, f"exceeds the {n_features} features (--n-features)", PIECE, MAX_LINE)
-        self._stream: Any = None
+        self._stream: io.RawIOBase | None = None
         self._at, self._rest = 0, b""
         self._stamp: tuple[int, ...] = ()
         self._known: Consumed | None = None
@@ -106,30 +71,29 @@ class RowText:
         self.ended = False
 
     def piece(self, offset: int, lines: int) -> TextPiece:
-        """Return the rows that begin at a byte of the text; ``lines`` tells messages how many lines lie before.
-
-        A line that breaks a rule ends the piece before it, so that nothing is lost; a piece that would begin with it is refused.
-
-        Raises DataError: the first line breaks a rule; line and column are named. Or the source cannot be read.
-        """
+        """Return the rows that begin at a byte of the text; ``lines`` tells messages how many lines lie before. A line that breaks a rule
+        ends the piece before it, so that nothing is lost; a piece that would begin with it is refused. Raises DataError: the first line
+        breaks a rule; line and column are named. Or the source cannot be read."""
         text, last = self._text(offset)
         try:
-            return self._taken(text, offset, lines, last)
+            return self._take(text, offset, lines, last)
         except DataError as error:
             good = (error.line or 0) - lines - 1
             if good < 1:
                 raise
-        cut = _end_of_line(text, good)
+        cut = 0
+        for _ in range(good):
+            cut = text.index(_NEWLINE, cut) + 1
         self._at, self._rest = offset + cut, text[cut:] + self._rest
-        return self._taken(text[:cut], offset, lines, False)
+        return self._take(text[:cut], offset, lines, False)
 
-    def _taken(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
-        piece = self._parsed(text, offset, lines, last)
+    def _take(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
+        piece = self._parse(text, offset, lines, last)
         self.consumed = self.consumed.extended(text)
         self.ended = last
         return piece
 
-    def _parsed(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
+    def _parse(self, text: bytes, offset: int, lines: int, last: bool) -> TextPiece:
         lengths, cols, vals, y = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)], [np.zeros(0)], [np.zeros(0)]
         for block, _, _ in self._parser.blocks(io.BytesIO(text), lambda: lines):
             # The parser's arrays are used again for the next block.
@@ -167,25 +131,16 @@ class RowText:
         if self._stream is not None and self.source == "-":
             raise DataError("standard input cannot be read twice", self.name)
         self.close()
-        self._stamp = self._stamped()
+        self._stamp = self._file_stamp()
         self._stream, self._rest, self._at = open_source(self.source, self.name).stream, b"", offset
-        self.consumed = self._passed(offset)
-        if self._known is not None and self._known.nbytes == offset:
-            self._compare(self._known)
-
-    def _passed(self, nbytes: int) -> "Consumed":
-        """Read the beginning of the text once more; return what was read."""
-        consumed = Consumed(0, 0)
-        while consumed.nbytes < nbytes:
-            text = self._read(min(nbytes - consumed.nbytes, PIECE))
+        self.consumed = Consumed(0, 0)
+        while (left := offset - self.consumed.nbytes) > 0:
+            text = self._read(min(left, PIECE))
             if not text:
-                missing = nbytes - consumed.nbytes
-                raise DataError(f"it ends {missing} bytes before the place the run had read to: it is another text", self.name)
-            consumed = consumed.extended(text)
-        return consumed
-
-    def _compare(self, known: "Consumed") -> None:
-        if self.consumed != known:
+                raise DataError(f"it ends {left} bytes before the place the run had read to: it is another text", self.name)
+            self.consumed = self.consumed.extended(text)
+        known = self._known
+        if known is not None and known.nbytes == offset and self.consumed != known:
             raise DigestMismatch(
                 f"{self.name}: the first {known.nbytes} bytes, which the run has learned from, have the crc32c "
                 f"{self.consumed.crc:08x} instead of {known.crc:08x}: the text was changed; start a new run with it"
@@ -196,17 +151,15 @@ class RowText:
         self._known = known
 
     def confirm(self) -> None:
-        """Check that what was consumed still stands there; it is read again if the file was written to since it was opened.
-
-        Raises DigestMismatch if it was changed; DataError if it is shorter now.
-        """
-        if self._stamped() == self._stamp:
+        """Check that what was consumed still stands there; it is read again if the file was written to since it was opened. Raises
+        DigestMismatch if it was changed; DataError if it is shorter now."""
+        if self._file_stamp() == self._stamp:
             return
         known = self.consumed
         self.expect(known)
         self._open(known.nbytes)
 
-    def _stamped(self) -> tuple[int, ...]:
+    def _file_stamp(self) -> tuple[int, ...]:
         """What changes when a file is written to; of standard input nothing."""
         if self.source == "-":
             return ()
@@ -217,6 +170,7 @@ class RowText:
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def _read(self, nbytes: int) -> bytes:
+        assert self._stream is not None
         buffer = bytearray(nbytes)
         got = self._stream.readinto(buffer)
         return bytes(memoryview(buffer)[: got or 0])
@@ -226,11 +180,3 @@ class RowText:
         if self._stream is not None:
             self._stream.close()
         self._stream = None
-
-
-def _end_of_line(text: bytes, count: int) -> int:
-    """Return the place behind the ``count``-th line end."""
-    position = 0
-    for _ in range(count):
-        position = text.index(_NEWLINE, position) + 1
-    return position

@@ -6,9 +6,8 @@ A store of sequences is a block store without columns: rows, target and tables a
 
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -22,17 +21,16 @@ from ...value_types import UserData
 from ..build import Job, finish_store
 from ..labels import Fault, Target, as_number
 from ..options import Options, Progress
-from ..reading import Reading
+from ..reading import Reading, Source, read_blocks
 from ..scratch import Scratch
 from ..statistics import Column
-from ..tables.arrays import array_digest, row_tables
-from .spool import Block, Part, PutBlock, Stored, hold_block
+from ..tables.row_tables import array_digest, row_tables
+from .spool import Block
 from .streams import FileDigest, detect_compression, open_source
 
 _FOREIGN = re.compile(rb"[^A-Za-z*-]")
 _BLOCK = 1 << 22
-_TEXT_TO_MEMORY = 4
-"""Bytes that a byte of text may take until the store is written."""
+_TEXT_TO_MEMORY = 4  # bytes that a byte of text may take until the store is written
 
 
 class Sequence(NamedTuple):
@@ -43,30 +41,11 @@ class Sequence(NamedTuple):
     line: int
 
 
-@dataclass
-class _Piece:
-    """Sequences read together."""
-
-    found: list[Sequence] = field(default_factory=list)
-    nbytes: int = 0
-
-    def add(self, sequence: Sequence) -> None:
-        self.found.append(sequence)
-        self.nbytes += len(sequence.letters)
-
-
-class SequenceSource:
-    """FASTA or one string a line, from a file, plain or compressed, or from standard input ("-").
-
-    FASTA: a header line ``>name key=value …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another
-    key, given as ``target``). Strings: a line is a string, or a label, a tab and a string; all lines have a label or none has.
-
-    ``source``: where; ``form``: "fasta" or "strings"; ``options``: options. Raises SchemaError if an option has no meaning for sequences;
-    DataError if the file cannot be opened.
-    """
-
-    sparse = False
-    names = None
+class SequenceSource(Source):
+    """FASTA or one string a line, from a file, plain or compressed, or from standard input ("-"). FASTA: a header line ``>name key=value
+    …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another key, given as ``target``). Strings: a line is
+    a string, or a label, a tab and a string; all lines have a label or none has. ``source``: where; ``form``: "fasta" or "strings";
+    ``options``: options. Raises SchemaError if an option has no meaning for sequences; DataError if the file cannot be opened."""
 
     def __init__(self, source: str | Path, form: str, options: Options) -> None:
         self.stdin = source == "-"
@@ -76,69 +55,45 @@ class SequenceSource:
         self._tables = _table_keys(options, form)
         _refuse_options(options, self.name)
 
-    def hint(self) -> str | None:
-        """Identity for resuming; None if the source cannot be read twice."""
-        return self.identity()
-
     def identity(self) -> str | None:
         """Identity by content."""
         return None if self.digest is None else self.digest.value()
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Read everything.
-
-        Raises DataError at the first fault, by file, line and column.
-        """
-        reading = Reading(target=target, n_cols=0)
-        done = scratch.notes("read")
-        if done:
-            reading.handles = [Stored.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
-            target.restore(done[-1]["target"])
-            return reading
-        if self._small(options):
-            self._fill(reading, hold_block, options, progress)
-            return reading
-        with Part(scratch.path("part-000000.bin")) as part:
-            self._fill(reading, part, options, progress)
-        blocks = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
-        scratch.note("read", blocks=blocks, target=target.to_json())
-        return reading
+        """Read everything."""
+        small = self.format == "array" or (self.memory is not None and self.memory <= options.budget)
+        return read_blocks(Reading(target=target, n_cols=0), self._blocks(options, target, progress), scratch, small)
 
     @property
     def memory(self) -> int | None:
         """Bytes that the text may take until the store is written; None if its end is not known before."""
         return None if self.digest is None or detect_compression(self.path) is not None else _TEXT_TO_MEMORY * self.digest.size
 
-    def _small(self, options: Options) -> bool:
-        return self.memory is not None and self.memory <= options.budget
-
-    def _fill(self, reading: Reading, sink: PutBlock, options: Options, progress: Progress) -> None:
+    def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:
         opened = open_source("-" if self.stdin else self.path, self.name)
         try:
-            stream = io.BufferedReader(opened.stream, 1 << 20)
-            pieces = _group_pieces(_PARSERS[self.format](stream, self.name, options.budget // 8))
-            self._take(pieces, reading, sink, lambda: progress(opened.done(), self.digest.size if self.digest else opened.done(), "read"))
+            stream = io.BufferedReader(opened.stream, 1 << 20)  # held by this name: it closes what it reads when it goes
+            for block in self._check_blocks(_PARSERS[self.format](stream, self.name, options.budget // 8), target):
+                yield block
+                progress(opened.done(), self.digest.size if self.digest else opened.done(), "read")
         finally:
             opened.stream.close()
 
-    def _take(self, pieces: Iterator[_Piece], reading: Reading, sink: PutBlock, report: Callable[[], None]) -> None:
+    def _check_blocks(self, sequences: Iterator[Sequence], target: Target) -> Iterator[Block]:
         first, array_names = 0, None
-        for piece in pieces:
-            block = self._block(piece, first, reading.target)
+        for piece in _group_sequences(sequences):
+            block = self._block(piece, first, target)
             array_names = array_names or block.keys()
             if block.keys() != array_names:
                 names = ", ".join(sorted(block.keys() ^ array_names))
-                raise DataError(f"from here on the sequences differ from those before in having {names}", self.name, piece.found[0].line)
-            reading.handles.append(sink(block))
-            first += len(piece.found)
-            report()
+                raise DataError(f"from here on the sequences differ from those before in having {names}", self.name, piece[0].line)
+            yield block
+            first += len(piece)
         for name, values in self._tables.items():
             if not isinstance(values, str) and len(values) != first:
                 raise SchemaError(f"{name} has {len(values)} entries; {self.name} has {first} sequences")
 
-    def _block(self, piece: _Piece, first: int, target: Target) -> Block:
-        sequences = piece.found
-
+    def _block(self, sequences: list[Sequence], first: int, target: Target) -> Block:
         def fault(reason: str, row: int) -> DataError:
             return DataError(reason, self.name, sequences[row].line)
 
@@ -154,10 +109,7 @@ class SequenceSource:
 
 
 class StringArraySource(SequenceSource):
-    """Texts in memory.
-
-    ``texts``: the texts; ``tables``: "y", "task", "weight" -> vectors; ``options``: options.
-    """
+    """Texts in memory. ``texts``: the texts; ``tables``: "y", "task", "weight" -> vectors; ``options``: options."""
 
     def __init__(self, texts: Many[str], tables: dict[str, Any], options: Options) -> None:
         self.name, self.format, self.digest = f"<{type(texts).__name__}>", "array", None
@@ -171,12 +123,8 @@ class StringArraySource(SequenceSource):
         """Identity by content."""
         return array_digest({"texts": np.array(self._texts, dtype=object), **{name: np.asarray(v) for name, v in self._tables.items()}})
 
-    def _small(self, options: Options) -> bool:
-        return True
-
-    def _fill(self, reading: Reading, sink: PutBlock, options: Options, progress: Progress) -> None:
-        sequences = (Sequence(text.encode(), {}, row) for row, text in enumerate(self._texts, 1))
-        self._take(_group_pieces(sequences), reading, sink, lambda: None)
+    def _blocks(self, options: Options, target: Target, progress: Progress) -> Iterator[Block]:
+        yield from self._check_blocks((Sequence(text.encode(), {}, row) for row, text in enumerate(self._texts, 1)), target)
 
 
 def are_texts(x: UserData) -> bool:
@@ -214,14 +162,15 @@ def _refuse_options(options: Options, name: str) -> None:
             raise SchemaError(f"{named} is {getattr(options, option)!r}, but {name} holds sequences, which have no features")
 
 
-def _group_pieces(sequences: Iterator[Sequence]) -> Iterator[_Piece]:
-    piece = _Piece()
+def _group_sequences(sequences: Iterator[Sequence]) -> Iterator[list[Sequence]]:
+    piece, nbytes = [], 0
     for sequence in sequences:
-        piece.add(sequence)
-        if piece.nbytes + 64 * len(piece.found) >= _BLOCK:
+        piece.append(sequence)
+        nbytes += len(sequence.letters) + 64
+        if nbytes >= _BLOCK:
             yield piece
-            piece = _Piece()
-    if piece.found:
+            piece, nbytes = [], 0
+    if piece:
         yield piece
 
 
@@ -245,9 +194,6 @@ def _as_numbers(values: npt.NDArray[Any], name: str, fault: Fault) -> npt.NDArra
     return np.array(numbers, dtype=np.float64)
 
 
-# -- parsing ---------------------------------------------------------------------------------------------------------
-
-
 def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[int, bytes]]:
     """Number and content of every line, without its end."""
     number = 0
@@ -259,17 +205,16 @@ def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[i
 
 
 def parse_fasta(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
-    """Yield the sequences of FASTA text.
-
-    Raises DataError for letters before the first header, characters that are no letters, sequences without letters or beyond ``limit``
-    bytes.
-    """
+    """Yield the sequences of FASTA text. Raises DataError for letters before the first header, characters that are no letters, sequences
+    without letters or beyond ``limit`` bytes."""
     head, at, parts, size = None, 0, [], 0
     for number, line in _numbered_lines(stream, name, limit):
         if line.startswith(b">"):
             if head is not None:
                 yield _make_sequence(head, parts, at, name)
-            head, at, parts, size = _read_header(line, name, number), number, [], 0
+            pairs = [word.partition("=") for word in _decode_text(line, name, number).split()[1:]]
+            head = {key: value for key, mark, value in pairs if mark and key and value}
+            at, parts, size = number, [], 0
         elif line.strip() and not line.startswith(b";"):
             if head is None:
                 raise DataError("letters before the first header; a sequence begins with a line '>name'", name, number, 1)
@@ -279,12 +224,6 @@ def parse_fasta(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
                 raise DataError(f"the sequence has more than {limit} letters, an eighth of the budget (--budget)", name, at)
     if head is not None:
         yield _make_sequence(head, parts, at, name)
-
-
-def _read_header(line: bytes, name: str, number: int) -> dict[str, str]:
-    """The words ``key=value`` of a header."""
-    pairs = [word.partition("=") for word in _decode_text(line, name, number).split()[1:]]
-    return {key: value for key, mark, value in pairs if mark and key and value}
 
 
 def _check_letters(line: bytes, name: str, number: int) -> bytes:
@@ -302,10 +241,8 @@ def _make_sequence(words: dict[str, str], parts: list[bytes], line: int, name: s
 
 
 def parse_strings(stream: BinaryIO, name: str, limit: int) -> Iterator[Sequence]:
-    """Yield one string a line, with the label before its tab.
-
-    Raises DataError for empty lines inside the text, more than one tab, text that is not UTF-8, or labels in some lines only.
-    """
+    """Yield one string a line, with the label before its tab. Raises DataError for empty lines inside the text, more than one tab, text
+    that is not UTF-8, or labels in some lines only."""
     labelled, blank = None, 0
     for number, line in _numbered_lines(stream, name, limit):
         if not line:
@@ -332,9 +269,6 @@ def _decode_text(data: bytes, name: str, number: int) -> str:
 
 
 _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}
-
-
-# -- the store -------------------------------------------------------------------------------------------------------
 
 
 def build_sequences(job: Job) -> BlockStore:

@@ -107,8 +107,7 @@ class Part:
 
     def __call__(self, block: Block) -> Stored:
         """Append a block and return its handle."""
-        pieces = {name: self._append(array) for name, array in block.items()}
-        return Stored(self.path, pieces)
+        return Stored(self.path, {name: self._append(array) for name, array in block.items()})
 
     def _append(self, array: npt.NDArray[Any]) -> Piece:
         view = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -128,14 +127,11 @@ class Part:
 
 
 class Spool:
-    """All blocks of the input, in row order.
-
-    ``handles``: the blocks; ``starts``: int64 array (n_blocks + 1,), first row of every block.
-    """
+    """All blocks of the input, in row order. ``starts``: int64 array (n_blocks + 1,), first row of every block."""
 
     def __init__(self, handles: Sequence[Handle]) -> None:
         self.handles = list(handles)
-        rows = [block_rows(handle) for handle in self.handles]
+        rows = [handle.shape("lengths")[0] if "lengths" in handle else handle.shape("dense")[1] for handle in self.handles]
         self.starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
 
     @property
@@ -165,8 +161,3 @@ class Spool:
         for handle, start, end in zip(self.handles, self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
             out[start:end] = handle.get(name)
         return out
-
-
-def block_rows(handle: Handle) -> int:
-    """Rows of a block."""
-    return handle.shape("lengths")[0] if "lengths" in handle else handle.shape("dense")[1]

@@ -16,13 +16,11 @@ import google_crc32c
 import numpy as np
 
 from ...errors import DataError
+from ...value_types import Foreign
 
-PIECE = 64 << 20
-"""Bytes of a file that one checksum (and one range of text) covers."""
-
-MAX_RATIO = 1000
-"""Text bytes allowed per compressed byte."""
-
+Buffer = bytearray | memoryview  # what is read into
+PIECE = 64 << 20  # bytes of a file that one checksum (and one range of text) covers
+MAX_RATIO = 1000  # text bytes allowed per compressed byte
 _RATIO_GRACE = 16 << 20
 _BUFFER = 1 << 20
 _OPENERS: tuple[tuple[bytes, str, Callable[[Any], Any]], ...] = (
@@ -41,10 +39,8 @@ def detect_compression(path: Path) -> str | None:
 
 
 class Expanded(io.RawIOBase):
-    """A compressed stream that refuses damage and explosive ratios with a `DataError`.
-
-    ``raw``: the compressed bytes; ``kind``: "gzip", "bzip2" or "xz"; ``name``: shown in messages. ``offset``: text bytes given so far.
-    """
+    """A compressed stream that refuses damage and explosive ratios with a `DataError`. ``kind``: "gzip", "bzip2" or "xz"; ``name``: shown
+    in messages; ``offset``: text bytes given so far."""
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:
         self._raw, self._name, self._kind = raw, name, kind
@@ -55,11 +51,9 @@ class Expanded(io.RawIOBase):
         """Whether the stream can be read: yes."""
         return True
 
-    def readinto(self, out: Any) -> int:
-        """Fill a buffer as far as one read goes.
-
-        Raises DataError if the stream is damaged, cut short, or expands more than a thousandfold.
-        """
+    def readinto(self, out: Buffer) -> int:
+        """Fill a buffer as far as one read goes. Raises DataError if the stream is damaged, cut short, or expands more than a
+        thousandfold."""
         view = memoryview(out)
         try:
             # Large reads pay: BufferedReader-sized ones spend their time in Python.
@@ -68,10 +62,8 @@ class Expanded(io.RawIOBase):
             raise DataError(f"{self._kind} data damaged or cut short after {self.offset} bytes of text ({error})", self._name) from error
         self.offset += got
         if self.offset > MAX_RATIO * self._raw.tell() + _RATIO_GRACE:
-            raise DataError(
-                f"{self._kind} data expand to {self.offset} bytes from {self._raw.tell()}; more than {MAX_RATIO} to 1 is refused",
-                self._name,
-            )
+            reason = f"{self._kind} data expand to {self.offset} bytes from {self._raw.tell()}; more than {MAX_RATIO} to 1 is refused"
+            raise DataError(reason, self._name)
         return got
 
     def close(self) -> None:
@@ -85,7 +77,7 @@ class Expanded(io.RawIOBase):
 class Readable(Protocol):
     """A stream of bytes that fills buffers."""
 
-    def readinto(self, buffer: Any, /) -> int | None:
+    def readinto(self, buffer: Buffer, /) -> int | None:
         """Fill a buffer as far as one read goes; 0 at the end."""
         ...
 
@@ -93,36 +85,24 @@ class Readable(Protocol):
 class ByteSource(NamedTuple):
     """An opened input: the stream of its text and how many bytes of the file have been read for it."""
 
-    stream: Any
+    stream: io.RawIOBase
     done: Callable[[], int]
 
 
 def open_source(source: str | Path, name: str) -> ByteSource:
-    """Open a file, plain or compressed, or standard input ("-").
-
-    Raises DataError if the file cannot be opened.
-    """
-    if source == "-":
-        if sys.stdin is None:
-            raise DataError("the standard input is closed; give a file, or a pipe that is open", name)
-        return _count_bytes(getattr(sys.stdin, "buffer", sys.stdin), keep=True)
-    raw = open_file(Path(source))
-    if not Path(source).is_file():
-        return _count_bytes(raw, keep=False)
+    """Open a file, plain or compressed, or standard input ("-"). Raises DataError if the file cannot be opened."""
+    if source == "-" and sys.stdin is None:
+        raise DataError("the standard input is closed; give a file, or a pipe that is open", name)
+    raw: Foreign = getattr(sys.stdin, "buffer", sys.stdin) if source == "-" else open_file(Path(source))
+    if source == "-" or not Path(source).is_file():
+        counted = _Counted(raw, keep=source == "-")
+        return ByteSource(counted, lambda: counted.offset)
     kind = detect_compression(Path(source))
     return ByteSource(raw if kind is None else Expanded(raw, kind, name), raw.tell)
 
 
-def _count_bytes(inner: Any, *, keep: bool) -> ByteSource:
-    stream = _Counted(inner, keep)
-    return ByteSource(stream, lambda: stream.offset)
-
-
-def open_file(path: Path) -> IO[bytes]:
-    """Open a file for reading, unbuffered.
-
-    Raises DataError if it does not exist, is a folder or may not be read.
-    """
+def open_file(path: Path) -> io.FileIO:
+    """Open a file for reading, unbuffered. Raises DataError if it does not exist, is a folder or may not be read."""
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
@@ -132,14 +112,14 @@ def open_file(path: Path) -> IO[bytes]:
 class _Counted(io.RawIOBase):
     """A pipe that counts what it gave; standard input is kept open."""
 
-    def __init__(self, inner: Any, keep: bool) -> None:
+    def __init__(self, inner: Foreign, keep: bool) -> None:
         self._inner, self._keep = inner, keep
         self.offset = 0
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, out: Any) -> int:
+    def readinto(self, out: Buffer) -> int:
         got = self._inner.readinto(out)
         self.offset += got or 0
         return got or 0
@@ -156,7 +136,7 @@ class Window:
     def __init__(self, file: IO[bytes], lo: int, hi: int) -> None:
         self._fd, self._at, self._end = file.fileno(), lo, hi
 
-    def readinto(self, out: Any) -> int:
+    def readinto(self, out: Buffer) -> int:
         """Fill a buffer as far as one read goes; 0 at the end."""
         view = memoryview(out)[: self._end - self._at]
         got = os.preadv(self._fd, [view], self._at) if view.nbytes else 0
@@ -165,10 +145,8 @@ class Window:
 
 
 def line_start(file: IO[bytes], at: int, size: int) -> int:
-    """First byte at or after ``at`` that begins a line; ``size`` if there is none.
-
-    The owner of a line is the range that holds its first byte, so ranges cut anywhere share the lines without overlap.
-    """
+    """First byte at or after ``at`` that begins a line; ``size`` if there is none. The owner of a line is the range that holds its first
+    byte, so ranges cut anywhere share the lines without overlap."""
     if at <= 0:
         return 0
     at -= 1
@@ -191,10 +169,8 @@ def count_lines(path: Path, end: int) -> int:
 
 
 class FileDigest:
-    """Identity of a file by content: its length and the crc32c of every 64 MiB piece.
-
-    Pieces are read on demand, so that a range of text can be checked while the system still has it in memory.
-    """
+    """Identity of a file by content: its length and the crc32c of every 64 MiB piece. Pieces are read on demand, so that a range of text
+    can be checked while the system still has it in memory."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -28,10 +28,8 @@ _NAMED = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 class LineParser:
     """Parses streams of text; its arrays are reused from buffer to buffer, so a block must be copied before the next one is asked for.
-
     ``name``: shown in messages; ``rules``: what a line may hold; ``high_rule``: why an index may be too large, for the message; ``buffer``:
-    bytes of text read at once; ``max_line``: longest line allowed, bytes.
-    """
+    bytes of text read at once; ``max_line``: longest line allowed, bytes."""
 
     def __init__(self, name: str, rules: Rules, high_rule: str, buffer: int, max_line: int) -> None:
         self.name, self.rules, self.high_rule, self.max_line = name, rules, high_rule, max_line
@@ -44,13 +42,9 @@ class LineParser:
 
     def _resize(self, capacity: int) -> None:
         self.buffer = np.zeros(capacity + _SPARE, np.uint8)
-        self._lines = Lines(
-            np.empty(capacity // 2 + 2, np.int32),
-            np.empty(capacity // 2 + 2, np.float64),
-            np.empty(capacity // 4 + 2, np.int32),
-            np.empty(capacity // 4 + 2, np.float64),
-            self._deferred,
-        )
+        rows, entries = capacity // 2 + 2, capacity // 4 + 2
+        row_arrays = np.empty(rows, np.int32), np.empty(rows, np.float64)
+        self._lines = Lines(*row_arrays, np.empty(entries, np.int32), np.empty(entries, np.float64), self._deferred)
 
     @property
     def lowest(self) -> int:
@@ -63,12 +57,9 @@ class LineParser:
         return int(self._state[codes.HIGHEST])
 
     def blocks(self, stream: Readable, lines_before: Callable[[], int]) -> Iterator[tuple[Block, int, int]]:
-        """Parse a stream that starts with a line.
-
-        ``stream``: the text; ``lines_before``: number of lines before the stream, asked for only when an error is reported. Yields rows
-        (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of the stream parsed so far. Raises
-        DataError: at the first line that breaks a rule.
-        """
+        """Parse a stream that starts with a line. ``stream``: the text; ``lines_before``: number of lines before the stream, asked for only
+        when an error is reported. Yields rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of
+        the stream parsed so far. Raises DataError: at the first line that breaks a rule."""
         self._lines_before, self._passed = lines_before, 0
         carried = seen = lines = 0
         while True:
@@ -101,11 +92,8 @@ class LineParser:
             if end:
                 return have, end
             if capacity >= self.max_line:
-                raise DataError(
-                    f"the line is longer than {self.max_line} bytes; raise the budget (--budget)",
-                    self.name,
-                    self._lines_before() + self._passed + 1,
-                )
+                number = self._lines_before() + self._passed + 1
+                raise DataError(f"the line is longer than {self.max_line} bytes; raise the budget (--budget)", self.name, number)
             old = self.buffer
             self._resize(min(2 * capacity, self.max_line))
             self.buffer[:have] = old[:have]
@@ -120,11 +108,7 @@ class LineParser:
         if status == codes.MORE and int(self._state[codes.AT]) == start:
             self._deferred = np.empty((2 * len(self._deferred), 3), np.int64)
             self._lines = self._lines._replace(deferred=self._deferred)
-        block = {
-            "lengths": self._lines.lengths[:rows],
-            "cols": self._lines.cols[:nnz],
-            "vals": self._lines.vals[:nnz],
-        }
+        block = {"lengths": self._lines.lengths[:rows], "cols": self._lines.cols[:nnz], "vals": self._lines.vals[:nnz]}
         if self.rules.labelled:
             block["y"] = self._lines.labels[:rows]
         if waiting:
@@ -163,51 +147,33 @@ class LineParser:
 
     def _reason(self, status: int, token: str, before: bytes) -> str:
         index = token.partition(":")[0]
-        if status == codes.BAD_LABEL:
-            return _bad_label(token)
+        if status == codes.BAD_LABEL and "," in token:
+            return f"label {token!r} is a list; one number per row is expected, data with several labels a row are not supported"
+        if status == codes.BAD_LABEL and ":" in token:
+            return f"label {token!r} is not a decimal number; for text without labels set --no-labels"
         if status == codes.UNKNOWN_LABEL:
             return f"label {token} is not one of the declared labels {describe_labels([tidy_label(v) for v in self.rules.declared])}"
         if status == codes.MISSING_COLON:
             return f"{token!r} has no colon; entries are index:value"
+        if status == codes.BAD_INDEX and token.startswith("qid:"):
+            return f"{token!r}: query ids are not used; set --qid ignore to pass over them"
         if status == codes.BAD_INDEX:
-            return _bad_index(token)
+            return f"{token!r} does not start with an index; entries are index:value with a non-negative integer index"
         if status == codes.INDEX_LOW:
             return "index 0: indices count from one; for a file that counts from zero set --zero-based yes (or auto)"
         if status == codes.INDEX_HIGH:
             return f"index {index} {self.high_rule}"
         if status == codes.NOT_ASCENDING:
-            return _not_ascending(index, before)
+            previous = re.findall(rb"(\d+):", before)[-1].decode()
+            is_twice = previous.lstrip("0") == index.lstrip("0")
+            return f"index {index} occurs twice in the row" if is_twice else f"index {index} comes after {previous}; indices must ascend"
         if status == codes.TOO_LARGE:
             kind = "float32" if self.rules.single and np.isfinite(as_number(token) or np.inf) else "float64"
             return f"{token!r} is beyond the range of {kind}"
-        return _bad_number("value", token)
-
-
-def _bad_label(token: str) -> str:
-    if "," in token:
-        return f"label {token!r} is a list; one number per row is expected, data with several labels a row are not supported"
-    if ":" in token:
-        return f"label {token!r} is not a decimal number; for text without labels set --no-labels"
-    return _bad_number("label", token)
-
-
-def _bad_number(what: str, token: str) -> str:
-    if _NAMED.fullmatch(token):
-        return f"{what} {token!r} is not finite; missing and infinite values are refused"
-    return f"{what} {token!r} is not a decimal number"
-
-
-def _bad_index(token: str) -> str:
-    if token.startswith("qid:"):
-        return f"{token!r}: query ids are not used; set --qid ignore to pass over them"
-    return f"{token!r} does not start with an index; entries are index:value with a non-negative integer index"
-
-
-def _not_ascending(index: str, before: bytes) -> str:
-    previous = re.findall(rb"(\d+):", before)[-1].decode()
-    if previous.lstrip("0") == index.lstrip("0"):
-        return f"index {index} occurs twice in the row"
-    return f"index {index} comes after {previous}; indices must ascend"
+        what = "label" if status == codes.BAD_LABEL else "value"
+        if _NAMED.fullmatch(token):
+            return f"{what} {token!r} is not finite; missing and infinite values are refused"
+        return f"{what} {token!r} is not a decimal number"
 
 
 def _last_line_end(buffer: npt.NDArray[np.uint8], end: int) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,19 +11,17 @@ from typing import Any
 import numpy as np
 
 from ...errors import DataError
-from ..counts import ColumnCounts
 from ..labels import Target
 from ..options import Options, Progress
-from ..reading import Reading, recount_columns
+from ..reading import ColumnCounts, Reading, Source, recount_columns
 from ..scratch import Scratch
 from .lines import Rules
 from .spool import Handle, Part, PutBlock, Stored, hold_block
-from .streams import PIECE, FileDigest, Readable, Window, count_lines, detect_compression, line_start, open_file, open_source
+from .streams import PIECE, FileDigest, Window, count_lines, detect_compression, line_start, open_file, open_source
 from .svmlight import LineParser
 
 _MAX_INDEX = 2**31 - 2
-_TEXT_TO_MEMORY = 8
-"""Bytes of blocks, buckets and arrays that a byte of text may become."""
+_TEXT_TO_MEMORY = 8  # bytes of blocks, buckets and arrays that a byte of text may become
 
 
 @dataclass
@@ -39,16 +37,21 @@ class RangeRecord:
     numbers: list[float]
     blocks: list[dict[str, Any]]
 
+    @classmethod
+    def noted(cls, scratch: Scratch) -> "list[RangeRecord]":
+        """Ranges that the journal holds."""
+        return [cls(**{name: value for name, value in note.items() if name != "step"}) for note in scratch.notes("range")]
 
-class SvmlightSource:
-    """SVMlight text from a file, plain or compressed, or from standard input ("-").
+    def handles(self, scratch: Scratch) -> "list[Stored]":
+        """Its blocks in the scratch folder."""
+        return [Stored.from_json(scratch.folder, fields) for fields in self.blocks]
 
-    ``source``: where.
-    """
+
+class SvmlightSource(Source):
+    """SVMlight text from a file, plain or compressed, or from standard input ("-")."""
 
     format = "svmlight"
     sparse = True
-    names = None
 
     def __init__(self, source: str | Path) -> None:
         self.stdin = source == "-"
@@ -64,10 +67,9 @@ class SvmlightSource:
         return None if self.digest is None or self.packed else _TEXT_TO_MEMORY * self.digest.size
 
     def hint(self) -> str | None:
-        """Cheap identity for resuming; None for a source that cannot be read twice."""
+        """Cheap identity for resuming; ranges of a plain file carry their own checksums."""
         if self.digest is None:
             return None
-        # Ranges of a plain file carry their own checksums.
         return self.digest.value() if self.packed else f"file:{self.digest.size}"
 
     def identity(self) -> str | None:
@@ -75,10 +77,7 @@ class SvmlightSource:
         return None if self.digest is None else self.digest.value()
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
-        """Parse everything.
-
-        Raises DataError at the first fault in the text, by file, line and column.
-        """
+        """Parse everything."""
         reading = Reading(target=target, counts=ColumnCounts())
         if self.digest is None or self.packed:
             _StreamReader(self, scratch, options, reading, progress).run()
@@ -90,23 +89,15 @@ class SvmlightSource:
         """Make a parser for these options."""
         low = 1 if options.zero_based == "no" else 0
         allowed = np.zeros(0) if options.no_labels else target.allowed_numbers()
-        rules = Rules(low, highest_index(options), options.dtype == "float32", options.qid == "ignore", allowed, not options.no_labels)
+        if options.n_features is not None:
+            high, why = options.n_features - (options.zero_based == "yes"), f"exceeds the {options.n_features} features (--n-features)"
+        else:
+            high = min(_MAX_INDEX, options.budget // 4)
+            need = "a table of column counts larger than the budget" if high < _MAX_INDEX else "more than 2^31 columns"
+            why = f"would need {need}; correct it, or give --n-features (or a larger --budget)"
+        rules = Rules(low, high, options.dtype == "float32", options.qid == "ignore", allowed, not options.no_labels)
         text = max(1 << 20, options.budget // 16)
-        return LineParser(self.name, rules, _high_rule(options), text, max(text, options.budget // 8))
-
-
-def highest_index(options: Options) -> int:
-    """Greatest index that may occur."""
-    if options.n_features is not None:
-        return options.n_features - (1 if options.zero_based == "yes" else 0)
-    return min(_MAX_INDEX, options.budget // 4)
-
-
-def _high_rule(options: Options) -> str:
-    if options.n_features is not None:
-        return f"exceeds the {options.n_features} features (--n-features)"
-    need = "a table of column counts larger than the budget" if options.budget // 4 < _MAX_INDEX else "more than 2^31 columns"
-    return f"would need {need}; correct it, or give --n-features (or a larger --budget)"
+        return LineParser(self.name, rules, why, text, max(text, options.budget // 8))
 
 
 class _RangeReader:
@@ -137,8 +128,7 @@ class _RangeReader:
             self.reading.counts.merge(table)
 
     def _take(self, record: RangeRecord, handles: list[Handle]) -> None:
-        _note_range(self.reading, record, self.source.name)
-        self.reading.handles.extend(handles)
+        _take_range(self.reading, record, handles, self.source.name)
         if not self.held:
             record.blocks = [handle.to_json() for handle in handles if isinstance(handle, Stored)]
             self.scratch.note("range", **asdict(record))
@@ -146,12 +136,12 @@ class _RangeReader:
 
     def _take_up(self) -> int:
         """Take over the ranges read by a killed ingest, if the file still holds the same bytes there; how many."""
-        ready = [RangeRecord(**_record_fields(note)) for note in self.scratch.notes("range")]
+        ready = RangeRecord.noted(self.scratch)
         if any(self.digest.piece(record.index) != record.crc for record in ready):
             self.scratch.restart()
             return 0
         for record in ready:
-            _take_range(self.reading, self.scratch, record, self.source.name)
+            _take_range(self.reading, record, record.handles(self.scratch), self.source.name)
         recount_columns(self.reading)
         return len(ready)
 
@@ -189,27 +179,26 @@ class _StreamReader:
 
     def run(self) -> None:
         """Read what the journal does not have."""
-        for note in self.scratch.notes("range"):
-            record = RangeRecord(**_record_fields(note))
-            _take_range(self.reading, self.scratch, record, self.source.name)
+        for record in RangeRecord.noted(self.scratch):
+            _take_range(self.reading, record, record.handles(self.scratch), self.source.name)
             self.end, self.lines, self.index = record.end, record.lines, record.index + 1
         recount_columns(self.reading)
         if self.scratch.notes("read"):
             return
         opened = open_source("-" if self.source.stdin else self.source.path, self.source.name)
         try:
-            _skip_bytes(opened.stream, self.end)
-            self._parse(opened.stream, opened.done)
+            # Text that was parsed before may count a line end that the last line lacks.
+            buffer, left = memoryview(bytearray(1 << 20)), self.end
+            while left > 0 and (got := opened.stream.readinto(buffer[:left])):
+                left -= got
+            parser = self.source.parser(self.options, self.reading.target)
+            origin, before = self.end, self.lines
+            blocks = parser.blocks(opened.stream, lambda: before)
+            while self._part(blocks, parser, origin, before, opened.done):
+                self.index += 1
         finally:
             opened.stream.close()
         self.scratch.note("read")
-
-    def _parse(self, stream: Readable, done: Callable[[], int]) -> None:
-        parser = self.source.parser(self.options, self.reading.target)
-        origin, before = self.end, self.lines
-        blocks = parser.blocks(stream, lambda: before)
-        while self._part(blocks, parser, origin, before, done):
-            self.index += 1
 
     def _part(self, blocks: Iterator[Any], parser: LineParser, origin: int, before: int, done: Callable[[], int]) -> bool:
         """Fill one part file; False at the end of the text."""
@@ -221,7 +210,7 @@ class _StreamReader:
                 self.reading.counts.add(block["cols"], parser.highest)
                 if "y" in block:
                     met.add_numbers(block["y"], _plain_fault(self.source.name))
-                stored.append(part(block).to_json())
+                stored.append(part(block))
                 self.end, self.lines = origin + at, before + lines
                 total = self.source.digest.size if self.source.digest else done()
                 self._progress(done(), total, "read")
@@ -229,8 +218,9 @@ class _StreamReader:
                     break
             else:
                 start = -1
-        record = RangeRecord(self.index, self.end, self.lines, 0, parser.lowest, parser.highest, sorted(met.numbers), stored)
-        _take_range(self.reading, self.scratch, record, self.source.name)
+        blocks_json = [handle.to_json() for handle in stored]
+        record = RangeRecord(self.index, self.end, self.lines, 0, parser.lowest, parser.highest, sorted(met.numbers), blocks_json)
+        _take_range(self.reading, record, stored, self.source.name)
         self.scratch.note("range", **asdict(record))
         return start >= 0
 
@@ -239,30 +229,14 @@ def _part_name(index: int) -> str:
     return f"part-{index:06d}.bin"
 
 
-def _record_fields(note: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in note.items() if name != "step"}
-
-
 def _plain_fault(name: str) -> Callable[[str, int], DataError]:
     return lambda reason, row: DataError(reason, name)
 
 
-def _note_range(reading: Reading, record: RangeRecord, name: str) -> None:
+def _take_range(reading: Reading, record: RangeRecord, handles: Iterable[Handle], name: str) -> None:
     reading.meet(record.lowest, record.highest)
     reading.target.merge(record.numbers, _plain_fault(name))
-
-
-def _take_range(reading: Reading, scratch: Scratch, record: RangeRecord, name: str) -> None:
-    """Add a range that is in the scratch folder to the reading."""
-    _note_range(reading, record, name)
-    reading.handles.extend(Stored.from_json(scratch.folder, fields) for fields in record.blocks)
-
-
-def _skip_bytes(stream: Readable, nbytes: int) -> None:
-    """Pass over text that was parsed before (which may count a line end that the last line lacks)."""
-    buffer = memoryview(bytearray(1 << 20))
-    while nbytes > 0 and (got := stream.readinto(buffer[:nbytes])):
-        nbytes -= got
+    reading.handles.extend(handles)
 
 
 def default_jobs(path: Path) -> int:

@@ -12,8 +12,7 @@ from ..labels import as_number
 
 _PART_SHARE = 128
 _LEAST = 1 << 16
-_LONGEST = 1 << 16
-"""Bytes of a cell."""
+_LONGEST = 1 << 16  # bytes of a cell
 
 
 class WideRow(NamedTuple):
@@ -24,12 +23,9 @@ class WideRow(NamedTuple):
 
 
 class WideRows:
-    """Rows of a text whose header was read; an iterator of `WideRow`.
-
-    ``stream``: the text behind the header; ``delimiter``: between cells; ``columns``: cells of a row; ``texts``: columns that are kept as
-    texts; ``budget``: bytes to work in; ``name``: for messages. Raises DataError at a row with another number of cells, or a cell that is
-    no number, by line.
-    """
+    """Rows of a text whose header was read; an iterator of `WideRow`. ``stream``: the text behind the header; ``delimiter``: between cells;
+    ``columns``: cells of a row; ``texts``: columns that are kept as texts; ``budget``: bytes to work in; ``name``: for messages. Raises
+    DataError at a row with another number of cells, or a cell that is no number, by line."""
 
     def __init__(self, stream: BinaryIO, delimiter: str, columns: int, texts: set[int], budget: int, name: str) -> None:
         self._stream, self._mark, self._n, self._texts, self._name = stream, delimiter.encode(), columns, sorted(texts), name

@@ -15,8 +15,7 @@ import pytest
 from gramplane.storage import BlockStore, BlockWriter, DataError, OutOfSpace, RunLocked, SchemaError
 from gramplane.storage.blocks import writer
 from gramplane.storage.ingest import buckets, build, ingest, reading, scratch
-from gramplane.storage.ingest.counts import ColumnCounts
-from gramplane.storage.ingest.reading import Reading
+from gramplane.storage.ingest.reading import ColumnCounts, Reading
 from gramplane.storage.ingest.text import streams, text
 from gramplane.storage.ingest.text.spool import hold_block
 from gramplane.storage.locks import file_lock

@@ -7,7 +7,7 @@ from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor, load_m
 from gramplane.pipeline.methods.group_lasso import moments_pass as moments
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
-from gramplane.workflows.battery import model_bytes, untimed
+from gramplane.workflows.battery import model_bytes, without_times
 from gramplane.workflows.cli import main
 from tests.support.typed import result
 
@@ -120,6 +120,6 @@ def test_the_same_bits_on_worker_processes(tmp_path, monkeypatch, real):
         run_method("group-lasso", params, data=str(store), run=str(tmp_path / cluster), cluster=cluster)
     one, two = (tmp_path / "sync", tmp_path / "local:2")
     assert model_bytes(one) == model_bytes(two)
-    histories = [[untimed(row) for row in RunStore.open(run).history()] for run in (one, two)]
+    histories = [[without_times(row) for row in RunStore.open(run).history()] for run in (one, two)]
     assert histories[0] == histories[1]
     assert RunStore.open(two).history()[0]["tasks"] == (4 if real else 1)

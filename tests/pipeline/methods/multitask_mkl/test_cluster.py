@@ -8,7 +8,7 @@ from gramplane.pipeline import predict_store, run_method, score_store
 from gramplane.pipeline.methods.multitask_mkl import solve_pass as task_solves
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
-from gramplane.workflows.battery import model_bytes, untimed
+from gramplane.workflows.battery import model_bytes, without_times
 from tests.support.clusters import CommandCluster, wait_until
 
 pytestmark = pytest.mark.cluster
@@ -46,7 +46,7 @@ def same(place, run):
     arrays = [{name: part for name, part in model_bytes(folder).items() if "/c/" in name} for folder in (run, place / "straight")]
     assert arrays[0] == arrays[1]
     assert len(arrays[0]) > 5
-    assert [untimed(row) for row in one.history()] == [untimed(row) for row in two.history()]
+    assert [without_times(row) for row in one.history()] == [without_times(row) for row in two.history()]
 
 
 def test_the_same_bits_on_workers_with_one_killed_and_with_one_left(place, tmp_path, tmp_path_factory):
