@@ -40,6 +40,7 @@ def hint_text(hint: Any) -> str:
     text = inspect.formatannotation(hint)
     text = re.sub(r"\b(?:collections\.abc|typing|gramplane(?:\.\w+)+)\.(?=\w)", "", text)
     text = re.sub(r"Union\[(.*)\]$", lambda found: " | ".join(_split(found[1])), text)
+    text = re.sub(r"Optional\[(.*)\]$", r"\1 | None", text)
     return text.replace("NoneType", "None")
 
 
@@ -72,7 +73,7 @@ def pipeline_stub() -> str:
     names = dict(pipeline._HOMES)
     systems = sorted({info.system for info in METHODS.values()})
     lines = ["from collections.abc import Callable, Mapping, Sequence\nfrom typing import Any, Literal\n"]
-    lines += ["from ..kernels.grams.spec import KernelSpec\n"]
+    lines += ["import numpy\n", "from ..kernels.graphs.kernel_graphs import KernelDag\n", "from ..kernels.grams.spec import KernelSpec\n"]
     plain = [name for name in names if not _is_estimator(getattr(pipeline, name), MethodEstimator)]
     lines += [f"from .{names[name]} import {name} as {name}\n" for name in sorted(plain, key=lambda name: (names[name], name))]
     lines += [f"from .methods.{system} import estimator as _{system}\n" for system in systems]

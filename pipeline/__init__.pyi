@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
+import numpy
+from ..kernels.graphs.kernel_graphs import KernelDag
 from ..kernels.grams.spec import KernelSpec
 from .estimators.inputs import use_client as use_client
 from .methods.fgm.estimator import PathPoint as PathPoint
@@ -62,7 +64,7 @@ class FGMClassifier(_fgm.FGMClassifier):
         fit_intercept: bool = False,
         groups: Any = None,
         group_weight: Any = None,
-        feature_map: Optional[Literal['poly2', 'hik', 'additive_gaussian']] = None,
+        feature_map: Literal['poly2', 'hik', 'additive_gaussian'] | None = None,
         gamma: float = 1.0,
         coef0: float = 1.0,
         n_bins: int = 100,
@@ -379,7 +381,7 @@ class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
         epochs: int = 1,
         shuffle: bool = True,
         fit_intercept: bool = False,
-        task_offset: Optional[Literal['mean', 'shrunken']] = None,
+        task_offset: Literal['mean', 'shrunken'] | None = None,
         refit: float | None = None,
         tol: float = 0.0001,
         max_iter: int = 1000,
@@ -491,7 +493,7 @@ class SimpleNPKL(_npkl.SimpleNPKL):
         n_neighbors: int = 5,
         graph: Literal['mutual', 'union'] = 'mutual',
         closure: bool = False,
-        selection: Optional[Literal['active', 'random']] = None,
+        selection: Literal['active', 'random'] | None = None,
         n_select: int | None = None,
         base: int | None = None,
         tol: float = 0.0001,

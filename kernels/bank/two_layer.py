@@ -97,9 +97,11 @@ class Layer(Protocol):
 
     def kernel(self, mu: FloatArray) -> FloatArray | Gram | None:
         """Return K2(mu), (n, n) float64 or a Gram, None where its largest exponent is refused; the next call overwrites it."""
+        ...
 
     def weigh(self, mu: FloatArray, kernel: Any, beta: FloatArray) -> FloatArray:
         """Return ``beta' (K2 o K_t) beta`` of every kernel, shape (k,), where ``kernel`` is K2(mu)."""
+        ...
 
 
 class BankLayer:

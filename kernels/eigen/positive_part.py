@@ -270,7 +270,7 @@ def _check_form(p: float, B: float | None, G: float | None) -> None:
         raise ValueError("p=1: needs the cap B; with a penalty the problem is unbounded or its optimum is zero")
 
 
-def normalized_laplacian(S: object) -> sp.csr_array:
+def normalized_laplacian(S: sp.csr_array) -> sp.csr_array:
     """Return ``L = I - D^{-1/2} S D^{-1/2}`` of affinities S >= 0, with zero rows and columns for points without a neighbour. With them
     ``tr(LK) = 1/2 sum_ij S_ij ||v_i / sqrt(D_i) - v_j / sqrt(D_j)||^2`` holds for every ``K = V V'``, ``D_i = sum_j S_ij``.
     """

@@ -7,7 +7,7 @@ except for the additive Gaussian, whose ones are counted.
 
 from __future__ import annotations
 
-from ..arrays import Array
+from ..arrays import Array, Entry
 from ..jit import compiled
 from .exponentials import decay
 
@@ -58,7 +58,7 @@ def dense_sums(kind: int, gamma: float, x: Array, height: int, z: Array, out: Ar
 
 
 @compiled
-def _pair_term(kind: int, gamma: float, a: float, b: float) -> float:
+def _pair_term(kind: int, gamma: float, a: Entry, b: Entry) -> float:
     """Return one term minus that of two zeros."""
     t, s = a - b, a + b
     if kind == PRODUCTS:

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -262,7 +262,7 @@ def as_specs(kernels: KernelLike | Iterable[KernelLike] | None, d: int | None) -
             raise ValueError("kernels must be given where rows are strings")
         return kernel_grid(d)
     items = [kernels] if isinstance(kernels, (KernelSpec, str, Mapping)) or callable(kernels) else kernels
-    specs = [_as_spec(kernel) for kernel in items]
+    specs = [_as_spec(cast(KernelLike, kernel)) for kernel in items]
     if not specs:
         raise ValueError("kernels is empty; at least one kernel is needed")
     for spec in specs:

@@ -18,18 +18,23 @@ class Domain(Protocol):
 
     def start(self, n: int) -> FloatArray:
         """Return a point in the middle of the set, shape (n,)."""
+        ...
 
     def project(self, w: FloatArray) -> FloatArray:
         """Return the nearest point of the set in Euclidean distance."""
+        ...
 
     def mirror(self, w: FloatArray, grad: FloatArray, step: float) -> FloatArray:
         """Return the minimiser over the set of step <grad, v> + KL(v, w)."""
+        ...
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
         """Return the maximum over the set of <direction, v> and a maximiser."""
+        ...
 
     def violation(self, w: FloatArray) -> float:
         """Return by how much w breaks the worst constraint of the set; 0 inside."""
+        ...
 
 
 class NormDomain(Domain, Protocol):
@@ -37,6 +42,7 @@ class NormDomain(Domain, Protocol):
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,17 @@ class Evaluated(Protocol):
     @property
     def weights(self) -> FloatArray:
         """The point, shape (t,)."""
+        ...
 
     @property
     def value(self) -> float:
         """J there."""
+        ...
 
     @property
     def slopes(self) -> FloatArray:
         """The gradient of J there, shape (t,): -1/2 of the quadratic forms."""
+        ...
 
 
 EvaluatedT = TypeVar("EvaluatedT", bound=Evaluated)
