@@ -61,7 +61,7 @@ def is_dask(X: object) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
-def in_memory(X: Any, name: str = "X") -> Any:
+def in_memory(X: object, name: str = "X") -> Any:
     """Return what users hand over as it lies in memory: of a Dask collection what it holds, and sparse matrices through the one door.
 
     Raises
@@ -75,7 +75,7 @@ def in_memory(X: Any, name: str = "X") -> Any:
     return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
 
 
-def validated(estimator: Any, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+def validated(estimator: Any, X: object, y: object = "no_validation", **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it."""
     return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
 
@@ -120,7 +120,7 @@ def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
 class Classifying(ClassifierMixin):
     """scikit-learn's part of a classifier, for which what it compares with comes through :func:`in_memory`."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the share of right labels."""
         return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
 
@@ -128,7 +128,7 @@ class Classifying(ClassifierMixin):
 class Predicting(RegressorMixin):
     """scikit-learn's part of a regressor, for which what it compares with comes through :func:`in_memory`."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the coefficient of determination, R2."""
         return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
 
@@ -136,11 +136,11 @@ class Predicting(RegressorMixin):
 class Selection(SelectorMixin):
     """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: object) -> Any:
         """Return the selected columns of ``X``."""
         return super().transform(in_memory(X))
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: object) -> Any:
         """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
         return super().inverse_transform(in_memory(X))
 
@@ -150,7 +150,7 @@ def opened(X: Any) -> BlockStore:
     return X if isinstance(X, BlockStore) else BlockStore.open(X)
 
 
-def opened_for(estimator: Any, X: Any) -> BlockStore:
+def opened_for(estimator: Any, X: object) -> BlockStore:
     """Return the block store behind a path or object.
 
     Raises

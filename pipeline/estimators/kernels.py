@@ -79,7 +79,7 @@ class KernelEstimator(SupervisedEstimator):
             return TextRows(X), y
         return super()._data(X, y)
 
-    def _matrices(self, X: Any, y: Any) -> tuple[GivenGrams, Any]:
+    def _matrices(self, X: object, y: object) -> tuple[GivenGrams, Any]:
         if isinstance(X, (GramStore, str)):
             data = GivenGrams(X if isinstance(X, GramStore) else GramStore.open(X))
         elif _is_stack(X):
@@ -107,7 +107,7 @@ class KernelEstimator(SupervisedEstimator):
             return row_decision_values(model, np.array(list(X), dtype=object))
         return row_decision_values(model, scaled_rows(model, self._checked(X, reset=False)))
 
-    def _test_matrices(self, X: Any) -> np.ndarray:
+    def _test_matrices(self, X: object) -> np.ndarray:
         X = in_memory(X)
         return as_stack(X if _is_stack(X) else _validated(self, X, reset=False))
 
@@ -128,7 +128,7 @@ def _is_stack(X: object) -> bool:
     return getattr(X, "ndim", 0) == 3
 
 
-def _validated(estimator: Any, X: Any, **options: Any) -> Any:
+def _validated(estimator: Any, X: object, **options: Any) -> Any:
     return validated(estimator, X, dtype=[np.float64, np.float32], **options)
 
 

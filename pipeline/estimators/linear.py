@@ -10,14 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..models.linear import LinearModel
 from ..models.linear_predict import row_decision_values
-from .inputs import Selection, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Column, Selection, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
 from .supervised import SupervisedEstimator
 
 
 class LinearEstimator(SupervisedEstimator):
     """Base of estimators of numeric rows; the first row that is not finite is named."""
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, or a block store.
 
         Parameters
@@ -38,7 +38,7 @@ class LinearEstimator(SupervisedEstimator):
         self._fit(self._inputs(X, y, sample_weight), config)
         return self
 
-    def _checked(self, X: Any, **options: Any) -> Any:
+    def _checked(self, X: object, **options: Any) -> Any:
         X = in_memory(X)
         try:
             return super()._checked(X, **options)
@@ -48,14 +48,14 @@ class LinearEstimator(SupervisedEstimator):
                 raise
             raise ValueError(f"row {row}: {error}") from None
 
-    def _values(self, X: Any) -> np.ndarray:
+    def _values(self, X: object) -> np.ndarray:
         check_is_fitted(self)
         if is_store(X):
             with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return self._method.predictor(self.model_).decision_values(self.model_, ctx)
         return self._row_values(self._checked(X, reset=False))
 
-    def _row_values(self, X: Any) -> np.ndarray:
+    def _row_values(self, X: object) -> np.ndarray:
         """Return ``(n, n_machines)`` decision values of validated rows in memory."""
         return row_decision_values(self.model_, X)
 
@@ -133,7 +133,7 @@ class StreamEstimator(LinearEstimator):
         return int(self.model_.figures[self._iterations])
 
 
-def _first_row_not_finite(X: Any) -> int | None:
+def _first_row_not_finite(X: object) -> int | None:
     """Return the first row that holds NaN or infinity; ``None`` if there is none, or rows cannot be told."""
     if sp.issparse(X):
         entries: Any = sp.coo_array(X)

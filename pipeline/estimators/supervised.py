@@ -14,7 +14,7 @@ from ...storage import DataError, MemoryBlocks
 from ..inputs.labels import Inputs
 from ..records.data_set import DataSet
 from .base import MethodEstimator
-from .inputs import Classifying, Predicting, is_store, opened_for, validated
+from .inputs import Classifying, Column, Predicting, UserRows, is_store, opened_for, validated
 
 
 class SupervisedEstimator(MethodEstimator):
@@ -29,7 +29,7 @@ class SupervisedEstimator(MethodEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
+    def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         """Return data, target and weights from any form of data."""
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
@@ -37,7 +37,7 @@ class SupervisedEstimator(MethodEstimator):
         target, classes = self._target(data, y)
         return Inputs(data, target, classes, self._weight(data, sample_weight))
 
-    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+    def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""
         if is_store(X):
             store = opened_for(self, X)
@@ -48,11 +48,11 @@ class SupervisedEstimator(MethodEstimator):
         X, y = self._checked(X, y=y, multi_output=False, y_numeric=not self._is_classifier)
         return self._blocks(X), y
 
-    def _checked(self, X: Any, **options: Any) -> Any:
+    def _checked(self, X: object, **options: Any) -> Any:
         """Return rows in memory as scikit-learn validates them, with the target among ``options`` also that."""
         return validated(self, X, dtype=[np.float64, np.float32], **self._forms, **options)
 
-    def _blocks(self, X: Any) -> MemoryBlocks:
+    def _blocks(self, X: object) -> MemoryBlocks:
         """Return validated rows as passes read them."""
         return MemoryBlocks(X)
 
@@ -83,7 +83,7 @@ class SupervisedEstimator(MethodEstimator):
             sample_weight = data.row_table("weight")
         return None if sample_weight is None else checked_weight(sample_weight, data.n_rows)
 
-    def _values(self, X: Any) -> np.ndarray:
+    def _values(self, X: object) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of any form of data."""
         raise NotImplementedError
 
@@ -91,12 +91,12 @@ class SupervisedEstimator(MethodEstimator):
 class SupervisedClassifier(Classifying, SupervisedEstimator):
     """What classifiers share: decisions and labels."""
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: UserRows) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
         values = self._values(X)
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: UserRows) -> np.ndarray:
         """Return the predicted class labels, ``(n_samples,)``."""
         return predicted_labels(self.decision_function(X), self.classes_)
 
@@ -107,7 +107,7 @@ class SupervisedRegressor(Predicting, SupervisedEstimator):
     _left_out = ("class_weight",)
     _is_classifier = False
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: UserRows) -> np.ndarray:
         """Return the predicted values, ``(n_samples,)``."""
         return self._values(X)[:, 0]
 
@@ -117,6 +117,6 @@ def predicted_labels(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return classes[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
 
-def checked_weight(sample_weight: Any, n: int) -> np.ndarray:
+def checked_weight(sample_weight: Column, n: int) -> np.ndarray:
     """Return the weights of n rows, refused where they are not as many, negative or not finite."""
     return _check_sample_weight(sample_weight, np.empty((n, 0)), dtype=np.float64, ensure_non_negative=True)

@@ -13,7 +13,7 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Predicting, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
 from .kernels import KernelEstimator, is_text
 from .supervised import predicted_labels
 
@@ -29,7 +29,7 @@ class TaskEstimator(KernelEstimator):
     intercept_: np.ndarray
     dual_coef_: np.ndarray
 
-    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a block store.
 
         Parameters
@@ -96,15 +96,15 @@ class TaskClassifier(Classifying, TaskEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
+    def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``; positive speaks for the second class."""
         return self._values(X, task)[:, 0]
 
-    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted labels, ``(n_samples,)``."""
         return predicted_labels(self.decision_function(X, task), self.classes_)
 
-    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
         return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
@@ -115,16 +115,16 @@ class TaskRegressor(Predicting, TaskEstimator):
     _left_out = ("class_weight",)
     _is_classifier = False
 
-    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted values, ``(n_samples,)``."""
         return self._values(X, task)[:, 0]
 
-    def score(self, X: Any, y: Any, task: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
         return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
 
-def add_tasks(inputs: Inputs, X: Any, task: Any) -> TaskInputs:
+def add_tasks(inputs: Inputs, X: UserRows, task: Column) -> TaskInputs:
     """Return inputs made of ``X`` with the tasks of their rows; ``None`` takes those of a store."""
     stored = store_tasks(inputs.data) if task is None and is_store(X) else task
     return with_tasks(inputs, stored, str(X) if isinstance(X, str) else "")

@@ -11,10 +11,11 @@ import numpy as np
 
 from ...kernels.grams.functions import kernel_family
 from ...kernels.grams.spec import KernelSpec, as_specs
-from ...storage import BlockStore, DataError, GramStore
+from ...storage import BlockStore, DataError, GramStore, MemoryBlocks
 from ..grams.given import GivenGrams, with_normalization
 from ..grams.settings import GramSettings
 from ..records.context import RunContext
+from ..records.data_set import DataSet
 from .scores import InputsT
 
 
@@ -44,7 +45,7 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
     return with_normalization(specs, normalize)
 
 
-def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
+def check_rows(specs: Sequence[KernelSpec], data: BlockStore | MemoryBlocks) -> None:
     """Refuse kernels of strings on numbers and the other way round, and those of values >= 0 on a store that has smaller ones.
 
     Raises DataError: the kernel is named.
@@ -65,7 +66,7 @@ def check_rows(specs: Sequence[KernelSpec], data: Any) -> None:
             raise DataError(f"kernel {spec} needs values >= 0; column {worst} goes down to {minima[worst]:.6g}{scaled}", data.url)
 
 
-def _column_minima(data: Any) -> np.ndarray | None:
+def _column_minima(data: DataSet) -> np.ndarray | None:
     """Return the smallest value of every column of a store as kernels read it; kernels check data in memory themselves."""
     if not isinstance(data, BlockStore) or not data.n_cols:
         return None
@@ -103,7 +104,7 @@ def given_grams_or_none(data: object) -> GivenGrams | None:
     return data if isinstance(data, GivenGrams) else None
 
 
-def gram_settings(config: Any, specs: Sequence[Any], data: Any, ctx: RunContext) -> GramSettings:
+def gram_settings(config: Any, specs: Sequence[Any], data: DataSet, ctx: RunContext) -> GramSettings:
     """Return the policy of the Gram matrices of a fit; precomputed ones are read as they are: there is nothing to build into a store."""
     grams = given_grams_or_none(data)
     if grams is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..passes.blocks import listed
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
+from ..records.data_set import DataSet
 from .kernel import KernelModel
 from .predictor import Predictor, check_width
 from .task import TaskModel
@@ -236,14 +237,16 @@ def store_decision_values(model: KernelModel, ctx: RunContext) -> np.ndarray:
     return run_decisions(ctx, "kernel-decisions", decide_chunk, refs, model, len(model.intercepts))
 
 
-def check_store(model: KernelModel | TaskModel, data: Any) -> None:
+def check_store(model: KernelModel | TaskModel, data: DataSet) -> None:
     """Refuse a store where the model reads matrices, or one of another width or without row factors (:func:`check_width`)."""
     if model.precomputed:
         raise ValueError("this model was trained on precomputed kernels; give predict the kernels (n_kernels, n_test, n_train) of the rows")
     check_width(model.n_features, model.row_scaled, data)
 
 
-def run_decisions(ctx: RunContext, name: str, chunk: Any, refs: Sequence[Any], model: KernelModel | TaskModel, width: int) -> np.ndarray:
+def run_decisions(
+    ctx: RunContext, name: str, chunk: Callable[..., Any], refs: Sequence[Any], model: KernelModel | TaskModel, width: int
+) -> np.ndarray:
     """Return the ``(n, width)`` decision values of all ranges of rows, by the pass of this name."""
     result = 8 * ROWS * width + 256
     memory = DecideMemory(len(model.support_ids), len(model.used), width)

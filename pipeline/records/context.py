@@ -10,12 +10,13 @@ import numpy as np
 
 from ...cluster.process import default_driver_memory
 from ...kernels.jit import one_thread
+from ...storage import ArrayRef
 
 if TYPE_CHECKING:
     from ...cluster import Executor, Plan
-    from ...storage import ArrayRef, BlockStore, MemoryBlocks, RunStore
+    from ...storage import BlockStore, MemoryBlocks, RunStore
 
-    Shared = np.ndarray | ArrayRef  # what a task gets of an array, see :meth:`RunContext.broadcast`
+Shared = np.ndarray | ArrayRef  # what a task gets of an array, see :meth:`RunContext.broadcast`
 
 # Arrays up to this size travel with the task (several may, within a megabyte); larger ones become one object of the run store.
 INLINE_BYTES = 1 << 18

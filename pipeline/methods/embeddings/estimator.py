@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from ...estimators.inputs import in_memory
+from ...estimators.inputs import Column, UserRows, in_memory
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
@@ -56,7 +56,7 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
     def _place(self) -> str:
         return "sync"
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None) -> Self:
         """Learn the map of some rows.
 
         Parameters
@@ -75,11 +75,11 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         self._fit(method.EmbeddingInputs(data, self._labels(data, y)))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    def fit_transform(self, X: UserRows, y: Column = None) -> np.ndarray:
         """Learn the map and return ``embedding_``, ``(n_samples, n_components)``."""
         return self.fit(X, y).embedding_
 
-    def _labels(self, data: DataSet, y: Any) -> Labels | None:
+    def _labels(self, data: DataSet, y: object) -> Labels | None:
         """Return what the fit may know of the rows."""
         return None
 
@@ -120,7 +120,7 @@ class ColoredMVU(_Embedding):
         tags.target_tags.required = True
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None) -> Self:
         """Learn the map of some rows.
 
         Parameters
@@ -139,7 +139,7 @@ class ColoredMVU(_Embedding):
         """
         return super().fit(X, y)
 
-    def _labels(self, data: DataSet, y: Any) -> Labels:
+    def _labels(self, data: DataSet, y: object) -> Labels:
         require(data, method.ColoredMVU.name, "columns")
         if y is None and not data.has_table("y"):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")

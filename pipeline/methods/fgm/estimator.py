@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....cluster import machine_memory
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
-from ...estimators.inputs import is_store
+from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection, LinearEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier
@@ -119,12 +119,12 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
 
     # -- fitting -----------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
+    def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
         of_store = is_store(X) and self.groups is None and self.feature_map is None
         return replace(inputs, groups=inputs.data.groups() if of_store else self.groups)
 
-    def _blocks(self, X: Any) -> MemoryBlocks:
+    def _blocks(self, X: object) -> MemoryBlocks:
         return MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES)
 
     def _limit(self) -> int:
@@ -163,10 +163,10 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
 
     # -- using -------------------------------------------------------------------------------------------------------------
 
-    def _row_values(self, X: Any) -> np.ndarray:
+    def _row_values(self, X: object) -> np.ndarray:
         return decision_values(self.model_, model_columns(self.model_, X))
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: UserRows) -> Any:
         """Return the selected columns of ``X``; for ``poly2`` the selected product columns ``(n_samples, k)``."""
         check_is_fitted(self, "model_")
         if self.model_.kind != "poly2":
@@ -183,7 +183,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         pairs = self.model_.coordinates.tolist()
         return np.array([names[a] if b < 0 else f"{names[a]}*{names[b]}" for a, b in pairs], dtype=object)
 
-    def selection_stability(self, n_resamples: int = 50, X: Any = None, y: Any = None) -> np.ndarray:
+    def selection_stability(self, n_resamples: int = 50, X: UserRows | None = None, y: Column = None) -> np.ndarray:
         """Return how often each feature (group) is selected over bootstrap resamples of the training rows.
 
         All resamples share the passes of one loop; a resample is a row weight, the data is never copied.

@@ -16,16 +16,13 @@ from ....cluster import BlockProgram
 from ....kernels.features import pairs as kp
 from ....kernels.features.pairs_dense import dense_bounds, dense_pairs
 from ....kernels.features.pairs_sparse import fallback_pairs
-from ....storage import ArrayRef
 from ...passes.blocks import Ref, Task, load_blocks, scale_of, source_of, task_bytes
 from ...passes.columns import Columns
 from ...passes.scaling import scaled
-from ...records.context import resolve
+from ...records.context import Shared, resolve
 from ...records.scale import FeatureScale
 
 RANGE_PRODUCTS = 2_000_000_000  # products of one fallback task, some ten seconds
-
-Shared = np.ndarray | ArrayRef
 
 
 class Screened(NamedTuple):

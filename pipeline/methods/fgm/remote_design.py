@@ -19,14 +19,13 @@ from ....cluster import BlockProgram, plan
 from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
-from ....storage import ArrayRef, BlockStore, MemoryBlocks, block_cache
+from ....storage import BlockStore, MemoryBlocks, block_cache
 from ...passes.blocks import Columns, Ref, scale_of, serial, source_of, table_of
 from ...passes.columns import stack
 from ...passes.scaling import scaled
-from ...records.context import RunContext, resolve
+from ...records.context import RunContext, Shared, resolve
 
 Sums = tuple[np.ndarray, ...]
-Shared = np.ndarray | ArrayRef
 
 Combine = Callable[[Sequence[Sums]], Sums]
 

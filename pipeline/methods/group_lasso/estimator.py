@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
-from ...estimators.inputs import in_memory
+from ...estimators.inputs import Column, UserRows, in_memory
 from ...estimators.linear import StreamEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
@@ -76,7 +76,7 @@ class _GroupLasso(StreamEstimator):
             given["r"] = given["r"].tolist()
         return super()._plain(given)
 
-    def _inputs(self, X: Any, y: Any, sample_weight: Any = None) -> Inputs:
+    def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
         return replace(inputs, groups=inputs.data.groups() if self.groups is None else self.groups)
 
@@ -115,7 +115,7 @@ class _GroupLasso(StreamEstimator):
         self._model, self.converged_, self.history_ = None, True, {}
         return self
 
-    def _plain_rows(self, X: Any, y: Any) -> Rows | None:
+    def _plain_rows(self, X: object, y: object) -> Rows | None:
         """Return rows that scikit-learn's validation would take as they are, without its costs per call; ``None`` where in doubt."""
         if type(y) is not np.ndarray or y.ndim != 1 or hasattr(self, "feature_names_in_"):
             return None
@@ -193,7 +193,7 @@ class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
     """
 
     @available_if(_takes_streams)
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: UserRows, y: Column, classes: Any = None, sample_weight: Column = None) -> Self:
         """Learn rows in the order given; any cut of a stream into calls gives the same bits.
 
         A round that is not full at the end of a call goes on with the next; predictions use closed rounds (see :meth:`finish`).
@@ -235,7 +235,7 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
     _wider = {**_GroupLasso._wider, "loss": ('{"auto", "squared"}', Literal["auto", "squared"])}
 
     @available_if(_takes_streams)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: UserRows, y: Column, sample_weight: Column = None) -> Self:
         """Learn rows in the order given; any cut of a stream into calls gives the same bits.
 
         A round that is not full at the end of a call goes on with the next; predictions use closed rounds (see :meth:`finish`).

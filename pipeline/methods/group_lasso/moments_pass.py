@@ -14,16 +14,14 @@ import numpy as np
 from ....cluster import BlockProgram, plan
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
-from ....storage import ArrayRef, BlockStore, MemoryBlocks, block_cache
+from ....storage import BlockStore, MemoryBlocks, block_cache
 from ...passes.blocks import Columns, Ref, Task, add_parts, column_tasks, scale_as_given, source_of, task_bytes
 from ...passes.columns import fetch_columns
 from ...passes.scaling import scaled
-from ...records.context import RunContext, resolve
+from ...records.context import RunContext, Shared, resolve
 
 ROWS = 1 << 16  # rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples
 FIRST_ROWS = 1024  # rows whose mean is the shift
-
-Shared = np.ndarray | ArrayRef
 
 
 def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:

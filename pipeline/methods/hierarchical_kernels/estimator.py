@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from ....kernels.grams.products import kernel_from_json
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
-from ...estimators.inputs import Classifying, Predicting, in_memory, is_store, opened
+from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, opened
 from ...estimators.kernels import KernelEstimator
 from ...estimators.supervised import predicted_labels
 from ...estimators.tasks import TaskEstimator
@@ -81,7 +81,7 @@ class _Hierarchical(TaskEstimator):
             given["task_kernel"] = np.asarray(given["task_kernel"], np.float64).tolist()
         return given
 
-    def fit(self, X: Any, y: Any = None, task: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, strings, or a block store.
 
         Parameters
@@ -127,7 +127,7 @@ class _Hierarchical(TaskEstimator):
         self.certificate_depth_ = None if not np.isfinite(depth) or depth == EVERYWHERE else int(depth)
         self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 
-    def _values(self, X: Any, task: Any = None) -> np.ndarray:
+    def _values(self, X: object, task: object = None) -> np.ndarray:
         """Return decision values of any form of data: ``(n_samples, n_machines)``, with tasks ``(n_samples, 1)``.
 
         Raises
@@ -165,16 +165,16 @@ class HierarchicalKernelClassifier(Classifying, _Hierarchical):
 
     _left_out = ("epsilon",)
 
-    def decision_function(self, X: Any, task: Any = None) -> np.ndarray:
+    def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``; ``task`` names the task of every row."""
         values = self._values(X, task)
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted labels, ``(n_samples,)``."""
         return predicted_labels(self.decision_function(X, task), self.classes_)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, task: Any = None) -> float:
+    def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
         return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
@@ -202,10 +202,10 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     _left_out = ("class_weight",)
     _is_classifier = False
 
-    def predict(self, X: Any, task: Any = None) -> np.ndarray:
+    def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted values, ``(n_samples,)``; ``task`` names the task of every row."""
         return self._values(X, task)[:, 0]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, task: Any = None) -> float:
+    def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
         return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....cluster import machine_memory
 from ....kernels.alignment.path import p_for
-from ...estimators.inputs import OneThread, Selection, in_memory, validated
+from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, validated
 from ...estimators.kernels import KernelClassifier
 from ...estimators.supervised import predicted_labels
 from ...models.kernel import KernelModel
@@ -91,7 +91,7 @@ class KTASelectionPath(Selection, KernelClassifier):
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_training"}
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Compute alignments, path, and machines along it.
 
         Parameters
@@ -252,15 +252,15 @@ class KTASelectionPath(Selection, KernelClassifier):
     def _get_support_mask(self) -> np.ndarray:
         return self.get_support()
 
-    def transform(self, X: Any, p: float | None = None) -> Any:
+    def transform(self, X: UserRows, p: float | None = None) -> Any:
         """Return the columns of X that are active at ``p``; by default where :meth:`predict`'s machine stands."""
         at = self._checked_p(p)
         if self._precomputed:
             raise ValueError("kernel='precomputed': there are no features to choose; see active_at")
         if at == self.p_:
             return super().transform(X)
-        X = validated(self, X, accept_sparse="csr", dtype=None, reset=False)
-        return X[:, self.active_at(at)]
+        rows = validated(self, X, accept_sparse="csr", dtype=None, reset=False)
+        return rows[:, self.active_at(at)]
 
 
 class PathMachine(OneThread):
@@ -297,7 +297,7 @@ class PathMachine(OneThread):
         values = self._point.values
         return values[0] if len(values) == 1 else values.T
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: UserRows) -> np.ndarray:
         """Return ``f(x)`` of new rows, or of matrices ``(n_kernels, n_test, n_train)``: ``(n,)`` or ``(n, n_classes)``.
 
         Raises
@@ -309,13 +309,13 @@ class PathMachine(OneThread):
         if model.precomputed:
             values = gram_decision_values(model, np.asarray(in_memory(X)))
         else:
-            X = in_memory(X)
-            X = sp.csr_array(X) if sp.issparse(X) else np.asarray(X)
-            if X.ndim != 2 or X.shape[1] != model.n_features:
-                raise ValueError(f"X has shape {X.shape}; the machine needs {model.n_features} features")
-            values = row_decision_values(model, scaled_rows(model, X))
+            taken = in_memory(X)
+            rows: Any = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
+            if rows.ndim != 2 or rows.shape[1] != model.n_features:
+                raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")
+            values = row_decision_values(model, scaled_rows(model, rows))
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: UserRows) -> np.ndarray:
         """Return the predicted class labels, ``(n,)``."""
         return predicted_labels(self.decision_function(X), self.classes_)

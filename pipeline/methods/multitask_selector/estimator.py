@@ -153,7 +153,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
             return f"{ended} ended the selection before tol={self.tol:g} was reached; the second fit is on the features it had by then"
         return f"{ended} ended the fit before tol={self.tol:g} was reached"
 
-    def _data(self, X: UserRows, y: Column = None) -> tuple[Any, Any]:
+    def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         if is_text(X):
             raise ValueError("X holds strings; features are numbers")
         return super()._data(X, y)
@@ -197,7 +197,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         self._stream.learn(task_rows(rows, codes, target, weight), self.tasks_.tolist())
         return self
 
-    def _codes(self, task: Column, tasks: Column, n: int, goes_on: bool) -> np.ndarray:
+    def _codes(self, task: object, tasks: object, n: int, goes_on: bool) -> np.ndarray:
         if goes_on:
             return known_codes(task, tuple(self.tasks_.tolist()), n)
         if tasks is None:
@@ -209,7 +209,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         self.tasks_ = np.asarray(names)
         return codes
 
-    def _signs(self, y: np.ndarray, classes: Column, goes_on: bool) -> np.ndarray:
+    def _signs(self, y: np.ndarray, classes: object, goes_on: bool) -> np.ndarray:
         if not self._is_classifier:
             return np.asarray(y, np.float64)
         if not goes_on:
@@ -230,7 +230,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         super()._set_model(model)
         self.tasks_ = np.asarray(model.tasks)
 
-    def _values(self, X: UserRows, task: Column = None) -> np.ndarray:
+    def _values(self, X: object, task: object = None) -> np.ndarray:
         """Return ``(n_samples, 1)`` decision values of any form of data."""
         check_is_fitted(self)
         model, names = self.model_, tuple(self.tasks_.tolist())
@@ -242,7 +242,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
         values = task_rows(rows[:, model.features], codes, none, none).decide(weights, np.zeros(len(weights)))
         return (factor * values + model.intercepts[codes])[:, None]
 
-    def _store_values(self, model: LinearModel, X: UserRows, task: Column) -> np.ndarray:
+    def _store_values(self, model: LinearModel, X: object, task: object) -> np.ndarray:
         predictor = self._method.predictor(model)
         with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
             if task is None:

@@ -22,7 +22,7 @@ from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import PairRef, normalised, pair_bytes
 from ...passes.blocks import listed
-from ...records.context import resolve
+from ...records.context import Shared, resolve
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
     return [Extremes(ref.rows, ref.cols, *(np.stack([block.max(axis=a), sizes.max(axis=a)]).astype(np.float64) for a in (2, 1)))]
 
 
-def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Shares]:
+def shares_chunk(ref: PairRef, norms: Norms, factors: Shared, mask: Shared) -> list[Shares]:
     """Return the shares of one block pair in the sums of the views, of the users in the mask alone."""
     scaled = _scaled(ref, norms, resolve(factors))
     in_mask = resolve(mask)
@@ -74,7 +74,7 @@ def shares_chunk(ref: PairRef, norms: Norms, factors: Any, mask: Any) -> list[Sh
     return [Shares(ref.rows, ref.cols, products, scaled.sum(axis=2), scaled.sum(axis=1), diagonal)]
 
 
-def weighted_chunk(ref: PairRef, norms: Norms, factors: Any, theta: np.ndarray) -> list[Filled]:
+def weighted_chunk(ref: PairRef, norms: Norms, factors: Shared, theta: np.ndarray) -> list[Filled]:
     """Return one block pair of the weighted sum of the views, without their shifts."""
     scaled = _scaled(ref, norms, resolve(factors))
     out = np.zeros(scaled.shape[1:])
@@ -150,11 +150,11 @@ class ViewGrams(Grams):
         matrix.flat[:: self.n + 1] += np.float32(theta @ scaling.shifts)
         return matrix
 
-    def _factors(self, scaling: Scaling) -> Any:
+    def _factors(self, scaling: Scaling) -> Shared:
         return self.ctx.broadcast("factors", scaling.factors * self.scale[:, None], len(self._refs))
 
     def _view_pass(
-        self, name: str, chunk: Callable[..., list[Any]], result: int, *broadcast: Any, refs: list[PairRef] | None = None
+        self, name: str, chunk: Callable[..., list[Any]], result: int, *broadcast: object, refs: list[PairRef] | None = None
     ) -> list[Any]:
         chosen = self._refs if refs is None else refs
         program = BlockProgram(name, chunk, listed, view_bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))

@@ -122,7 +122,7 @@ class TriClassSVC(KernelClassifier):
         check_is_fitted(self, "model_")
         return three_way(self.decision_function(X), self.model_.figures["eps"])
 
-    def _read_inputs(self, X: UserRows, y: Any, X_unlabelled: UserRows | None, sample_weight: Any) -> TriClassInputs:
+    def _read_inputs(self, X: Any, y: Any, X_unlabelled: Any, sample_weight: Any) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:

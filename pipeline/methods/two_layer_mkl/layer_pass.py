@@ -6,7 +6,7 @@ layer beyond the driver's memory is a matrix of single precision that only passe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.sources import PairRef, normalised, pair_bytes
 from ...grams.weighted_sum import combined_gram
 from ...passes.blocks import listed
-from ...records.context import resolve
+from ...records.context import Shared, resolve
 
 
 def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]:
@@ -27,13 +27,13 @@ def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]
     return [Filled(ref.rows, ref.cols, block_layer(normalised(ref, norms), weights))]
 
 
-def weigh_chunk(ref: PairRef, weights: np.ndarray, beta: Any, norms: Norms) -> list[TileSums]:
+def weigh_chunk(ref: PairRef, weights: np.ndarray, beta: Shared, norms: Norms) -> list[TileSums]:
     """Return the shares of one block pair in ``beta' (K2 o K_q) beta``."""
     block = normalised(ref, norms)
     return [block_sums(block, ref.rows, ref.cols, block_layer(block, weights), resolve(beta))]
 
 
-def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Any, norms: Norms) -> list[TileSums]:
+def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Shared, norms: Norms) -> list[TileSums]:
     """Return the shares of one block pair in ``beta' exp(K_q) beta``, kernel by kernel."""
     vectors, blocks = resolve(beta)[None], zip(normalised(ref, norms), scale, strict=True)
     layers = (exponentiate(factor * block.astype(np.float64))[None] for block, factor in blocks)
@@ -98,9 +98,11 @@ class LayerGrams(Grams):
     def _sums_bytes(self) -> int:
         return 8 * self.k * (self.settings.block // 128 + 1) ** 2
 
-    def _shared(self, beta: np.ndarray) -> Any:
+    def _shared(self, beta: np.ndarray) -> Shared:
         return self.ctx.broadcast("beta", np.ascontiguousarray(beta, np.float64))
 
-    def _layer_pass(self, name: str, chunk: Any, result: int, refs: Sequence[PairRef], *broadcast: Any) -> list[Any]:
+    def _layer_pass(
+        self, name: str, chunk: Callable[..., list[Any]], result: int, refs: Sequence[PairRef], *broadcast: object
+    ) -> list[Any]:
         program = BlockProgram(name, chunk, listed, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))
         return self.ctx.run_pass(plan(program, refs, *broadcast))
