@@ -21,7 +21,7 @@ _NAMES = {
     "runs.models": "read_model write_model",
     "runs.step_record": "StepManifest digest_of",
     "runs.store": "ArrayRef RunStore",
-    "sparse_door": "admitted gathered",
+    "sparse_door": "admit gather",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -47,7 +47,7 @@ from .runs.step_record import StepManifest as StepManifest
 from .runs.step_record import digest_of as digest_of
 from .runs.store import ArrayRef as ArrayRef
 from .runs.store import RunStore as RunStore
-from .sparse_door import admitted as admitted
-from .sparse_door import gathered as gathered
+from .sparse_door import admit as admit
+from .sparse_door import gather as gather
 
-__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'UnalignedWrite', 'VerifyReport', 'admitted', 'block_cache', 'cached_bytes', 'column_tables', 'digest_of', 'from_arrays', 'gathered', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_model', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']
+__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'digest_of', 'from_arrays', 'gather', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_model', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']

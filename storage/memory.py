@@ -15,7 +15,7 @@ from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, 
 from .errors import SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
 from .meta import Label
-from .sparse_door import admitted
+from .sparse_door import admit
 from .value_types import Matrix, SparseMatrix, UserData
 
 
@@ -192,7 +192,7 @@ class MemoryBlocks(BlockSource):
 
 
 def _check_numbers(X: UserData) -> Matrix:
-    data: Matrix = admitted(X)
+    data: Matrix = admit(X)
     data = data if sp.issparse(data) else np.asarray(data)
     if data.ndim != 2 or data.dtype.kind not in "fiub":
         raise SchemaError(f"X has the type {data.dtype} and {data.ndim} dimensions; it must be a 2-D array of numbers")

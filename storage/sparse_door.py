@@ -23,7 +23,7 @@ _PLACES = (np.dtype(np.int32), np.dtype(np.int64))
 _SHOWN = 40
 
 
-def admitted(X: UserData, name: str = "X") -> UserData:
+def admit(X: UserData, name: str = "X") -> UserData:
     """Return what was handed over, if all of its places are sound; anything but a sparse matrix or a frame passes unseen.
 
     ``X`` itself where nothing about it has to change; else a plain matrix of the same format (COO for LIL and DOK) on the same arrays,
@@ -70,13 +70,13 @@ def admit_chunks(X: Foreign, name: str = "X") -> Foreign:
     return X.map_blocks(_admit_chunk, name, dtype=X.dtype, meta=X._meta)
 
 
-def gathered(X: Foreign, name: str = "X") -> Foreign:
+def gather(X: Foreign, name: str = "X") -> Foreign:
     """Return what a Dask collection holds, its sparse chunks checked one by one."""
     return (admit_chunks(X, name) if hasattr(X, "map_blocks") else X).compute()
 
 
 def _admit_chunk(part: Matrix, name: str, block_id: tuple[int, ...] = ()) -> Matrix:
-    return admitted(part, f"{name}, chunk {block_id}")
+    return admit(part, f"{name}, chunk {block_id}")
 
 
 def _refuse_matrix(name: str, reason: str) -> NoReturn:

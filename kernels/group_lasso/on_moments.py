@@ -144,7 +144,7 @@ class _Point(NamedTuple):
     gap: float
 
 
-def centred(raw: FloatArray, fit_bias: bool, target: int = 0, n_targets: int = 1) -> Moments:
+def target_moments(raw: FloatArray, fit_bias: bool, target: int = 0, n_targets: int = 1) -> Moments:
     """Return the moments of one target, of raw sums (see :func:`row_moments`); about the means with a bias.
 
     Rows are to be shifted close to their means before they are summed: what is subtracted here must not be large.

@@ -23,7 +23,7 @@ from ..arrays import Array, FloatArray
 from ..jit import one_thread
 from ..losses import RowLoss, require_loss
 from ..mixed_norm.bias import solve_bias
-from .on_moments import Moments, centred, row_moments, solve_moments
+from .on_moments import Moments, row_moments, solve_moments, target_moments
 from .penalty import GroupPenalty
 from .working_set import WorkingColumns
 
@@ -92,7 +92,7 @@ class TaskRows:
         """Return the moments of a weighted least squares problem on these rows."""
         shift = self.shift if fit_bias else None
         raw = row_moments(self.X, target, cost, shift=shift, codes=self.codes, n_tasks=self.n_tasks)
-        result = centred(raw, fit_bias)
+        result = target_moments(raw, fit_bias)
         return result if shift is None else replace(result, means=result.means + shift)
 
 

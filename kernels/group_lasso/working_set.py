@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import Array, FloatArray
-from .on_moments import Moments, centred, row_moments
+from .on_moments import Moments, row_moments, target_moments
 
 
 class WorkingColumns:
@@ -65,7 +65,7 @@ class WorkingColumns:
     def moments(self, target: FloatArray, cost: FloatArray, fit_bias: bool) -> Moments:
         """Return the moments of a weighted least squares problem on centred columns."""
         raw = self._cached_moments(target) if cost is self._cost else row_moments(self._blocks, target, cost)
-        return centred(raw, fit_bias)
+        return target_moments(raw, fit_bias)
 
     def _cached_moments(self, target: FloatArray) -> FloatArray:
         """Return raw moments by the weights whose Gram matrix is kept."""

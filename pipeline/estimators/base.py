@@ -16,7 +16,7 @@ from ..loops.run import run_loop
 from ..method import Method
 from ..models.predictor import Predictor
 from ..records.context import RunContext
-from ..records.validation import configured
+from ..records.validation import make_config
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
 from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
 
@@ -71,7 +71,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         fields = self._method.config_type.model_fields
         params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
-        return configured(self._method.config_type, plain)
+        return make_config(self._method.config_type, plain)
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return parameters as the parameter model takes them."""

@@ -24,7 +24,7 @@ from sklearn.utils.validation import validate_data
 
 from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
 from ...kernels.jit import one_thread
-from ...storage import BlockStore, GramStore, MemoryBlocks, RunStore, admitted, gathered
+from ...storage import BlockStore, GramStore, MemoryBlocks, RunStore, admit, gather
 from ...storage.temporary import temporary_folder
 from ..records.context import RunContext
 from ..records.data_set import refuse_missing
@@ -70,8 +70,8 @@ def in_memory(X: object, name: str = "X") -> Any:
         A sparse matrix with a place outside of it, by ``name`` and position.
     """
     if not is_dask(X):
-        return admitted(X, name)
-    value = admitted(gathered(X, name), name)
+        return admit(X, name)
+    value = admit(gather(X, name), name)
     return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
 
 

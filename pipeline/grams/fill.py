@@ -15,7 +15,7 @@ from ...kernels.grams.normalization import needs_diagonal_only
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.grams.strips import has_number_kernels_only, packed_grams
 from ...storage import BlockStore, MemoryBlocks
-from ..passes.blocks import listed
+from ..passes.blocks import join_lists
 from ..records.context import RunContext
 from ..records.data_set import DataSet
 from .given import GivenGrams
@@ -81,7 +81,7 @@ def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:
     n, rows = ctx.data.n_rows, all_rows(ctx.data)
     bank = PackedBank(np.empty((len(specs), count_packed(n)), np.float32), n)
     parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in _spans(specs, bank.nbytes // bank.k)]
-    program = BlockProgram("gram-bank", fill_chunk, listed, lambda part: ROW_BYTES + ROOM_BYTES + FREED_BYTES, 256)
+    program = BlockProgram("gram-bank", fill_chunk, join_lists, lambda part: ROW_BYTES + ROOM_BYTES + FREED_BYTES, 256)
     ctx.run_pass(plan(program, parts))
     return bank
 

@@ -25,14 +25,14 @@ from ...kernels.grams.normalization import BlockSums, KernelSums, Normalization,
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
-from ..passes.blocks import listed
+from ..passes.blocks import join_lists
 from ..records.context import RunContext, resolve
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
 from .memory import pooled_refusal
 from .pairs import StoredPair
 from .settings import BATCH_BYTES, GramSettings
-from .sources import PairRef, RowPair, grouped, normalised, pair_bytes, row_pairs
+from .sources import PairRef, RowPair, group_pairs, load_normalised, pair_bytes, row_pairs
 from .weighted_sum import MATRIX_SHARE, combined_gram
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def group_chunk(group: tuple[PairRef, ...], chunk: Chunk, *broadcast: Any) -> li
 
 def pass_groups(refs: Sequence[PairRef]) -> list[tuple[PairRef, ...]]:
     """Return the tasks of a pass."""
-    return grouped(refs, PASS_BYTES)
+    return group_pairs(refs, PASS_BYTES)
 
 
 def block_chunk(ref: PairRef) -> list[Filled]:
@@ -82,14 +82,14 @@ def sums_chunk(ref: PairRef) -> list[BlockSums]:
 
 def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
     """Return the shares of one block pair in the quadratic forms."""
-    return [tile_sums(_some(normalised(ref, norms), kernels), ref.rows, ref.cols, resolve(vectors))]
+    return [tile_sums(_some(load_normalised(ref, norms), kernels), ref.rows, ref.cols, resolve(vectors))]
 
 
 def products_chunk(
     ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None, wanted: Shared, units: np.ndarray
 ) -> list[ProductSums]:
     """Return the shares of one block pair in the products."""
-    block = _some(normalised(ref, norms), kernels)
+    block = _some(load_normalised(ref, norms), kernels)
     return [product_sums(block, ref.rows, ref.cols, resolve(vectors), resolve(wanted), units)]
 
 
@@ -111,23 +111,23 @@ def entries_chunk(ref: PairRef, wanted: Shared, norms: Norms) -> list[Entries]:
     places = np.flatnonzero(inside)
     if not len(places):
         return []
-    return [Entries(places, normalised(ref, norms)[:, rows[places] - ref.rows[0], columns[places] - ref.cols[0]])]
+    return [Entries(places, load_normalised(ref, norms)[:, rows[places] - ref.rows[0], columns[places] - ref.cols[0]])]
 
 
 def combine_chunk(ref: PairRef, theta: np.ndarray, norms: Norms) -> list[Filled]:
     """Return one block pair of the weighted sum."""
-    return [Filled(ref.rows, ref.cols, combine_kernels(normalised(ref, norms), theta))]
+    return [Filled(ref.rows, ref.cols, combine_kernels(load_normalised(ref, norms), theta))]
 
 
 def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shared) -> list[Filled]:
     """Return one block pair of the sum weighted by pairs of tasks."""
-    block = combine_block_tasks(normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))
+    block = combine_block_tasks(load_normalised(ref, norms), ref.rows, ref.cols, resolve(weights), resolve(codes))
     return [Filled(ref.rows, ref.cols, block)]
 
 
 def task_sums_chunk(ref: PairRef, norms: Norms, beta: Shared, codes: Shared, units: Shared) -> TaskSums:
     """Return the shares of one block pair in the forms of all pairs of tasks."""
-    return block_task_sums(normalised(ref, norms), ref.rows, ref.cols, resolve(beta), resolve(codes), resolve(units))
+    return block_task_sums(load_normalised(ref, norms), ref.rows, ref.cols, resolve(beta), resolve(codes), resolve(units))
 
 
 def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
@@ -145,7 +145,7 @@ def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str,
     """Compute block pairs that a Gram store lacks, of kernels by digest, on the workers; returns what its ``commit`` lists."""
     by_range = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-    return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, lambda build: pair_bytes(build.pair), 256), builds))
+    return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, join_lists, lambda build: pair_bytes(build.pair), 256), builds))
 
 
 def load_programs() -> None:
@@ -258,7 +258,7 @@ class Grams:
 
     def corner(self, rows: int) -> np.ndarray:
         """Return the first rows and columns of every normalised matrix, within the first block: ``(k, r, r)``."""
-        return normalised(self._refs[0], self._norms)[:, :rows, :rows]
+        return load_normalised(self._refs[0], self._norms)[:, :rows, :rows]
 
     def raw(self, q: int) -> np.ndarray:
         """Return the entries of a raw matrix that lies in memory, as its bank holds them."""
@@ -380,7 +380,7 @@ class Grams:
         def task_bytes(group: tuple[PairRef, ...]) -> int:
             return max(map(pair_bytes, group)) + largest
 
-        program = BlockProgram(name, group_chunk, listed, task_bytes, largest, combine_bytes=2 * result * len(chosen))
+        program = BlockProgram(name, group_chunk, join_lists, task_bytes, largest, combine_bytes=2 * result * len(chosen))
         return self.ctx.run_pass(plan(program, groups, chunk, *broadcast))
 
     def _broadcast(self, name: str, array: np.ndarray) -> Shared:

@@ -139,12 +139,12 @@ def loaded_bytes(refs: Sequence[Any]) -> int:
     return sum(ref.nbytes for ref in refs)
 
 
-def grouped(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
+def group_pairs(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
     """Divide block pairs into tasks, by their bytes alone; a task that takes less than ``least`` is not worth its way to a worker."""
     return byte_groups(refs, max(least, min(TASK_BYTES, -(-loaded_bytes(refs) // TASKS))))
 
 
-def normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:
+def load_normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:
     """Load a block pair; with ``norms`` centred and scaled, kernel by kernel."""
     return _apply(ref.load(), norms, slice(*ref.rows), slice(*ref.cols))
 

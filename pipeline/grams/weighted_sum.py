@@ -20,10 +20,10 @@ from ...kernels.bank.block_sums import combine_kernels
 from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
 from ...storage import GramStore, GramTask, RunStore, open_gram
-from ..passes.blocks import TASK_BYTES, listed
+from ..passes.blocks import TASK_BYTES, add_parts, join_lists
 from ..records.context import RunContext, resolve
 from .pairs import StoredPair
-from .sources import PairRef, grouped, loaded_bytes, normalised, normalised_part, pair_bytes
+from .sources import PairRef, group_pairs, load_normalised, loaded_bytes, normalised_part, pair_bytes
 
 Norms = tuple[Normalization, ...] | None
 
@@ -65,7 +65,7 @@ class BlockSum:
 
     def whole(self, ref: PairRef) -> np.ndarray:
         """Return the sum over a block pair, in the type of its kernels."""
-        return self._of(normalised(ref, self.norms))
+        return self._of(load_normalised(ref, self.norms))
 
     def part(self, ref: PairRef, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return its entries at some rows and columns of the whole."""
@@ -83,14 +83,6 @@ def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
     out = np.zeros(len(v))
     for ref in group:
         add_product(total.whole(ref), ref.rows, ref.cols, v, out)
-    return out
-
-
-def added(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sum of some vectors, from the first to the last."""
-    out = parts[0].copy()
-    for part in parts[1:]:
-        out += part
     return out
 
 
@@ -119,7 +111,7 @@ class CombinedGram:
 
     def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
         self._ctx, self._refs, self._total = ctx, list(refs), total
-        self._groups = grouped(self._refs)
+        self._groups = group_pairs(self._refs)
         self._diagonal = diagonal
 
     @property
@@ -146,7 +138,7 @@ class CombinedGram:
         def task_bytes(group: Group) -> int:
             return max(map(pair_bytes, group)) + 24 * self.n
 
-        program = BlockProgram("gram-product", product_chunk, added, task_bytes, 8 * self.n)
+        program = BlockProgram("gram-product", product_chunk, add_parts, task_bytes, 8 * self.n)
         return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.broadcast("vector", v, len(self._groups))))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -161,7 +153,7 @@ class CombinedGram:
                 # What other tasks of the pass found may lie on the same worker.
                 return max(map(pair_bytes, group)) + 2 * limit + whole
 
-            program = BlockProgram("gram-entries", between_chunk, listed, task_bytes, limit, combine_bytes=3 * whole)
+            program = BlockProgram("gram-entries", between_chunk, join_lists, task_bytes, limit, combine_bytes=3 * whole)
             yield from self._ctx.run_pass(plan(program, batch, self._total, ids, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
@@ -208,10 +200,10 @@ def combined_gram(
     plain = stored and np.count_nonzero(total.theta) <= 1 and total.norms is None and not total.exponential
     if ctx.run is None or plain:
         return CombinedGram(ctx, refs, total, diagonal)
-    return CombinedGram(ctx, _written(ctx, ctx.run, refs, total, block), BlockSum(np.ones(1), None), diagonal)
+    return CombinedGram(ctx, _write_sum(ctx, ctx.run, refs, total, block), BlockSum(np.ones(1), None), diagonal)
 
 
-def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockSum, block: int) -> list[StoredPair]:
+def _write_sum(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockSum, block: int) -> list[StoredPair]:
     key, theta, norms = _key(refs[0], total), total.theta, total.norms
     path = run.scratch / f"sum-{key[:32]}"
     for other in path.parent.glob("sum-*"):
@@ -223,12 +215,12 @@ def _written(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: Blo
     missing = store.missing([key])
     if missing:
         pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
-        builds = grouped([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
+        builds = group_pairs([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
 
         def task_bytes(group: tuple[SumBuild, ...]) -> int:
             return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in group)
 
-        program = BlockProgram("gram-sum", sum_chunk, listed, task_bytes, 512 * max(map(len, builds)))
+        program = BlockProgram("gram-sum", sum_chunk, join_lists, task_bytes, 512 * max(map(len, builds)))
         chosen = replace(total, theta=theta[used], norms=None if norms is None else tuple(norms[q] for q in used))
         with store.lock():
             store.commit(ctx.run_pass(plan(program, builds, chosen)))

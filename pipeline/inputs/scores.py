@@ -66,7 +66,7 @@ def r_squared(target: np.ndarray, values: np.ndarray) -> float:
     return 1.0 - float(np.square(target - values).sum()) / spread if spread > 0.0 else NAN
 
 
-def explained(fit: R2Tracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
+def r2_scores(fit: R2Tracker, decisions: Mapping[int, np.ndarray]) -> tuple[float, float]:
     """Return ``(train, test)`` R2 of a regression; NaN where there are no rows."""
     values, mask = decisions[fit.first], np.zeros(len(fit.target), dtype=bool) if fit.held_out is None else fit.held_out
     return r_squared(fit.target[~mask], values[~mask]), r_squared(fit.target[mask], values[mask])
@@ -77,7 +77,7 @@ def accuracy_metrics(fits: Sequence[AccuracyTracker | R2Tracker], decisions: Map
     if not fits:
         return {}
     name = "r2" if isinstance(fits[0], R2Tracker) else "accuracy"
-    scores = [explained(fit, decisions) if isinstance(fit, R2Tracker) else accuracies(fit, decisions) for fit in fits]
+    scores = [r2_scores(fit, decisions) if isinstance(fit, R2Tracker) else accuracies(fit, decisions) for fit in fits]
     train, test = zip(*scores, strict=True)
     if len(fits) == 1:
         return {f"train_{name}": train[0], f"test_{name}": test[0]}

@@ -17,7 +17,7 @@ from ...kernels.grams.feature_sums import feature_values
 from ...kernels.grams.products import AnyKernel, kernel_from_json
 from ...kernels.grams.strips import has_number_kernels_only, kernel_decisions
 from ...storage import BlockStore, MemoryBlocks, open_shared
-from ..passes.blocks import listed
+from ..passes.blocks import join_lists
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
 from ..records.data_set import DataSet
@@ -250,7 +250,7 @@ def run_decisions(
     """Return the ``(n, width)`` decision values of all ranges of rows, by the pass of this name."""
     result = 8 * ROWS * width + 256
     memory = DecideMemory(len(model.support_ids), len(model.used), width)
-    program = BlockProgram(name, chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
+    program = BlockProgram(name, chunk, join_lists, memory, result, combine_bytes=2 * result * len(refs))
     parts: list[RowDecisions] = sorted(ctx.run_pass(plan(program, refs, model)), key=lambda part: part.rows)
     return np.concatenate([part.values for part in parts]) if parts else np.zeros((0, width))
 

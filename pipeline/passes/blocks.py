@@ -206,7 +206,7 @@ def column_tasks(data: BlockStore | MemoryBlocks) -> list[Task]:
     return _TASKS[data]
 
 
-def listed(parts: Sequence[list[Any]]) -> list[Any]:
+def join_lists(parts: Sequence[list[Any]]) -> list[Any]:
     """Combine step of passes whose results stay apart: the lists one after the other."""
     return [item for part in parts for item in part]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .run_view import RunView, known, named
+from .run_view import RunView, has_values, needs_names
 
 # Colour of what stands behind what is named.
 FAINT = "#6b7280"
@@ -124,7 +124,7 @@ def short(name: object, width: int = 40) -> str:
 
 def run_label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:
     """Return the label of a line of a run, which names the run where there are others."""
-    return " ".join(part for part in (short(run.name) if named(runs) else "", what) if part)
+    return " ".join(part for part in (short(run.name) if needs_names(runs) else "", what) if part)
 
 
 def step_marker(run: RunView) -> str:
@@ -141,7 +141,7 @@ def run_lines(runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: 
     for i, run in enumerate(runs):
         for k, (key, label, style) in enumerate(keys):
             values = [value if value > 0 or not positive else math.nan for value in run.column(key)]
-            if known(values) and known(run.column(x)):
+            if has_values(values) and has_values(run.column(x)):
                 colour = i if len(runs) > 1 else k
                 lines.append(Series(run.column(x), values, run_label(run, runs, label), "line", colour, style, step_marker(run)))
     return lines
@@ -149,4 +149,4 @@ def run_lines(runs: Sequence[RunView], keys: Sequence[tuple[str, str, str]], x: 
 
 def legend_of(series: Sequence[Series], runs: Sequence[RunView]) -> Legend | None:
     """Return the legend of a chart of runs, which needs none for a single line of a single run."""
-    return Legend() if len(series) > 1 or (series and named(runs)) else None
+    return Legend() if len(series) > 1 or (series and needs_names(runs)) else None

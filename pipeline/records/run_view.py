@@ -36,12 +36,12 @@ class RunView:
     @property
     def bounded(self) -> bool:
         """Whether the rounds close two bounds around the optimum."""
-        return known(self.column("lower_bound")) and known(self.column("upper_bound"))
+        return has_values(self.column("lower_bound")) and has_values(self.column("upper_bound"))
 
     @property
     def kernels(self) -> Sequence[Row]:
         """Kernels with their weights, largest first."""
-        return [row for row in self.tables.get("kernels", ()) if known([weight_of(row)])]
+        return [row for row in self.tables.get("kernels", ()) if has_values([weight_of(row)])]
 
     @property
     def unit(self) -> str:
@@ -53,7 +53,7 @@ class RunView:
     @property
     def along_path(self) -> bool:
         """Whether accuracy was measured at points of a path of kernels."""
-        return known([number(row.get("train_accuracy")) for row in self.tables.get("path", ())])
+        return has_values([number(row.get("train_accuracy")) for row in self.tables.get("path", ())])
 
     @property
     def step(self) -> str:
@@ -83,12 +83,12 @@ def number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
 
 
-def known(values: Sequence[float]) -> bool:
+def has_values(values: Sequence[float]) -> bool:
     """Return whether any value is finite."""
     return any(math.isfinite(value) for value in values)
 
 
-def named(runs: Sequence[RunView]) -> bool:
+def needs_names(runs: Sequence[RunView]) -> bool:
     """Return whether lines in a figure of these runs carry their names."""
     return len(runs) > 1 or any(run.is_compared for run in runs)
 

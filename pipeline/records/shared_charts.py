@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from .charts import FAINT, MAX_MARKED_STEPS, Chart, Legend, Series, legend_of, run_label, run_lines, short, step_marker
-from .run_view import Row, RunView, known, named, number, step_word, weight_of
+from .run_view import Row, RunView, has_values, needs_names, number, step_word, weight_of
 
 MAX_WEIGHTS = 30  # bars in the chart of weights
 MAX_PANELS = 4  # machines whose weights are drawn; the tables have all
@@ -17,7 +17,7 @@ MAX_EIGENVALUES = 40  # eigenvalues drawn as bars
 def objective(runs: Sequence[RunView]) -> list[Chart]:
     """Return the objective per round; of runs with two bounds it is the upper one, which has a chart of its own."""
     runs = [run for run in runs if not run.bounded]
-    if not any(known(run.column("objective")) for run in runs):
+    if not any(has_values(run.column("objective")) for run in runs):
         return []
     word, lines = step_word(runs), run_lines(runs, [("objective", "", "-")])
     cuts = "; it falls as cuts are added" if all(run.method == "fgm" for run in runs) else ""
@@ -27,8 +27,8 @@ def objective(runs: Sequence[RunView]) -> list[Chart]:
 
 def gaps(runs: Sequence[RunView]) -> list[Chart]:
     """Return the certificates per round, on a logarithmic scale: two of methods that choose columns in cuts, else one."""
-    runs = [run for run in runs if not run.bounded and not known(run.column("restricted_gap"))]
-    with_cuts = [run for run in runs if known(run.column("outer_gap"))]
+    runs = [run for run in runs if not run.bounded and not has_values(run.column("restricted_gap"))]
+    with_cuts = [run for run in runs if has_values(run.column("outer_gap"))]
     others = [run for run in runs if run not in with_cuts]
     over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in others if run.summary.get("certified_over")))
     problem = f", over {over[0]}" if len(over) == 1 else ""
@@ -99,7 +99,7 @@ def working_sets(runs: Sequence[RunView]) -> list[Chart]:
 
 def _has_graph_certificate(run: RunView) -> bool:
     """Return whether a run closes a certificate over a whole graph around a restricted problem."""
-    return known(run.column("restricted_gap"))
+    return has_values(run.column("restricted_gap"))
 
 
 def kernels_kept(runs: Sequence[RunView]) -> list[Chart]:
@@ -120,7 +120,7 @@ def kernel_counts(title: str, caption: str, runs: Sequence[RunView]) -> Chart:
 def accuracy(runs: Sequence[RunView]) -> list[Chart]:
     """Return accuracy against the number of selected features, on training and held-out rows."""
     runs = [run for run in runs if not run.along_path]
-    is_followed = any(known(run.column("train_accuracy")) and known(run.column("n_selected")) for run in runs)
+    is_followed = any(has_values(run.column("train_accuracy")) and has_values(run.column("n_selected")) for run in runs)
     if not is_followed and not any("n_selected" in run.summary and any("accuracy" in score for score in run.scores) for run in runs):
         return []
     keys = [("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")]
@@ -140,7 +140,7 @@ def scored_points(runs: Sequence[RunView]) -> list[Series]:
         for score in run.scores:
             points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
             x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
-            if known(x) and known(y):
+            if has_values(x) and has_values(y):
                 label = run_label(run, runs, short(score.get("store", "scored"), 24))
                 series.append(Series(x, y, label, colour=i if len(runs) > 1 else 2, marker="D"))
     return series
@@ -149,7 +149,7 @@ def scored_points(runs: Sequence[RunView]) -> list[Series]:
 def weights(run: RunView) -> list[Chart]:
     """Return the bar chart of the largest weights."""
     every = run.selected or run.kernels
-    rows = [row for row in every if known([weight_of(row)])][:MAX_WEIGHTS]
+    rows = [row for row in every if has_values([weight_of(row)])][:MAX_WEIGHTS]
     if not rows:
         return []
     several = any(key.startswith("weight[") for key in rows[0])
@@ -256,7 +256,7 @@ def _heat_map(title: str, caption: str, rows: Sequence[Row]) -> Chart:
 def spectra(run: RunView) -> list[Chart]:
     """Return the largest eigenvalues of the kernel."""
     values = column(run.tables.get("spectrum", ()), "eigenvalue")
-    if not known(values):
+    if not has_values(values):
         return []
     bars = Series(range(1, 1 + len(values[:MAX_EIGENVALUES])), values[:MAX_EIGENVALUES], mark="bar")
     caption = f"The {min(MAX_EIGENVALUES, len(values))} largest of {len(values):,} positive eigenvalues of the learned kernel matrix."
@@ -266,7 +266,7 @@ def spectra(run: RunView) -> list[Chart]:
 def dual_ascents(run: RunView) -> list[Chart]:
     """Return both objectives of the dual ascent, which close on the optimum from both sides."""
     dual, primal, steps = run.column("dual"), run.column("primal"), run.column("iteration")
-    if not known(dual) or not known(primal) or len(steps) < 2:
+    if not has_values(dual) or not has_values(primal) or len(steps) < 2:
         return []
     series = [Series(steps, primal, "primal", marker="o"), Series(steps, dual, "dual", colour=1, style="--", marker="o")]
     caption = "Objective of the kernel at every round (primal), and the bound below the optimum (dual)."
@@ -307,7 +307,7 @@ def _stream_charts(runs: Sequence[RunView], title: str, caption: str, y_label: s
         Series(column(run.tables["stream"], "rows"), values, run_label(run, runs, name), "line", i, style, step_marker(run))
         for i, run in enumerate(runs)
         for key, name, style in keys
-        if known(values := column(run.tables["stream"], key))
+        if has_values(values := column(run.tables["stream"], key))
     ]
     if not lines:
         return []
@@ -343,7 +343,7 @@ def stacked_bars(x: Sequence[float], parts: Sequence[tuple[Sequence[float], str,
 
 def traffic(runs: Sequence[RunView]) -> list[Chart]:
     """Return tasks and bytes of their blocks per round."""
-    word, legend, charts = step_word(runs), Legend() if named(runs) else None, []
+    word, legend, charts = step_word(runs), Legend() if needs_names(runs) else None, []
     if _is_positive(runs, ["tasks"]):
         caption, series = f"Block tasks of all passes of a {word}, counted, not timed.", _side_by_side(runs, "tasks", 1.0)
         charts.append(Chart(f"Tasks per {word}", caption, series=series, x_label=word, y_label="tasks", whole="xy", legend=legend))

@@ -11,7 +11,7 @@ from .config import MethodConfig
 from .names import nearest
 
 
-def configured(kind: type[MethodConfig], params: Mapping[str, Any]) -> Any:
+def make_config(kind: type[MethodConfig], params: Mapping[str, Any]) -> Any:
     """Return the checked parameter model; a bad value raises ``ValueError`` that names argument, value and rule."""
     for name in params:
         if name not in kind.model_fields:

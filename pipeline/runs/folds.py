@@ -83,7 +83,7 @@ def _figures(search: Search, point: int, fold: int, ctx: RunContext, folder: Pat
     with RunStore.begin(folder / f"cv-{point}-{fold}", record) as run:
         done = run.read_json("summary")
         if done is None:
-            done = _fitted(search, point, fold, replace(ctx, run=run))
+            done = _fit_fold(search, point, fold, replace(ctx, run=run))
             run.drop_scratch()
             run.write_json("summary", done)
     progress = {"point": point + 1, "points": len(search.configs), "fold": fold + 1, "folds": len(search.masks)}
@@ -91,7 +91,7 @@ def _figures(search: Search, point: int, fold: int, ctx: RunContext, folder: Pat
     return done
 
 
-def _fitted(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str, Any]:
+def _fit_fold(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str, Any]:
     ready = search.prepared(point, fold, ctx)
     outcome = run_loop(ready.loop, ctx)
     last = outcome.history[-1] if outcome.history else {}

@@ -28,7 +28,7 @@ from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
 from ..records.names import nearest
-from ..records.validation import configured
+from ..records.validation import make_config
 from ..registry import METHODS, MethodInfo
 from .in_process import few_blocks_kept, planned_holdings, process_plan, refuse_step
 
@@ -181,7 +181,7 @@ def run_method(
         check_place(run, "run", "run"),
     )
     info = method_named(method)
-    config = configured(info.config, params)
+    config = make_config(info.config, params)
     store = open_data(data, info, extra)
     _check_place(options, extra)
     record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, options)
@@ -240,7 +240,7 @@ def resume_run(
         store = open_data(origin["data"], info, record["extra"], record["data_digest"])
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
-        return _run(info, configured(info.config, record["params"]), store, folder, options, on_event or ignore)
+        return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore)
 
 
 def _record(

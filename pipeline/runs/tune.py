@@ -17,7 +17,7 @@ from ..grams.contents import confirm_read_whole
 from ..loops.run import run_loop
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
-from ..records.validation import configured
+from ..records.validation import make_config
 from ..registry import MethodInfo
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
 
@@ -82,7 +82,7 @@ def _grid(
     method: str, points: Sequence[Mapping[str, Any]], store: BlockStore, folds: int, seed: int, extra: Mapping[str, Any] | None
 ) -> _Grid:
     info = method_named(method)
-    return _Grid(info, points, [configured(info.config, point) for point in points], store, folds, seed, extra or {})
+    return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {})
 
 
 def _sharing(grid: _Grid) -> Any:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from gramplane.storage import DataError, MemoryBlocks, admitted
+from gramplane.storage import DataError, MemoryBlocks, admit
 from gramplane.storage.sparse_door import check_compressed
 from tests.support import broken_sparse as broken
 from tests.support.places import ROOT
@@ -22,7 +22,7 @@ FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")
 
 def refusal(X, name="X"):
     with pytest.raises(DataError) as caught:
-        admitted(X, name)
+        admit(X, name)
     return str(caught.value)
 
 
@@ -46,7 +46,7 @@ def test_the_matrix_of_the_report_passes_scipy_and_not_the_door():
 @pytest.mark.parametrize("kind", ["array", "matrix"])
 def test_sound_matrices_pass_with_the_same_entries(form, kind):
     X = getattr(sp, f"{form}_{kind}")(broken.sound())
-    found = admitted(X)
+    found = admit(X)
     assert isinstance(found, sp.sparray) == (kind == "array")
     np.testing.assert_array_equal(found.toarray(), X.toarray())
 
@@ -54,9 +54,9 @@ def test_sound_matrices_pass_with_the_same_entries(form, kind):
 def test_what_needs_no_change_is_not_copied():
     X = broken.sound()
     X = sp.csr_array((X.data, X.indices, X.indptr), shape=X.shape)
-    assert admitted(X) is X
+    assert admit(X) is X
     for other in (np.ones((2, 2)), [[1.0]], "text", None, pd.DataFrame({"a": [1.0]})):
-        assert admitted(other) is other
+        assert admit(other) is other
 
 
 def test_what_a_matrix_claims_of_itself_is_not_believed():
@@ -72,14 +72,14 @@ def test_subclasses_become_plain():
         def tocsc(self, copy=False):
             raise AssertionError("called")
 
-    assert type(admitted(Mine(broken.sound()))) is sp.csr_matrix
+    assert type(admit(Mine(broken.sound()))) is sp.csr_matrix
 
 
 @pytest.mark.parametrize("dtype", [">i4", ">i8", "u1", "u2", "u4", "i2", "u8"])
 def test_indices_of_other_types_are_read_by_value(dtype):
     X = broken.sound()
     given = broken.put({"data": X.data, "indices": X.indices.astype(dtype), "indptr": X.indptr.astype(dtype)}, "csr", X.shape)
-    found = admitted(given)
+    found = admit(given)
     assert found.indices.dtype in (np.int32, np.int64) and found.indices.dtype.isnative
     np.testing.assert_array_equal(found.toarray(), X.toarray())
 
@@ -88,7 +88,7 @@ def test_indices_of_other_types_are_read_by_value(dtype):
 def test_values_of_other_types_are_read_by_value(dtype, tmp_path):
     X = broken.sound()
     held = np.arange(X.data.size, dtype=dtype) if dtype != "?" else np.ones(X.data.size, "?")
-    found = admitted(broken.put({**broken.arrays(X), "data": held}, "csr", X.shape))
+    found = admit(broken.put({**broken.arrays(X), "data": held}, "csr", X.shape))
     assert found.data.dtype.isnative and found.data.dtype != np.float16
     np.testing.assert_array_equal(found.data.astype(np.float64), held.astype(np.float64))
 
@@ -111,7 +111,7 @@ def test_mapped_and_read_only_arrays_pass(tmp_path):
     for name, part in broken.arrays(X).items():
         np.save(tmp_path / f"{name}.npy", part)
         parts[name] = np.load(tmp_path / f"{name}.npy", mmap_mode="r")
-    found = admitted(broken.put(parts, "csr", X.shape))
+    found = admit(broken.put(parts, "csr", X.shape))
     assert type(found.data) is np.ndarray
     np.testing.assert_array_equal(found.toarray(), X.toarray())
 
@@ -119,7 +119,7 @@ def test_mapped_and_read_only_arrays_pass(tmp_path):
 def test_room_for_more_entries_is_cut_off():
     X = broken.sound()
     parts = {**broken.arrays(X), "data": np.append(X.data, [5.0, 5.0]), "indices": np.append(X.indices, [99, -7]).astype("i4")}
-    np.testing.assert_array_equal(admitted(broken.put(parts, "csr", X.shape)).toarray(), X.toarray())
+    np.testing.assert_array_equal(admit(broken.put(parts, "csr", X.shape)).toarray(), X.toarray())
 
 
 def test_coordinates_outside_are_refused():
@@ -145,7 +145,7 @@ def test_diagonals_are_held_against_their_values():
     X.offsets = np.append(X.offsets, 3).astype("i4")
     assert "they must agree" in refusal(X)
     X = sp.dia_array((np.ones((2, 3)), np.array([0, 1 << 30])), shape=(3, 3))
-    np.testing.assert_array_equal(admitted(X).toarray(), np.eye(3))
+    np.testing.assert_array_equal(admit(X).toarray(), np.eye(3))
 
 
 def test_lists_and_keys_are_held_against_the_shape():
@@ -163,7 +163,7 @@ def test_lists_and_keys_are_held_against_the_shape():
 def test_sparse_columns_of_a_frame_are_looked_at(kind):
     values = pd.arrays.SparseArray([0.0, 1.0, 0.0, 2.0], kind=kind)
     frame = pd.DataFrame({"a": values})
-    assert admitted(frame) is frame
+    assert admit(frame) is frame
     index = frame["a"].array.sp_index
     places = index.indices if kind == "integer" else index.blocs
     places[0] = 1 << 30
@@ -188,7 +188,7 @@ def test_the_door_costs_little_beside_one_conversion():
             found.append(time.thread_time() - began)
         return min(found)
 
-    assert seconds(lambda: admitted(X)) < 0.1 * seconds(X.tocsc)
+    assert seconds(lambda: admit(X)) < 0.1 * seconds(X.tocsc)
 
 
 # -- every way in --------------------------------------------------------------------------------------------------------------

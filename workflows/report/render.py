@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from ...pipeline.records.run_view import Row, RunView, known, number, step_word
+from ...pipeline.records.run_view import Row, RunView, has_values, number, step_word
 from .figures import pictures, system_charts
 from .glossary import explain_heading, stop_text, words
 
@@ -117,7 +117,7 @@ def cards(run: RunView) -> list[dict[str, str]]:
     # A run that is not finished has only the seconds of its rounds.
     whole = number(run.summary.get("seconds"))
     name, took = ("seconds of the run", whole) if math.isfinite(whole) else ("seconds in rounds", seconds(run))
-    figures += [(f"{run.step}s", run.steps), (name, round(took, 2) if known([took]) else None)]
+    figures += [(f"{run.step}s", run.steps), (name, round(took, 2) if has_values([took]) else None)]
     shown = [{"name": name, "value": cell(value)} for name, value in figures if cell(value)]
     return [{**card, "meaning": explain_heading(card["name"])} for card in shown]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...records.charts import FAINT, Chart, Legend, Series, SystemCharts, short
-from ...records.run_view import Row, RunView, known, number
+from ...records.run_view import Row, RunView, has_values, number
 from ...records.shared_charts import column, spectra
 
 MAX_POINTS = 2000  # points of a map; more would make the page large and the picture black
@@ -15,7 +15,7 @@ MAX_LABELS = 8  # labels with a colour each; of more all points have one colour
 
 def maps(run: RunView) -> list[Chart]:
     """Return the first two coordinates of every row, coloured by label where there is one."""
-    rows = [row for row in run.tables.get("embedding", ()) if known([number(row.get("component_0"))])]
+    rows = [row for row in run.tables.get("embedding", ()) if has_values([number(row.get("component_0"))])]
     if not rows:
         return []
     step = -(-len(rows) // MAX_POINTS)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.group_lasso.on_moments import Moments, centred, solve_moments
+from ....kernels.group_lasso.on_moments import Moments, solve_moments, target_moments
 from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.working_set import WorkingColumns
@@ -98,7 +98,7 @@ class BatchLoop:
         if self._moments is None:
             problem, n_targets = self.problem, len(self.problem.targets)
             raw, shift = moments_pass(ctx, np.ascontiguousarray(problem.targets.T), problem.cost, centre=problem.fit_bias)
-            moments = [centred(raw, problem.fit_bias, m, n_targets) for m in range(n_targets)]
+            moments = [target_moments(raw, problem.fit_bias, m, n_targets) for m in range(n_targets)]
             self._moments = moments if shift is None else [replace(one, means=one.means + shift) for one in moments]
         return [self._descend(state.machines[m], self._moments[m]) for m in which]
 

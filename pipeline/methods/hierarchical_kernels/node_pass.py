@@ -12,7 +12,7 @@ from ....kernels.bank.block_sums import total_forms
 from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ...grams.grams import forms_chunk
 from ...grams.sources import PairRef, block_rows, pair_bytes, row_pairs
-from ...passes.blocks import listed
+from ...passes.blocks import join_lists
 from ...records.context import RunContext
 
 KERNELS_PER_PASS = 64  # kernels of a pass: with more of them blocks would be smaller, and what kernels share is computed once per block
@@ -30,7 +30,7 @@ def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray,
         refs = row_pairs(ctx.data, part, block)
         result = 8 * len(part) * len(columns) * (block // 128 + 1) ** 2
         memory = partial(_task_bytes, n_kernels / len(part))
-        program = BlockProgram("node-forms", forms_chunk, listed, memory, result, combine_bytes=2 * result * len(refs))
+        program = BlockProgram("node-forms", forms_chunk, join_lists, memory, result, combine_bytes=2 * result * len(refs))
         shared = ctx.broadcast("vectors", columns, len(refs))
         forms.append(total_forms(ctx.run_pass(plan(program, refs, shared, None, None))))
     return np.concatenate(forms)

@@ -12,7 +12,7 @@ import numpy as np
 from ....cluster import BlockProgram, plan
 from ....kernels.alignment.alignment import Alignments, alignments
 from ....storage import ArrayRef
-from ...passes.blocks import Block, Task, listed, load_blocks, source_of, task_bytes
+from ...passes.blocks import Block, Task, join_lists, load_blocks, source_of, task_bytes
 from ...passes.scaling import scaled
 from ...records.context import RunContext, resolve
 from ...records.scale import FeatureScale
@@ -47,7 +47,7 @@ def align_features(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, 
     size = 32 * sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task) + 256
     # A task holds the stripe as read, in float64 with its scaling, and vectors of the length of a column.
     bound = 12 * targets.nbytes + (8 << 20)
-    program = BlockProgram("alignments", align_chunk, listed, lambda task: 4 * task_bytes(task) + bound, size, combine_bytes=2 * size)
+    program = BlockProgram("alignments", align_chunk, join_lists, lambda task: 4 * task_bytes(task) + bound, size, combine_bytes=2 * size)
     table = ctx.broadcast("targets", np.concatenate([targets, weight[None, :]]))
     parts = ctx.run_pass(plan(program, tasks, table, kernel))
     return Alignments(*np.concatenate([part for _, part in sorted(parts, key=lambda item: item[0])], axis=1))

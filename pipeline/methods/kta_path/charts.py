@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...records.charts import Chart, Legend, Series, SystemCharts, run_label, short
-from ...records.run_view import RunView, known, named, number
+from ...records.run_view import RunView, has_values, needs_names, number
 from ...records.shared_charts import MAX_NAMED, column, scored_points
 
 MAX_LINEAR_RATIO = 30  # counts of kernels that differ by more than this factor are drawn on a logarithmic scale
@@ -13,7 +13,7 @@ MAX_LINEAR_RATIO = 30  # counts of kernels that differ by more than this factor 
 
 def path_accuracy(runs: Sequence[RunView]) -> list[Chart]:
     """Return accuracy against the number of kernels of the machines along the path."""
-    scored = [(run, [row for row in run.tables.get("path", ()) if known([number(row.get("train_accuracy"))])]) for run in runs]
+    scored = [(run, [row for row in run.tables.get("path", ()) if has_values([number(row.get("train_accuracy"))])]) for run in runs]
     scored = [(run, rows) for run, rows in scored if rows]
     if not scored:
         return []
@@ -21,7 +21,7 @@ def path_accuracy(runs: Sequence[RunView]) -> list[Chart]:
     for i, (run, rows) in enumerate(scored):
         for k, (key, label, style) in enumerate((("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--"))):
             values, colour = column(rows, key), i if len(scored) > 1 else k
-            if known(values):
+            if has_values(values):
                 series.append(Series(column(rows, "n_active"), values, run_label(run, runs, label), "line", colour, style, "o"))
     is_wide = _is_wide([value for _, rows in scored for value in column(rows, "n_active") if value > 0])
     return [
@@ -54,7 +54,7 @@ def path_counts(runs: Sequence[RunView]) -> list[Chart]:
             y_label="active kernels",
             x_scale="falling",
             y_scale="symlog" if _is_wide([value for values in active for value in values if value > 0]) else "linear",
-            legend=Legend() if named(runs) else None,
+            legend=Legend() if needs_names(runs) else None,
         )
     ]
 

@@ -21,7 +21,7 @@ from ....storage.grams.layout import GramLayout
 from ...grams.contents import confirm_contents
 from ...grams.settings import GramSettings
 from ...grams.sources import StoredPair
-from ...passes.blocks import listed
+from ...passes.blocks import join_lists
 from ...records.context import RunContext
 from .solve_pass import (
     BatchProblem,
@@ -150,10 +150,10 @@ class TaskGrams:
     def _build(self, tasks: Sequence[GramTask], specs: dict[str, Any]) -> list[Any]:
         pairs = {(pair.rows, pair.cols): pair for pair in self._pairs if isinstance(pair, ComputedPair)}
         builds = [BlockBuild(task, replace(pairs[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-        return self.ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, listed, build_bytes, 256), builds))
+        return self.ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, join_lists, build_bytes, 256), builds))
 
     def _run_pass(self, name: str, chunk: Callable[[TaskBatch], list[Any]], result: int, batches: Sequence[TaskBatch]) -> list[Any]:
-        program = BlockProgram(name, chunk, listed, batch_bytes, result, combine_bytes=2 * result * len(batches))
+        program = BlockProgram(name, chunk, join_lists, batch_bytes, result, combine_bytes=2 * result * len(batches))
         return self.ctx.run_pass(plan(program, batches))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ....cluster import BlockProgram, plan
 from ....kernels.rules.bits import Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
-from ...passes.blocks import Columns, Task, column_tasks, listed, load_blocks, task_bytes
+from ...passes.blocks import Columns, Task, column_tasks, join_lists, load_blocks, task_bytes
 from ...records.context import RunContext, resolve
 
 
@@ -53,7 +53,7 @@ def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, ca
     # Two propositions a cut or a category; names may be as many as rows, but then each is packed for a few of them only.
     width = max((sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks), default=1)
     result = width * 2 * (n_thresholds + 1) * (n // 8 + 64)
-    program = BlockProgram("propositions", pack_chunk, listed, _Memory(result + 32 * n), result, combine_bytes=2 * result)
+    program = BlockProgram("propositions", pack_chunk, join_lists, _Memory(result + 32 * n), result, combine_bytes=2 * result)
     shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks))
     parts = ctx.run_pass(plan(program, tasks, shared, n_thresholds, frozenset(int(j) for j in categorical)))
     if not parts:

@@ -16,7 +16,7 @@ from ...estimators.inputs import OneThread, in_memory, is_store, opened_for, val
 from ...estimators.parameters import RUN_PARAMETERS, declare_parameters, method_parameters
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
-from ...records.validation import configured
+from ...records.validation import make_config
 from .config import VisualRankConfig
 from .method import Ranker, RankerInputs
 from .predict import UnseenImages, is_fitted_store
@@ -227,7 +227,7 @@ class VisualRank(OneThread, BaseEstimator):
         ValueError
             A parameter out of range, a matrix that is not square or not finite, a prior with a negative entry.
         """
-        config = configured(VisualRankConfig, self.get_params(deep=False))
+        config = make_config(VisualRankConfig, self.get_params(deep=False))
         matrix = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
         if matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"similarity: shape {matrix.shape}; it must be square, (n_samples, n_samples)")

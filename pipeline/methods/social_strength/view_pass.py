@@ -20,8 +20,8 @@ from ....kernels.ranking.user_kernels import least_eigenvalue, scaled_block
 from ....kernels.svm.dual import Gram
 from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.grams import load_programs as load_programs
-from ...grams.sources import PairRef, normalised, pair_bytes
-from ...passes.blocks import listed
+from ...grams.sources import PairRef, load_normalised, pair_bytes
+from ...passes.blocks import join_lists
 from ...records.context import Shared, resolve
 
 
@@ -55,7 +55,7 @@ class Shares(NamedTuple):
 
 def extremes_chunk(ref: PairRef, norms: Norms) -> list[Extremes]:
     """Return the extremes of one block pair."""
-    block = normalised(ref, norms)
+    block = load_normalised(ref, norms)
     sizes = np.abs(block)
     return [Extremes(ref.rows, ref.cols, *(np.stack([block.max(axis=a), sizes.max(axis=a)]).astype(np.float64) for a in (2, 1)))]
 
@@ -84,7 +84,7 @@ def weighted_chunk(ref: PairRef, norms: Norms, factors: Shared, theta: np.ndarra
 
 
 def _scaled(ref: PairRef, norms: Norms, factors: np.ndarray) -> np.ndarray:
-    return scaled_block(normalised(ref, norms), factors[:, slice(*ref.rows)], factors[:, slice(*ref.cols)])
+    return scaled_block(load_normalised(ref, norms), factors[:, slice(*ref.rows)], factors[:, slice(*ref.cols)])
 
 
 def view_bytes(ref: PairRef) -> int:
@@ -157,5 +157,5 @@ class ViewGrams(Grams):
         self, name: str, chunk: Callable[..., list[Any]], result: int, *broadcast: object, refs: list[PairRef] | None = None
     ) -> list[Any]:
         chosen = self._refs if refs is None else refs
-        program = BlockProgram(name, chunk, listed, view_bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
+        program = BlockProgram(name, chunk, join_lists, view_bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
         return self.ctx.run_pass(plan(program, chosen, *broadcast))

@@ -16,26 +16,26 @@ from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
 from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
 from ...grams.grams import Filled, Grams, Norms, place_pair
-from ...grams.sources import PairRef, normalised, pair_bytes
+from ...grams.sources import PairRef, load_normalised, pair_bytes
 from ...grams.weighted_sum import combined_gram
-from ...passes.blocks import listed
+from ...passes.blocks import join_lists
 from ...records.context import Shared, resolve
 
 
 def layer_chunk(ref: PairRef, weights: np.ndarray, norms: Norms) -> list[Filled]:
     """Return one block pair of the second layer."""
-    return [Filled(ref.rows, ref.cols, block_layer(normalised(ref, norms), weights))]
+    return [Filled(ref.rows, ref.cols, block_layer(load_normalised(ref, norms), weights))]
 
 
 def weigh_chunk(ref: PairRef, weights: np.ndarray, beta: Shared, norms: Norms) -> list[TileSums]:
     """Return the shares of one block pair in ``beta' (K2 o K_q) beta``."""
-    block = normalised(ref, norms)
+    block = load_normalised(ref, norms)
     return [block_sums(block, ref.rows, ref.cols, block_layer(block, weights), resolve(beta))]
 
 
 def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Shared, norms: Norms) -> list[TileSums]:
     """Return the shares of one block pair in ``beta' exp(K_q) beta``, kernel by kernel."""
-    vectors, blocks = resolve(beta)[None], zip(normalised(ref, norms), scale, strict=True)
+    vectors, blocks = resolve(beta)[None], zip(load_normalised(ref, norms), scale, strict=True)
     layers = (exponentiate(factor * block.astype(np.float64))[None] for block, factor in blocks)
     return [TileSums(ref.rows, ref.cols, np.concatenate([tile_sums(layer, ref.rows, ref.cols, vectors).values for layer in layers]))]
 
@@ -104,5 +104,5 @@ class LayerGrams(Grams):
     def _layer_pass(
         self, name: str, chunk: Callable[..., list[Any]], result: int, refs: Sequence[PairRef], *broadcast: object
     ) -> list[Any]:
-        program = BlockProgram(name, chunk, listed, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))
+        program = BlockProgram(name, chunk, join_lists, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))
         return self.ctx.run_pass(plan(program, refs, *broadcast))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...records.charts import Chart, SystemCharts, legend_of, run_lines
-from ...records.run_view import RunView, known
+from ...records.run_view import RunView, has_values
 from ...records.shared_charts import kernel_counts
 
 
@@ -26,7 +26,7 @@ def changed_bases(runs: Sequence[RunView]) -> list[Chart]:
 
 
 def _runs_with(column: str, runs: Sequence[RunView]) -> list[RunView]:
-    return [run for run in runs if run.method == "unsupervised-mkl" and known(run.column(column))]
+    return [run for run in runs if run.method == "unsupervised-mkl" and has_values(run.column(column))]
 
 
 CHARTS = SystemCharts(

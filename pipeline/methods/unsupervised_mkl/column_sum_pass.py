@@ -10,8 +10,8 @@ import numpy as np
 from ....cluster import BlockProgram, plan
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
-from ...grams.sources import PairRef, normalised, pair_bytes, row_pairs
-from ...passes.blocks import listed
+from ...grams.sources import PairRef, load_normalised, pair_bytes, row_pairs
+from ...passes.blocks import join_lists
 from ...records.context import RunContext
 
 
@@ -24,7 +24,7 @@ class Largest(NamedTuple):
 
 def largest_chunk(ref: PairRef, norms: tuple[Normalization, ...], size: int) -> list[Largest]:
     """Return the largest entries off the diagonal of every row of a block pair, and of every column."""
-    block = normalised(ref, norms).astype(np.float64)
+    block = load_normalised(ref, norms).astype(np.float64)
     if ref.rows == ref.cols:
         diagonal = np.arange(block.shape[1])
         block[:, diagonal, diagonal] = -np.inf
@@ -45,7 +45,7 @@ def mean_largest_sums(ctx: RunContext, specs: Sequence[AnyKernel], norms: Sequen
     """
     refs = list(row_pairs(ctx.data, list(specs), block))
     result = 16 * len(specs) * block * size + 256
-    program = BlockProgram("largest-entries", largest_chunk, listed, pair_bytes, result, combine_bytes=2 * result * len(refs))
+    program = BlockProgram("largest-entries", largest_chunk, join_lists, pair_bytes, result, combine_bytes=2 * result * len(refs))
     best = np.full((len(specs), ctx.data.n_rows, size), -np.inf)
     for part in ctx.run_pass(plan(program, refs, tuple(norms), size)):
         rows = slice(*part.rows)

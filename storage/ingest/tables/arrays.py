@@ -8,7 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ...errors import DataError, SchemaError
-from ...sparse_door import admitted
+from ...sparse_door import admit
 from ...value_types import Matrix, SparseMatrix, UserData
 from ..labels import Target
 from ..options import Options
@@ -90,7 +90,7 @@ def _check_matrix(x: UserData, name: str) -> npt.NDArray[Any]:
 
 
 def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:
-    matrix: SparseMatrix = sp.csr_array(admitted(x, name))
+    matrix: SparseMatrix = sp.csr_array(admit(x, name))
     if matrix.shape[1] > 2**31 - 2:
         raise SchemaError(f"{name} has {matrix.shape[1]} columns; the limit is 2^31 - 2")
     return matrix
@@ -104,7 +104,7 @@ def object_source(source: UserData, options: Options) -> ArraySource | FrameSour
             raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
         source, columns["y"] = source
     if hasattr(source, "columns") and hasattr(source, "iloc"):
-        return FrameSource(admitted(source, f"<{type(source).__name__}>"), columns, options)
+        return FrameSource(admit(source, f"<{type(source).__name__}>"), columns, options)
     named = [name for name, values in columns.items() if isinstance(values, str)]
     if named:
         raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but an array has no column names; pass the values")

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.features.groups import build_groups
-from gramplane.kernels.group_lasso.on_moments import centred, row_moments, solve_moments
+from gramplane.kernels.group_lasso.on_moments import row_moments, solve_moments, target_moments
 from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
 from gramplane.kernels.losses import best_dual
 from gramplane.tests.support.oracles import group_lasso as oracle
@@ -42,7 +42,7 @@ def tasks_of(n_tasks: int, n: int = 12, seed: int = 0) -> list[tuple[np.ndarray,
 def moments_of(tasks, bias: bool):
     X, y, cost = (np.concatenate([task[k] for task in tasks]) for k in range(3))
     codes = np.repeat(np.arange(len(tasks)), [len(task[1]) for task in tasks])
-    return centred(row_moments(X, y, cost, codes=codes, n_tasks=len(tasks)), bias)
+    return target_moments(row_moments(X, y, cost, codes=codes, n_tasks=len(tasks)), bias)
 
 
 def dual_norm(penalty, moments) -> float:
@@ -155,8 +155,8 @@ def test_moments_do_not_depend_on_form_and_add_up():
 def test_large_means_cost_no_digits_about_a_shift():
     X, y, cost = tasks_of(1)[0]
     penalty, _ = penalty_of("gl")
-    near = solve_moments(centred(row_moments(X, y, cost), True), penalty, 0.1, tol=1e-12)
-    far = solve_moments(centred(row_moments(X + 1e7, y, cost, shift=np.full(8, 1e7)), True), penalty, 0.1, tol=1e-12)
+    near = solve_moments(target_moments(row_moments(X, y, cost), True), penalty, 0.1, tol=1e-12)
+    far = solve_moments(target_moments(row_moments(X + 1e7, y, cost, shift=np.full(8, 1e7)), True), penalty, 0.1, tol=1e-12)
     np.testing.assert_allclose(far.copies, near.copies, atol=1e-7)
 
 
