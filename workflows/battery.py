@@ -10,7 +10,6 @@ import math
 import pickle
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +23,7 @@ from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_meth
 from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.ingest import ingest
+from ..storage.temporary import temporary_folder
 from .exits import exit_code
 from .report.glossary import explain_heading, stop_text
 
@@ -400,8 +400,8 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
 def check_method(case: MethodCase) -> None:
     """Check that a method keeps what every method of the registry keeps. ``case``: the method by name, with parameters, a small data set,
     and parameters that differ in one value. Raises AssertionError: the first check that fails is named."""
-    with tempfile.TemporaryDirectory(prefix="gramplane-check-") as place:
-        folder = prepare_case(case, Path(place))
+    with temporary_folder() as place:
+        folder = prepare_case(case, place)
         for number, check in enumerate(CHECKS):
             scratch = folder / f"check-{number}"
             scratch.mkdir()

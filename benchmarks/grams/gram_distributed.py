@@ -106,12 +106,13 @@ def use(
     from gramplane.kernels.svm.smo import solve_smo
     from gramplane.pipeline.grams.grams import Grams
     from gramplane.pipeline.grams.settings import GramSettings
+    from gramplane.pipeline.records.compute import ComputeOptions
     from gramplane.pipeline.records.context import RunContext
-    from gramplane.pipeline.runs.run import Where, executing
+    from gramplane.pipeline.runs.run import executing
     from gramplane.storage import BlockStore, RunStore
 
     path, events = Path(folder), []
-    data, where = BlockStore.open(path / "data"), Where(cluster, worker_memory, driver_memory)
+    data, where = BlockStore.open(path / "data"), ComputeOptions(cluster, worker_memory, driver_memory)
     shutil.rmtree(path / "run", ignore_errors=True)
     run, specs = RunStore.create(path / "run", {"of": out}), as_specs(kernels(d, count), d)
     y = np.where(data.target() > 0, 1.0, -1.0)

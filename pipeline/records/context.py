@@ -32,8 +32,8 @@ def ignore(event: Mapping[str, Any]) -> None:
 
 
 def refuse(message: str) -> None:
-    """Refuse what is doubtful about parameters."""
-    raise ValueError(message)
+    """Refuse what is doubtful about a parameter, which is the message's first word."""
+    raise ValueError(f"{message} (--set {message.partition('=')[0]}=NUMBER)")
 
 
 @dataclass

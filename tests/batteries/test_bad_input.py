@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from gramplane.cluster import Limits
 from gramplane.kernels.features.pairs import PairLimits
 from gramplane.pipeline import FGMClassifier, cross_validate, load_model, predict_store, resume_run, run_method, score_store, tune
+from gramplane.pipeline.records.compute import ComputeOptions
 from gramplane.pipeline.records.names import nearest
-from gramplane.pipeline.runs.run import Where
 from gramplane.storage import DataError, MissingBlock, RunStore, SchemaError, StorageError
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import forms, planted
@@ -399,8 +399,8 @@ def test_places(tmp_path, options, message):
 
 def test_the_stall_timeout_given_stands_above_the_environment(monkeypatch):
     monkeypatch.setenv("GRAMPLANE_STALL_TIMEOUT", "30")
-    assert Where("local:2").config().limits == Limits(stall_timeout=30.0)
-    assert Where("local:2", stall_timeout=60).config().limits == Limits(stall_timeout=60.0)
+    assert ComputeOptions("local:2").config().limits == Limits(stall_timeout=30.0)
+    assert ComputeOptions("local:2", stall_timeout=60).config().limits == Limits(stall_timeout=60.0)
 
 
 def test_dense_pairs_beyond_the_budget_are_refused(monkeypatch):

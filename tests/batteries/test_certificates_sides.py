@@ -74,7 +74,7 @@ PAIRS = np.array([(i, (i + k) % N) for k in (1, 5, 9) for i in range(N)])
 LINKS = (LABELS[PAIRS[:, 0]] == LABELS[PAIRS[:, 1]]).astype(int)
 TAGS = [" ".join([f"{LABELS[i]}"] + [f"t{k}" for k in np.random.default_rng(i).integers(0, 9, 3)]) for i in range(N)]
 SMALL = "gramplane.kernels.eigen.positive_part"
-FILTERED = {f"{SMALL}.DENSE": 10, f"{SMALL}.WHOLE": 10, f"{SMALL}.LEAST": 10}
+FILTERED = {f"{SMALL}.MAX_DENSE_ROWS": 10, f"{SMALL}.MAX_WHOLE_ROWS": 10, f"{SMALL}.MIN_BLOCK_ROWS": 10}
 CHEBYSHEV = f"{SMALL}.chebyshev_positive"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gramplane.pipeline import METHODS, load_model, predict_store, resume_run
 from gramplane.storage import BlockStore, GramStore, RunStore, SchemaError, StepManifest
-from gramplane.storage.runs.sealed_json import KEY, seal_file
+from gramplane.storage.runs.files import KEY, seal_file
 from gramplane.workflows.cli import main
 from gramplane.workflows.exits import Exit
 from gramplane.workflows.report import write_report

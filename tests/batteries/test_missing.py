@@ -145,7 +145,7 @@ def test_other_methods_refuse_the_store_before_there_is_a_folder(there, tmp_path
     for dry_run in (True, False):
         with pytest.raises(DataError, match=told):
             run_method(method, {}, data=data, run=str(run), dry_run=dry_run)
-    if METHODS[method].scored:
+    if METHODS[method].config.has_scores:
         with pytest.raises(DataError, match=told):
             tune(method, {}, data=data, run=str(run))
         with pytest.raises(DataError, match=told):

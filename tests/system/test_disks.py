@@ -122,8 +122,8 @@ def test_a_cache_that_fills_up_costs_time_only(monkeypatch):
         return 3 * x
 
     made = jit.compiled(triple)
-    monkeypatch.setattr(made._cache, "save_overload", jit._ignore_io_errors(full))
-    monkeypatch.setattr(made._cache, "load_overload", jit._ignore_io_errors(full))
+    monkeypatch.setattr(made._cache, "save_overload", jit._ignore_io_errors(full, made._cache.flush))
+    monkeypatch.setattr(made._cache, "load_overload", jit._ignore_io_errors(full, made._cache.flush))
     assert made(2) == 6
 
 

@@ -18,9 +18,10 @@ from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import MKLClassifier, resume_run, run_method
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.records.compute import ComputeOptions
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
-from gramplane.pipeline.runs.run import Where, executing
+from gramplane.pipeline.runs.run import executing
 from gramplane.storage import BlockStore, GramStore, RunLocked, RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster, children, wait_until
@@ -274,7 +275,7 @@ def machine_on(folder, grams, run, cluster, on_event=None):
     """Solve on the sum of the stored kernels, of which the driver may hold a small part; forms and coefficients as bytes."""
     data, specs = BlockStore.open(folder / "store"), as_specs(GRAM_KERNELS, 20)
     y = np.where(data.target() > 0, 1.0, -1.0)
-    with one_thread(), executing(Where(cluster), data, on_event or (lambda event: None)) as executor:
+    with one_thread(), executing(ComputeOptions(cluster), data, on_event or (lambda event: None)) as executor:
         ctx = RunContext(executor, data, RunStore.create(run, {}), 15 << 20)
         found = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(grams)))
         solution = solve_smo(found.combine(np.full(8, 0.125)), svc_problem(y, 1.0))

@@ -9,9 +9,10 @@ from gramplane.kernels.svm.smo import solve_smo
 from gramplane.pipeline import run_method
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
+from gramplane.pipeline.records.compute import ComputeOptions
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
-from gramplane.pipeline.runs.run import Where, executing
+from gramplane.pipeline.runs.run import executing
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from tests.support.commands import wide_store
@@ -55,7 +56,7 @@ def test_gram_matrices_stay_within_the_peak_planned_for_their_workers(tmp_path):
     data = ingest((X, np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, 1, -1)), tmp_path / "data")
     kernels = [f"rbf(gamma={0.001 * 2**q})" for q in range(16)]
     said = build_grams(data.url, kernels, str(tmp_path / "g"), cluster="local:2", worker_memory=limit, dry_run=True).figures
-    with executing(Where("local:2", limit), data, events.append, "grams") as executor:
+    with executing(ComputeOptions("local:2", limit), data, events.append, "grams") as executor:
         ctx, specs = RunContext(executor, data, RunStore.create(tmp_path / "run", {}), 40 << 20), as_specs(kernels, 10)
         grams = Grams(ctx, specs, GramSettings.of(ctx, specs, "store", str(tmp_path / "g")))
         grams.forms(np.ones(n))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -169,8 +169,7 @@ class Designs:
         if solve_at(ctx.data, sum(self._capacities), ctx.driver_memory) == "driver":
             return self._append_local(ctx, missing)
         for k, cuts_of_machine in missing.items():
-            remote = self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx)))
-            assert isinstance(remote, RemoteDesign)
+            remote = cast("RemoteDesign", self._designs.setdefault(k, RemoteDesign(ctx, self._atoms.for_workers(ctx))))
             for ids in cuts_of_machine:
                 remote.append(ids)
 
