@@ -60,7 +60,8 @@ class SupervisedEstimator(MethodEstimator):
         """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
         y = self._stored_target(data) if y is None else column_or_1d(y, warn=True)
         if len(y) != data.n_rows:
-            raise ValueError(f"y has {len(y)} entries, the data has {data.n_rows} rows: inconsistent numbers of samples")
+            where = "the data" if data.url == "memory" else data.url
+            raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")
         if not self._is_classifier:
             target = np.asarray(y, np.float64)
             if not np.isfinite(target).all():

@@ -268,7 +268,7 @@ def test_a_store_of_one_class_is_refused(tmp_path):
 
 def test_a_store_without_target_is_refused(tmp_path):
     ingest(X, tmp_path / "a.zarr", task="regression")
-    refused_run(tmp_path, r"a\.zarr: there is no target; fgm needs class labels", kind=DataError)
+    refused_run(tmp_path, r"a\.zarr: there is no target; fgm needs one", kind=DataError)
     with pytest.raises(DataError, match=r"a\.zarr: there is no target; give y"):
         FGMClassifier(**PARAMS).fit(str(tmp_path / "a.zarr"))
     assert FGMClassifier(**PARAMS).fit(str(tmp_path / "a.zarr"), Y).n_features_in_ == 12

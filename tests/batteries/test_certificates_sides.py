@@ -288,7 +288,7 @@ SIDES = {
         "colored-mvu",
         {"graph": "union", "n_neighbors": 4, "C": 0.5, "tol": 1e-4, "max_iter": 2000},
         lambda model: told.coloured(model, X, LABELS),
-        {**FILTERED, "gramplane.kernels.spectral.embeddings.NEWTON_ROWS": 20},
+        {**FILTERED, "gramplane.kernels.spectral.embeddings.MAX_NEWTON_ROWS": 20},
         CHEBYSHEV,
         rel=1e-5,
         slack=1e-6,
