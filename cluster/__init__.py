@@ -3,13 +3,12 @@
 from importlib import import_module
 
 _NAMES = {
-    "config": "FORMS ClusterConfig Limits driver_bytes parse_bytes parse_cluster",
+    "config": "FORMS ClusterConfig Limits default_driver_memory driver_bytes machine_memory parse_bytes parse_cluster",
     "errors": "ClusterConfigError ClusterError ClusterLost ClusterUnreachable MemoryBoundExceeded "
     "PlaintextRefused PreflightFailed Stalled TaskFailed VersionMismatch WorkerDiskFull WorkersKilled bytes_text",
     "events": "JsonLinesSink LogSink MemorySink Sink tee",
     "executor": "Executor",
     "opening": "executor_for_client open_executor",
-    "process": "default_driver_memory machine_memory",
     "program": "BlockProgram Plan combine_tree plan",
     "security": "TLSFiles make_certificates",
 }
@@ -21,7 +20,8 @@ __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] (names o
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)  # once
+    return value
 
 
 def __dir__() -> list[str]:

@@ -3,7 +3,9 @@
 from .config import ClusterConfig as ClusterConfig
 from .config import FORMS as FORMS
 from .config import Limits as Limits
+from .config import default_driver_memory as default_driver_memory
 from .config import driver_bytes as driver_bytes
+from .config import machine_memory as machine_memory
 from .config import parse_bytes as parse_bytes
 from .config import parse_cluster as parse_cluster
 from .errors import ClusterConfigError as ClusterConfigError
@@ -27,8 +29,6 @@ from .events import tee as tee
 from .executor import Executor as Executor
 from .opening import executor_for_client as executor_for_client
 from .opening import open_executor as open_executor
-from .process import default_driver_memory as default_driver_memory
-from .process import machine_memory as machine_memory
 from .program import BlockProgram as BlockProgram
 from .program import Plan as Plan
 from .program import combine_tree as combine_tree

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from .config import Limits
+from .config import Limits, machine_memory, own_bytes, peak_bytes, reset_peak
 from .errors import BlockFailure, MemoryBoundExceeded, bytes_text
 from .events import Sink, ignore_event
-from .execute import Done, fold_plan
-from .process import machine_memory, own_bytes, peak_bytes, reset_peak
-from .program import Plan
+from .program import Done, Plan, fold_plan
 
 
 class Executor:

@@ -27,7 +27,8 @@ __all__ = sorted([*_HOMES, "METHODS", "MethodInfo"])  # pyright: ignore[reportUn
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)  # once
+    return value
 
 
 def __dir__() -> list[str]:

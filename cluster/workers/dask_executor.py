@@ -15,13 +15,11 @@ import dask
 from distributed import Client, Future, Worker, WorkerPlugin
 
 from ..arithmetic import Arithmetic, arithmetic, describe_mixture
-from ..config import ClusterConfig
+from ..config import ClusterConfig, own_bytes, peak_bytes, reset_peak
 from ..errors import ClusterLost, WorkersKilled, bytes_text
 from ..events import Sink
-from ..execute import Done
 from ..executor import Executor
-from ..process import own_bytes, peak_bytes, reset_peak
-from ..program import Plan
+from ..program import Done, Plan
 from ..versions import software_versions
 from .affinity import Affinity
 from .graph import Graph, build_graph, memory_plan, original_cause, translate_error

@@ -16,11 +16,9 @@ from distributed.protocol import deserialize, serialize
 from distributed.scheduler import NoValidWorkerError, NoWorkerError
 
 from ..arithmetic import arithmetic, fingerprint
-from ..config import Limits
+from ..config import Limits, peak_bytes
 from ..errors import BlockFailure, ClusterError, ClusterLost, TaskFailed, VersionMismatch, WorkersKilled, bytes_text, shorten_text
-from ..execute import Done, Step, run_chunk, run_combine
-from ..process import peak_bytes
-from ..program import Plan
+from ..program import Done, Plan, Step, run_chunk, run_combine
 from ..versions import own_version
 
 INLINE_BYTES = 1 << 20

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from ..arithmetic import Arithmetic, arithmetic
+from ..config import resident_bytes
 from ..errors import PreflightFailed, VersionMismatch
-from ..process import resident_bytes
 from ..versions import find_conflict, list_differences, software_versions
 
 if TYPE_CHECKING:

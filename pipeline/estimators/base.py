@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from ..loops.run import run_loop
 from ..method import Method
 from ..models.predictor import Predictor
+from ..records.config import make_config
 from ..records.context import RunContext
-from ..records.validation import make_config
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
 from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
 

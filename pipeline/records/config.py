@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .names import nearest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -67,3 +70,21 @@ class GramConfig(MethodConfig):
         if self.grams == "store" and self.gram_store is None:
             raise ValueError("grams='store' needs gram_store, the path of the Gram store")
         return self
+
+
+def make_config(kind: type[MethodConfig], params: Mapping[str, Any]) -> Any:
+    """Return the checked parameter model; a bad value raises ``ValueError`` that names argument, value and rule."""
+    for name in params:
+        if name not in kind.model_fields:
+            raise ValueError(f"parameter {name!r} does not exist{nearest(str(name), kind.model_fields)}")
+    try:
+        return kind(**params)
+    except ValidationError as error:
+        raise ValueError("; ".join(_explain(item) for item in error.errors())) from None
+
+
+def _explain(item: Mapping[str, Any]) -> str:
+    if item["type"] == "value_error":
+        return str(item["ctx"]["error"])
+    name = str(item["loc"][0]) if item["loc"] else "parameters"
+    return f"{name}={item['input']!r}: {item['msg'][0].lower()}{item['msg'][1:]}"

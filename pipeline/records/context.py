@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cluster.process import default_driver_memory
+from ...cluster.config import default_driver_memory
 from ...kernels.jit import one_thread
 from ...storage import ArrayRef
 

@@ -21,8 +21,7 @@ from ..inputs.kernels import check_rows
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
-from .in_process import refuse_step
-from .run import ConfigMismatch, executing, process_bytes
+from .run import ConfigMismatch, executing, process_bytes, refuse_step
 
 __all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
 

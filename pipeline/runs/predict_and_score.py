@@ -27,11 +27,10 @@ from ..models.task_predict import store_codes
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond
-from .in_process import few_blocks_kept, refuse_step
 from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
 from .replaced import replaced_data
-from .run import load_model, method_named, open_data, process_bytes
+from .run import few_blocks_kept, load_model, method_named, open_data, process_bytes, refuse_step
 
 
 def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from ..models.predictor import Predictor
 from ..records.context import Emit, RunContext
 from ..records.holdings import Held, Holding, holdings_plan, total_bytes
 from ..registry import METHODS
-from .in_process import process_plan
+from .run import process_plan
 
 _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
 

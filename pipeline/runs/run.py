@@ -18,19 +18,19 @@ from typing import Any
 
 from ...cluster import ClusterConfig, Executor, TLSFiles, driver_bytes, open_executor, tee
 from ...kernels.jit import one_thread
-from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
+from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
+from ..records.config import make_config
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
+from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
 from ..records.names import nearest
-from ..records.validation import make_config
 from ..registry import METHODS, MethodInfo
-from .in_process import few_blocks_kept, planned_holdings, process_plan, refuse_step
 
 # What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
 PROCESS_BYTES = 320 << 20
@@ -369,3 +369,52 @@ def load_model(run: str | Path) -> Any:
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
     return estimator.from_model(model, record["params"], folder.history())
+
+
+STEP = Held("one step of a pass, beyond the 64 MiB that every process may take", "s - 64 MiB")
+
+
+def blocks_room(limit: int, taken: int) -> int:
+    """Return how many bytes of blocks the process may keep from one pass to the next: no more than the driver's memory leaves."""
+    return max(0, min(block_cache().limit, limit - taken))
+
+
+def process_plan(driver: int, step: int, data: Any, limit: int, kind: str) -> dict[str, int]:
+    """Return what a plan tells of the driver's process: all that it takes at most beside programs and ``OVERHEAD``.
+
+    ``driver``, ``step``: bytes of the driver's own, and of one step of a pass; ``data``: what is read; ``limit``: bytes the driver may
+    hold; ``kind``: of the cluster; with ``"sync"`` tasks run in this process.
+    """
+    if kind != "sync":
+        return {"process_bytes": driver}
+    # Only passes keep what they read.
+    read = sum(block.nbytes for block in data.column_blocks()) if step and isinstance(data, BlockStore) else 0
+    return {"process_bytes": driver + step + min(read, blocks_room(limit, driver + step))}
+
+
+def refuse_step(holdings: Sequence[Holding], step: int, limit: int, kind: str, method: str) -> None:
+    """Refuse a run that would take more than ``limit`` and ``OVERHEAD`` in this process, with the tasks that run in it.
+
+    Raises MemoryBoundExceeded: need and limit are named.
+    """
+    if kind == "sync" and step > OVERHEAD:
+        remedy = "workers of their own for its tasks (--cluster local:2), smaller blocks (ingest --budget)"
+        refuse_beyond([*holdings, STEP.taking(step - OVERHEAD)], limit, method, remedy)
+
+
+def planned_holdings(plan: Mapping[str, Any]) -> list[Holding]:
+    """Return what a plan says that the driver holds."""
+    return [Holding(row["what"], row["formula"], row["bytes"]) for row in plan["driver_holds"]]
+
+
+@contextlib.contextmanager
+def few_blocks_kept(holdings: Sequence[Holding], step: int, limit: int, kind: str) -> Iterator[None]:
+    """Keep no more blocks in this process than the driver's memory leaves; workers have limits of their own."""
+    cache = block_cache()
+    before = cache.limit
+    if kind == "sync":
+        cache.set_limit(blocks_room(limit, total_bytes(holdings) + step))
+    try:
+        yield
+    finally:
+        cache.set_limit(before)

@@ -16,8 +16,8 @@ from ...storage.temporary import temporary_folder
 from ..grams.contents import confirm_read_whole
 from ..loops.run import run_loop
 from ..records.compute import ComputeOptions
+from ..records.config import make_config
 from ..records.context import Emit, RunContext, ignore
-from ..records.validation import make_config
 from ..registry import MethodInfo
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
 

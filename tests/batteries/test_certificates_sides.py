@@ -141,7 +141,6 @@ SIGNS = told.signs(LABELS)
 
 FGM_ON_WORKERS = {
     "gramplane.pipeline.methods.fgm.designs.ROW_BLOCK": 64,
-    "gramplane.pipeline.methods.fgm.remote_design.ROW_BLOCK": 64,
     "gramplane.pipeline.methods.fgm.designs.DRIVER_SHARE": 0.0,
 }
 

@@ -186,7 +186,7 @@ def test_weights_of_a_path_are_counted_once_the_alignments_tell_how_many(tmp_pat
 
 def test_steps_that_run_in_this_process_count_and_workers_of_their_own_help(tmp_path, monkeypatch):
     data = write_store(tmp_path / "data", 300, 5)
-    monkeypatch.setattr("gramplane.pipeline.runs.in_process.OVERHEAD", 1 << 20)
+    monkeypatch.setattr("gramplane.pipeline.runs.run.OVERHEAD", 1 << 20)
     options = {"data": data, "run": str(tmp_path / "run"), "driver_memory": "2MiB"}
     for dry_run in (True, False):
         with pytest.raises(MemoryBoundExceeded, match=r"mkl: .*one step of a pass.*--cluster local:2.*--budget"):

@@ -30,7 +30,7 @@ from gramplane.cluster import (
     parse_cluster,
     plan,
 )
-from gramplane.cluster.process import own_bytes
+from gramplane.cluster.config import own_bytes
 from gramplane.cluster.workers.link import Link
 from gramplane.cluster.workers.preflight import Capacity, WorkerFacts, weakest_capacity
 from tests.support import toys

@@ -17,13 +17,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.features import expansions, groups
+from ....kernels.features.groups import build_groups
 from ....kernels.features.scores import DualVector, TopB, apply_scaling, correlations_many, select_sparse, top_b
-from ....storage import BlockStore, MemoryBlocks
+from ....storage import BlockStore, DataError, MemoryBlocks
+from ...inputs.labels import Inputs
 from ...passes.blocks import Block, load_blocks, scale_of, table_of
 from ...passes.columns import Columns
 from ...passes.scaling import scaled, scaled_values
 from ...records.context import INLINE_BYTES, RunContext
 from ...records.scale import FeatureScale
+from .config import FGMConfig
+from .designs import Atoms
+from .pairs import PairAtoms
 from .score_pass import Partial, Query, scaled_duals, select_atoms
 
 _MEASURED = threading.local()
@@ -251,3 +256,54 @@ class ExpansionAtoms(LinearAtoms):
         """Return the expanded columns of the chosen features."""
         low, high = feature_ranges(data, ids, centred=self.centred)
         return expansions.expand(take_columns(raw, features, ids), self.map, low, high)
+
+
+def build_atoms(config: FGMConfig, inputs: Inputs) -> Atoms:
+    """Return the candidates; what does not go together is refused."""
+    centred = config.fit_intercept
+    if inputs.groups is not None:
+        if config.feature_map is not None:
+            raise ValueError(f"groups cannot be combined with feature_map={config.feature_map!r}: choose one of them")
+        weight = np.asarray(config.group_weight) if isinstance(config.group_weight, list) else config.group_weight
+        return GroupAtoms(index=build_groups(inputs.groups, int(inputs.data.n_cols), weight), centred=centred)
+    if config.group_weight is not None:
+        raise ValueError(f"group_weight={config.group_weight!r} needs groups, and there are none")
+    if config.feature_map == "poly2":
+        return PairAtoms(config.gamma, config.coef0, centred=centred)
+    if config.feature_map is not None:
+        return ExpansionAtoms(expansion=_additive_expansion(config, inputs.data), centred=centred)
+    return LinearAtoms(centred=centred)
+
+
+def _additive_expansion(config: FGMConfig, data: BlockStore | MemoryBlocks) -> expansions.Expansion:
+    if data.scale.kind == "unit-row":
+        raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
+    name = "hik" if config.feature_map == "hik" else "additive_gaussian"
+    if name == "hik":
+        low, _ = feature_ranges(data, np.arange(data.n_cols), centred=config.fit_intercept)
+        if low.size and low.min() < 0:
+            j = int(np.argmin(low))
+            raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
+    return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins)
+
+
+def map_warnings(config: FGMConfig, data: BlockStore | MemoryBlocks) -> list[str]:
+    """Return a warning of ranges on which the additive Gaussian map is far from its kernel (docs/methods.md, "Additive maps")."""
+    if config.feature_map != "additive_gaussian":
+        return []
+    low, high = feature_ranges(data, np.arange(data.n_cols), centred=config.fit_intercept)
+    extent = high - low
+    wide = np.flatnonzero(config.gamma * extent**2 > expansions.GAUSSIAN_REACH)
+    if not len(wide):
+        return []
+    j = int(wide[np.argmax(extent[wide])])
+    names, worst = data.feature_names(), float(extent[j])
+    error = float(expansions.gaussian_error_bound(config.gamma, np.array(worst)))
+    # The gamma shown must suffice: rounding to three digits may add half a percent.
+    enough = 0.995 * expansions.GAUSSIAN_REACH / worst**2
+    return [
+        f"feature_map='additive_gaussian' is inaccurate on {len(wide)} of {data.n_cols} features: gamma * range^2 should be at most "
+        f"{expansions.GAUSSIAN_REACH:g} (kernel error 1e-3); feature {j if names is None else names[j]} has range {worst:.3g} and "
+        f"gamma * range^2 = {config.gamma * worst**2:.3g} (error up to {min(error, 1.0):.1g}). Use gamma <= "
+        f"{enough:.3g}, or scale the features (ingest --scale unit-column)"
+    ]

@@ -17,15 +17,14 @@ from ...method import Method, weights_by_label
 from ...passes.blocks import column_tasks, task_bytes
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
+from .atoms import build_atoms, map_warnings
 from .build import build_model, last_weights, refit_weights
-from .candidates import build_atoms, map_warnings
 from .config import FGMConfig
-from .designs import HELD, driver_holdings, refuse_columns, rows_step, solve_at
+from .designs import HELD, design_bytes, driver_holdings, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel
 from .predict import FGMPredictor
 from .problem import binary_problems
-from .remote_design import design_bytes
 
 
 class FGM(Method):

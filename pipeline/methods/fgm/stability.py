@@ -9,7 +9,7 @@ import numpy as np
 from ...inputs.labels import Inputs
 from ...loops.run import run_loop
 from ...records.context import RunContext
-from .candidates import build_atoms
+from .atoms import build_atoms
 from .config import FGMConfig
 from .loop import FGMLoop
 from .model import positions

@@ -16,7 +16,7 @@ from ...estimators.inputs import OneThread, in_memory, is_store, opened_for, val
 from ...estimators.parameters import RUN_PARAMETERS, declare_parameters, method_parameters
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
-from ...records.validation import make_config
+from ...records.config import make_config
 from .config import VisualRankConfig
 from .method import Ranker, RankerInputs
 from .predict import UnseenImages, is_fitted_store
