@@ -2,7 +2,7 @@
 
 import pytest
 
-from gramplane.cluster import MemoryBoundExceeded, default_driver_memory, machine_memory, process
+from gramplane.cluster import MemoryBoundExceeded, config, default_driver_memory, machine_memory
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.records.holdings import SYMBOLS, Held, Holding, holdings_plan, refuse_beyond
 from gramplane.pipeline.runs.predict_planning import prediction_held
@@ -64,7 +64,7 @@ def test_a_container_limits_what_counts_as_memory(monkeypatch, tmp_path, text, l
     file = tmp_path / "memory.max"
     if text is not None:
         file.write_text(text)
-    monkeypatch.setattr(process, "_CGROUP_LIMITS", (file,))
+    monkeypatch.setattr(config, "_CGROUP_LIMITS", (file,))
     monkeypatch.setattr(process.psutil, "virtual_memory", lambda: type("memory", (), {"total": 8 << 30}))
     machine_memory.cache_clear()
     try:
