@@ -65,7 +65,7 @@ def test_a_container_limits_what_counts_as_memory(monkeypatch, tmp_path, text, l
     if text is not None:
         file.write_text(text)
     monkeypatch.setattr(config, "_CGROUP_LIMITS", (file,))
-    monkeypatch.setattr(process.psutil, "virtual_memory", lambda: type("memory", (), {"total": 8 << 30}))
+    monkeypatch.setattr(config.psutil, "virtual_memory", lambda: type("memory", (), {"total": 8 << 30}))
     machine_memory.cache_clear()
     try:
         assert machine_memory() == (limit or 8 << 30)
