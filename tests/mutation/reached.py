@@ -104,11 +104,13 @@ class Reached:
         """Return the tests that call the innermost function around a line, shortest first.
 
         Where none was seen to, because the function is compiled or the line is a constant of a module, those of the functions that name it,
-        and of those that name them, as far as it takes.
+        and of those that name them, as far as it takes. A statement of a module is what starts a program, by the name of its file.
         """
         place = enclosing(self._sources.get(file, ""), line)
         names = {place.rpartition(".")[2]} if place else assigned(self._sources.get(file, ""), line)
         found = set(self._tests.get(f"{file}:{place}", ())) if place else set[str]()
+        if not place and not names:
+            names = {Path(file).stem}
         for _ in range(DEPTH):
             if found or not names:
                 break
