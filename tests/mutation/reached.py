@@ -74,6 +74,15 @@ def pytest_sessionfinish() -> None:
         (Path(os.environ[FOLDER]) / f"{os.getpid()}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in _lines))
 
 
+def _words(sources: dict[str, str]) -> dict[tuple[str, str], set[str]]:
+    """Return the words of every function of some files."""
+    return {
+        (file, name): set(re.findall(r"\w+", "\n".join(text.split("\n")[first - 1 : last])))
+        for file, text in sources.items()
+        for name, first, last in functions(text)
+    }
+
+
 class Reached:
     """The tests that call a function, as one run of the suite saw it; functions are found by name in the sources as they are now.
 
@@ -94,20 +103,19 @@ class Reached:
         self.failing: list[str] = table["failing"]
         files = [path for folder in PRODUCT for path in sorted((root / folder).rglob("*.py"))] if self._tests else []
         self._sources = {str(path.relative_to(root)): path.read_text() for path in files}
-        self._words = {
-            (file, name): set(re.findall(r"\w+", "\n".join(text.split("\n")[first - 1 : last])))
-            for file, text in self._sources.items()
-            for name, first, last in functions(text)
-        }
+        self._words = _words(self._sources)
+        test_files = {test.partition("::")[0] for test in self._seconds}
+        self._test_words = _words({file: (root / file).read_text() for file in test_files if (root / file).exists()})
 
     def tests_of(self, file: str, line: int) -> list[str]:
         """Return the tests that call the innermost function around a line, shortest first.
 
         Where none was seen to, because the function is compiled or the line is a constant of a module, those of the functions that name it,
-        and of those that name them, as far as it takes.
+        and of those that name them, as far as it takes. Any other statement of a module starts a program, which is named by its file.
+        Tests that name the function and its file come first: they may call it in a process of their own, which is not seen.
         """
         place = enclosing(self._sources.get(file, ""), line)
-        names = {place.rpartition(".")[2]} if place else assigned(self._sources.get(file, ""), line)
+        names = {place.rpartition(".")[2]} if place else assigned(self._sources.get(file, ""), line) or {Path(file).stem}
         found = set(self._tests.get(f"{file}:{place}", ())) if place else set[str]()
         for _ in range(DEPTH):
             if found or not names:
@@ -115,7 +123,13 @@ class Reached:
             callers = [key for key, words in self._words.items() if words & names and key != (file, place)]
             found = {test for where, name in callers for test in self._tests.get(f"{where}:{name}", ())}
             names = {name.rpartition(".")[2] for _, name in callers}
-        return sorted(found, key=lambda test: (self._seconds[test], test))
+        naming = self._naming(place.rpartition(".")[2], Path(file).stem) if place else set[str]()
+        return sorted(found | naming, key=lambda test: (test not in naming, self._seconds[test], test))
+
+    def _naming(self, *names: str) -> set[str]:
+        """Return the tests in whose text all names stand."""
+        functions_of_tests = {f"{file}::{name}" for (file, name), words in self._test_words.items() if words.issuperset(names)}
+        return {test for test in self._seconds if test.partition("[")[0] in functions_of_tests}
 
     @staticmethod
     def written(parts: Path, root: Path, path: Path) -> None:

@@ -112,6 +112,7 @@ def test_the_tests_that_call_a_function_are_known_and_so_are_those_of_what_only_
     (tmp_path / "kernels" / "f.py").write_text(calls)
     parts = tmp_path / "parts"
     parts.mkdir()
+    (tmp_path / "t.py").write_text('def slow():\n    run("from gramplane.kernels.f import unseen")\n')
     lines = [
         {"test": f"t.py::{name}", "seconds": took, "failed": took == 9, "called": ["kernels/f.py:1"]}
         for name, took in (("slow", 2.0), ("quick", 0.1), ("broken", 9))
@@ -120,7 +121,11 @@ def test_the_tests_that_call_a_function_are_known_and_so_are_those_of_what_only_
     Reached.written(parts, tmp_path, tmp_path / "reached.json")
     reached = Reached(tmp_path / "reached.json", tmp_path)
     both = ["t.py::quick", "t.py::slow"]
-    assert [reached.tests_of("kernels/f.py", line) for line in (2, 7, 10, 14)] == [both, both, both, []]
+    assert [reached.tests_of("kernels/f.py", line) for line in (2, 7, 10, 14)] == [both, both, both, ["t.py::slow"]]
+    (tmp_path / "kernels" / "_program.py").write_text('def main():\n    pass\n\n\nif __name__ == "__main__":\n    main()\n')
+    starter = calls.replace("_inner(a) * SIZE", '_inner(a) * SIZE + run("_program.py")')
+    (tmp_path / "kernels" / "f.py").write_text(starter)
+    assert Reached(tmp_path / "reached.json", tmp_path).tests_of("kernels/_program.py", 6) == both
     assert reached.failing == ["t.py::broken"]
     assert Reached(tmp_path / "none.json", tmp_path).tests_of("kernels/f.py", 2) == []
 

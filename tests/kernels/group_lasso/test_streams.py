@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.features.groups import build_groups
-from gramplane.kernels.group_lasso.dual_averaging import Rows
+from gramplane.kernels.group_lasso.dual_averaging import ActiveGroups, Rows, Rule, activate_groups
 from gramplane.kernels.group_lasso.groups import add_shrunken, stream_groups
 from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
 from gramplane.kernels.group_lasso.streams import StreamLearner
@@ -261,6 +261,15 @@ def test_rows_of_a_wide_stream_are_learned_as_those_of_a_narrow_one():
         learner.take(rows_of(rows)._replace(order=order), y[None], np.ones(60))
     np.testing.assert_array_equal(far.weights()[0][0, places.ravel()], near.weights()[0][0])
     assert np.count_nonzero(far.weights()[0]) == np.count_nonzero(near.weights()[0]) > 0
+
+
+def test_a_feature_activates_each_of_its_groups_though_one_of_them_is_active():
+    groups = stream_groups(penalty_of([[0, 1], [1, 2]], d=3), 1.0)
+    active, rule = ActiveGroups(np.zeros(1, np.uint8), np.zeros((2, 2))), Rule(0, 1, 1.0, 0.0, False, 1.0)
+    activate_groups(np.array([9.0, 0.0, 0.0]), groups, rule, 1.0, active)
+    assert active.flags[0] == 0b011 and (active.scales[:, 1] != 0.0).tolist() == [True, False]
+    activate_groups(np.array([9.0, 9.0, 0.0]), groups, rule, 2.0, active)
+    assert active.flags[0] == 0b111 and (active.scales[:, 1] != 0.0).all()
 
 
 # --- forward-backward splitting ---------------------------------------------------------------------------------------------------
