@@ -106,13 +106,16 @@ class Reached:
         self._words = _words(self._sources)
         test_files = {test.partition("::")[0] for test in self._seconds}
         self._test_words = _words({file: (root / file).read_text() for file in test_files if (root / file).exists()})
+        known = {test.partition("[")[0] for test in self._seconds}
+        self._newer = {f"{file}::{name}" for file, name in self._test_words if name.startswith("test_")} - known
 
     def tests_of(self, file: str, line: int) -> list[str]:
         """Return the tests that call the innermost function around a line, shortest first.
 
         Where none was seen to, because the function is compiled or the line is a constant of a module, those of the functions that name it,
         and of those that name them, as far as it takes. Any other statement of a module starts a program, which is named by its file.
-        Tests that name the function and its file come first: they may call it in a process of their own, which is not seen.
+        Tests that name the function and its file come first: they may call it in a process of their own, which is not seen. So do those
+        that were written since, in the files of the others.
         """
         place = enclosing(self._sources.get(file, ""), line)
         names = {place.rpartition(".")[2]} if place else assigned(self._sources.get(file, ""), line) or {Path(file).stem}
@@ -124,7 +127,9 @@ class Reached:
             found = {test for where, name in callers for test in self._tests.get(f"{where}:{name}", ())}
             names = {name.rpartition(".")[2] for _, name in callers}
         naming = self._naming(place.rpartition(".")[2], Path(file).stem) if place else set[str]()
-        return sorted(found | naming, key=lambda test: (test not in naming, self._seconds[test], test))
+        files = {test.partition("::")[0] for test in found}
+        first = naming | {test for test in self._newer if test.partition("::")[0] in files}
+        return sorted(found | first, key=lambda test: (test not in first, self._seconds.get(test, 0.0), test))
 
     def _naming(self, *names: str) -> set[str]:
         """Return the tests in whose text all names stand."""
