@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gramplane.pipeline import METHODS
+from gramplane import METHODS
 from gramplane.pipeline.records.holdings import OVERHEAD, SYMBOLS, Held
 from gramplane.pipeline.runs.predict_planning import prediction_held
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from benchmarks._peers import l1_svm, quiet_fit, search_cost, support
 from benchmarks.fgm.fgm_degree2_wide import labels
 from benchmarks.fgm.fgm_pairs import zipf
-from gramplane.pipeline import FGMClassifier
+from gramplane import FGMClassifier
 
 
 def expanded(X: sp.csr_array) -> sp.csr_array:

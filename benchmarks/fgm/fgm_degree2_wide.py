@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks.fgm.fgm_pairs import SETS, zipf
+from gramplane import FGMClassifier
 from gramplane.kernels.features.pairs import PairLimits
-from gramplane.pipeline import FGMClassifier
 
 
 def labels(X: sp.csc_array, n_pairs: int, n_linear: int = 0, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ import benchmarks._harness as bench  # isort: skip
 import numpy as np
 
 from benchmarks._peers import l1_lr, l1_svm, quiet_fit, refit_accuracy, search_cost, support
-from gramplane.pipeline import FGMClassifier
+from gramplane import FGMClassifier
 from gramplane.pipeline.synthetic.linear import dense_linear
 
 

@@ -35,7 +35,7 @@ def load(n: int, d: int, relevant: int, n_test: int, seed: int, width: int) -> N
 
 def ours(B: int, rounds: int, cost: float) -> dict[str, Any]:
     """Fit FGM; plain reads of the matrix right before and after."""
-    from gramplane.pipeline import FGMClassifier
+    from gramplane import FGMClassifier
 
     reads = [bench.best_read(HELD["X"], 1) for _ in range(5)]
     made = FGMClassifier(B=B, max_rounds=rounds, C=cost)

@@ -46,7 +46,7 @@ def load(n: int, n_groups: int, relevant: int, seed: int, column_major: bool) ->
 
 def ours(B: int, rounds: int, cost: float, loss: str, max_inner: int) -> dict[str, Any]:
     """Fit FGM."""
-    from gramplane.pipeline import FGMClassifier
+    from gramplane import FGMClassifier
 
     data = HELD["data"]
     made = FGMClassifier(B=B, max_rounds=rounds, C=cost, loss=loss, groups=data.groups, max_inner=max_inner or None)
@@ -119,7 +119,7 @@ def packages() -> dict[str, Any]:
 
 def wide(n: int, n_groups: int, relevant: int, B: int, rounds: int, cost: float, loss: str, max_inner: int, seed: int) -> dict[str, Any]:
     """Fit FGM alone on float32 data; test rows are drawn for the columns that matter only."""
-    from gramplane.pipeline import FGMClassifier
+    from gramplane import FGMClassifier
 
     data = generators().dense_groups(n, n_groups, 10, relevant, n_test=1, dtype=np.float32, seed=seed)
     rng = np.random.default_rng(seed)

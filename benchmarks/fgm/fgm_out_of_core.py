@@ -112,7 +112,7 @@ def sgd(alpha: float) -> dict[str, Any]:
 
 def ours(folder: str, run: str, params: dict[str, Any], cluster: str, worker_memory: str, n: int, n_test: int) -> dict[str, Any]:
     """One whole run; peaks of the driver (this process) and of every worker."""
-    from gramplane.pipeline import load_model, run_method
+    from gramplane import load_model, run_method
 
     path, events = Path(folder), []
     shutil.rmtree(path / run, ignore_errors=True)
@@ -136,7 +136,7 @@ def ours(folder: str, run: str, params: dict[str, Any], cluster: str, worker_mem
 
 def planned(folder: str, params: dict[str, Any]) -> dict[str, Any]:
     """Return what a dry run says."""
-    from gramplane.pipeline import run_method
+    from gramplane import run_method
 
     return {"plan": run_method("fgm", params, data=str(Path(folder) / "store"), run=str(Path(folder) / "none"), dry_run=True).plan}
 

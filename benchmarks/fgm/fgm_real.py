@@ -31,7 +31,7 @@ from sklearn.preprocessing import normalize
 from sklearn.svm import l1_min_c
 
 from benchmarks._peers import l1_lr, l1_svm, quiet_fit, ridge_svm, support
-from gramplane.pipeline import FGMClassifier
+from gramplane import FGMClassifier
 
 COUNTS = (10, 20, 50, 100, 200, 300)
 REFIT_COSTS = (0.1, 1.0, 10.0, 100.0)

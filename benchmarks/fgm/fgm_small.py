@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks._peers import l1_svm, quiet_fit
-from gramplane.pipeline import FGMClassifier
+from gramplane import FGMClassifier
 from gramplane.pipeline.synthetic.linear import dense_linear
 
 

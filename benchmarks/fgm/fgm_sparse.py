@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks._peers import l1_svm, paired, quiet_fit, refit_accuracy, search_cost, support
-from gramplane.pipeline import FGMClassifier
+from gramplane import FGMClassifier
 from gramplane.pipeline.synthetic.linear import Planted, sparse_linear
 
 COSTS = (1.0, 10.0, 100.0, 1000.0)

@@ -51,7 +51,7 @@ def _told(coef: np.ndarray, alpha: float) -> dict[str, float]:
 
 def ours(share: float, tol: float) -> dict[str, Any]:
     """Fit GroupLassoRegressor."""
-    from gramplane.pipeline import GroupLassoRegressor
+    from gramplane import GroupLassoRegressor
 
     X, y, alpha = HELD["X"], HELD["y"], HELD["largest"] / share
     groups = np.arange(X.shape[1]) // SIZE

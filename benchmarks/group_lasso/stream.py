@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.linear_model import SGDClassifier
 
-from gramplane.pipeline import GroupLassoClassifier
+from gramplane import GroupLassoClassifier
 
 TARGET_PARTIAL, TARGET_FIT = 4.0, 1.0
 ALPHAS = (3e-6, 1e-5, 3e-5)

@@ -28,11 +28,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gramplane import GroupLassoClassifier
 from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.group_lasso.dual_averaging import Rows
 from gramplane.kernels.group_lasso.penalty import group_penalty, single_features
 from gramplane.kernels.group_lasso.streams import StreamLearner
-from gramplane.pipeline import GroupLassoClassifier
 
 BUDGETS = (0.1, 0.2, 0.4, 0.8)
 METHODS = ("l1-RDA", "DA-GL", "DA-SGL")

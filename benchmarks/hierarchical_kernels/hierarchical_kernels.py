@@ -26,9 +26,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC
 
+from gramplane import HierarchicalKernelClassifier, MKLClassifier
 from gramplane.kernels.graphs.norms import NodeSet
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import HierarchicalKernelClassifier, MKLClassifier
 from gramplane.pipeline.estimators.inputs import fan_out, fit_context
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.methods.hierarchical_kernels.config import HKLConfig

@@ -33,7 +33,7 @@ def load(**sizes: Any) -> None:
 
 def ours(wanted: int) -> dict[str, Any]:
     """Fit 50 points and the machine at the end; return the features at the p that leaves ``wanted``."""
-    from gramplane.pipeline import KTASelectionPath
+    from gramplane import KTASelectionPath
 
     clock, fitted = bench.clocked(lambda: KTASelectionPath(p_end=1.02, dp=0.02, n_machines=1).fit(*HELD["data"]))
     best = np.argsort(-fitted.alignments_)[:wanted]
@@ -96,7 +96,7 @@ def hits(report: bench.Report, name: str, found: dict[str, Any], relevant: int) 
 
 
 def wide(report: bench.Report, options: Any) -> None:
-    from gramplane.pipeline import KTASelectionPath
+    from gramplane import KTASelectionPath
 
     X, y = planted(options.wide_m, options.wide_d, 40, 0.5)
     KTASelectionPath(n_machines=3).fit(X[:, :60], y)

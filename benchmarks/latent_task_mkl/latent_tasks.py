@@ -34,9 +34,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 
+from gramplane import LatentTaskMKLClassifier, LatentTaskMKLRegressor
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.solvers import DenseGram, DualProblem, ridge_problem, solve_ridge, solve_smo, svc_problem
-from gramplane.pipeline import LatentTaskMKLClassifier, LatentTaskMKLRegressor
 
 PUBLISHED = {
     "sarcos": {"STL": (40.47, 7.56), "MTL": (34.50, 10.19), "MTGFL": (49.86, 6.34)},

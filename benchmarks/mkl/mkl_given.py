@@ -15,8 +15,8 @@ import numpy as np
 from mkl_elastic import TAU, TOL, C, V, bank, rows
 
 from benchmarks._mkl_peer import strong_loop
+from gramplane import MKLClassifier
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import MKLClassifier
 
 
 def texts(k: int, d: int) -> list[str]:

@@ -33,9 +33,9 @@ from sklearn.model_selection import ShuffleSplit
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks._mkl_peer import Machine, strong_loop
+from gramplane import MKLClassifier, tune
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import KernelSpec, kernel_grid
-from gramplane.pipeline import MKLClassifier, tune
 from gramplane.storage.ingest import ingest
 
 TOL = 1e-3

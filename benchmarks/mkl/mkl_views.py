@@ -30,8 +30,8 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit, cross_val_score
 from sklearn.preprocessing import StandardScaler
 
+from gramplane import MKLClassifier
 from gramplane.kernels.grams.spec import KernelSpec
-from gramplane.pipeline import MKLClassifier
 
 COSTS = (0.1, 1.0, 10.0)
 MIXES = (0.5, 1.0)

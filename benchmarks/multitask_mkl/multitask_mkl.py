@@ -194,7 +194,7 @@ def store(report: bench.Report, options: Any) -> None:
 
 def _run(folder: Path, place: str, kernels: list[str]) -> dict[str, Any]:
     """Return what a run on the store took; the matrices are built by the first."""
-    from gramplane.pipeline import load_model, run_method
+    from gramplane import load_model, run_method
     from gramplane.storage import RunStore
 
     run = folder / f"run-{place.replace(':', '-')}"

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from gramplane import MultiTaskSelector
 from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskStream, run_rounds, task_penalty
 from gramplane.kernels.jit import one_thread
-from gramplane.pipeline import MultiTaskSelector
 from gramplane.pipeline.methods.multitask_selector.inputs import task_rows
 
 Data = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -32,7 +32,7 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.metrics import rand_score
 from sklearn.preprocessing import StandardScaler
 
-from gramplane.pipeline import SimpleNPKL
+from gramplane import SimpleNPKL
 
 SETTINGS = tuple((neighbors, C) for C in (0.05, 0.1, 0.2, 0.5) for neighbors in (5, 10, 20))
 

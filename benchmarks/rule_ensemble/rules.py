@@ -31,9 +31,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, f1_score
 from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 
+from gramplane import RuleEnsembleClassifier
 from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import solve_rules
-from gramplane.pipeline import RuleEnsembleClassifier
 from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
 
 RHO = (1.1, 1.5, 2.0)

@@ -57,7 +57,7 @@ def sarcos_data(options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def model_of(X: np.ndarray, y: np.ndarray, task: np.ndarray, cost: float, **options: Any) -> Any:
     """Return a fitted regression of all tasks."""
-    from gramplane.pipeline import SharedSubspaceMKLRegressor
+    from gramplane import SharedSubspaceMKLRegressor
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -25,13 +25,13 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.svm import SVC
 
+from gramplane import TriClassSVC
 from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.svm.dual import DenseGram
 from gramplane.kernels.svm.triclass import Points, objective_value
 from gramplane.kernels.svm.triclass_search import SearchSettings, improve_machine, labelled_machine
-from gramplane.pipeline import TriClassSVC
 
 C, SHARE, EPS, FEATURES = 1.0, 0.05, 0.1, 50
 IRRELEVANT = 0.3

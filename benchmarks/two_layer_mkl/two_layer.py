@@ -32,8 +32,8 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from gramplane import MKLClassifier, TwoLayerMKLClassifier
 from gramplane.kernels.grams.spec import kernel_grid
-from gramplane.pipeline import MKLClassifier, TwoLayerMKLClassifier
 
 COSTS = (0.1, 1.0, 10.0, 100.0)
 CHOOSING = 2

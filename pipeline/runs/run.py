@@ -1,7 +1,7 @@
 """``run_method``: a method on a store in a run directory, from the first check to the saved model.
 
-A run directory is made once and obeyed ever after: its ``config.json`` holds method, parameters, data digest and what the run decided.
-A second start resumes it, a finished one is left alone.
+The configuration of a run directory never changes: its ``config.json`` holds method, parameters, the digest of the data and what the run
+decided. Starting again resumes the run; a finished one is left alone.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def run_method(
     data, run
         Block store and run directory.
     cluster, worker_memory, driver_memory, allow_plaintext, tls
-        ComputeOptions passes run (``sync``, ``local:4``, ``tls://…``) and within what.
+        Where passes run (``sync``, ``local:4``, ``tls://…``), and within which memory; see :class:`ComputeOptions`.
     stall_timeout
         Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
     dry_run
@@ -176,10 +176,8 @@ def run_method(
     gramplane.storage.RunLocked
         Another process holds the run.
     """
-    options, run = (
-        ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout),
-        check_place(run, "run", "run"),
-    )
+    options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
+    run = check_place(run, "run", "run")
     info = method_named(method)
     config = make_config(info.config, params)
     store = open_data(data, info, extra)

@@ -107,7 +107,7 @@ class ColoredMVU(_Embedding):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from gramplane.pipeline import ColoredMVU
+    >>> from gramplane import ColoredMVU
     >>> X, y = load_digits(return_X_y=True)
     >>> ColoredMVU(graph="union", tol=1e-2).fit_transform(X[:60], y[:60]).shape
     (60, 2)
@@ -166,7 +166,7 @@ class MinimumVolumeEmbedding(_Embedding):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from gramplane.pipeline import MinimumVolumeEmbedding
+    >>> from gramplane import MinimumVolumeEmbedding
     >>> X, y = load_digits(return_X_y=True)
     >>> MinimumVolumeEmbedding(graph="union", tol=1e-2).fit_transform(X[:60]).shape
     (60, 2)
@@ -188,7 +188,7 @@ class StructurePreservingEmbedding(_Embedding):
     Examples
     --------
     >>> from sklearn.datasets import load_digits
-    >>> from gramplane.pipeline import StructurePreservingEmbedding
+    >>> from gramplane import StructurePreservingEmbedding
     >>> X, y = load_digits(return_X_y=True)
     >>> StructurePreservingEmbedding(graph="union", tol=1e-2).fit_transform(X[:60]).shape
     (60, 2)

@@ -91,7 +91,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
-    >>> from gramplane.pipeline import FGMClassifier
+    >>> from gramplane import FGMClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = FGMClassifier(B=2, max_rounds=3).fit(scale(X), y)
     >>> model.transform(X).shape

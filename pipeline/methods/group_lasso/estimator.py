@@ -185,7 +185,7 @@ class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.preprocessing import scale
-    >>> from gramplane.pipeline import GroupLassoClassifier
+    >>> from gramplane import GroupLassoClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = GroupLassoClassifier(lam=0.05, groups=[k % 10 for k in range(30)], epochs=5).fit(scale(X), y)
     >>> model.coef_.shape
@@ -225,7 +225,7 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from gramplane.pipeline import GroupLassoRegressor
+    >>> from gramplane import GroupLassoRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = GroupLassoRegressor(lam=1, algorithm="fista").fit(20 * X, y)
     >>> bool(model.converged_)

@@ -155,7 +155,7 @@ class HierarchicalKernelClassifier(Classifying, _Hierarchical):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import HierarchicalKernelClassifier
+    >>> from gramplane import HierarchicalKernelClassifier
     >>> X = np.random.default_rng(0).normal(size=(80, 4))
     >>> y = X[:, 0] * X[:, 1] > 0
     >>> model = HierarchicalKernelClassifier("subsets(gaussian; depth=2)", tol=0.05).fit(X, y)
@@ -192,7 +192,7 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import HierarchicalKernelRegressor
+    >>> from gramplane import HierarchicalKernelRegressor
     >>> X = np.random.default_rng(0).normal(size=(80, 4))
     >>> model = HierarchicalKernelRegressor("subsets(gaussian; depth=2)", loss="squared", tol=0.05).fit(X, X[:, 0] * X[:, 1])
     >>> len(model.active_set_) == len(model.kernel_weights_)

@@ -67,7 +67,7 @@ class KTASelectionPath(Selection, KernelClassifier):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from gramplane.pipeline import KTASelectionPath
+    >>> from gramplane import KTASelectionPath
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> path = KTASelectionPath(dp=0.05, n_machines=1).fit(X, y)
     >>> path.transform(X, p=path.p_for(8)).shape

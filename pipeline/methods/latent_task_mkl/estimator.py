@@ -98,7 +98,7 @@ class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import LatentTaskMKLClassifier
+    >>> from gramplane import LatentTaskMKLClassifier
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(90, 3)), np.arange(90) % 3
     >>> y = np.where(task < 2, X[:, 0], X[:, 1]) > 0
@@ -122,7 +122,7 @@ class LatentTaskMKLRegressor(TaskRegressor, _LatentTaskMKL):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import LatentTaskMKLRegressor
+    >>> from gramplane import LatentTaskMKLRegressor
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(90, 3)), np.arange(90) % 3
     >>> y = np.where(task < 2, X[:, 0], X[:, 1])

@@ -75,7 +75,7 @@ class MKLClassifier(KernelClassifier, _MKL):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from gramplane.pipeline import MKLClassifier
+    >>> from gramplane import MKLClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> model = MKLClassifier(kernels=["rbf(gamma=0.5)", "linear"]).fit(X, y)
     >>> model.kernel_weights_.shape
@@ -91,7 +91,7 @@ class MKLRegressor(KernelRegressor, _MKL):
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
-    >>> from gramplane.pipeline import MKLRegressor
+    >>> from gramplane import MKLRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = MKLRegressor(kernels=["rbf(gamma=1)", "linear"], C=100).fit(X, y)
     >>> model.kernel_weights_.shape

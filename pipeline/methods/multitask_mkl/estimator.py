@@ -66,7 +66,7 @@ class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import MultiTaskMKLClassifier
+    >>> from gramplane import MultiTaskMKLClassifier
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
@@ -89,7 +89,7 @@ class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import MultiTaskMKLRegressor
+    >>> from gramplane import MultiTaskMKLRegressor
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1]

@@ -82,7 +82,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import MultiTaskSelector
+    >>> from gramplane import MultiTaskSelector
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(300, 20)), np.repeat(["a", "b", "c"], 100)
     >>> y = X[:, 3] + (task == "b") * X[:, 5] + 0.1 * rng.normal(size=300)

@@ -50,7 +50,7 @@ class SimpleNPKL(SpectralEstimator):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from gramplane.pipeline import SimpleNPKL
+    >>> from gramplane import SimpleNPKL
     >>> X, y = load_iris(return_X_y=True)
     >>> pairs = [(i, j, 1 if y[i] == y[j] else -1) for i, j in zip(range(0, 140, 2), range(11, 150, 2))]
     >>> model = SimpleNPKL(C=0.3).fit(X, pairs)

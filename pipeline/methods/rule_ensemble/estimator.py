@@ -77,7 +77,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import RuleEnsembleClassifier
+    >>> from gramplane import RuleEnsembleClassifier
     >>> X = np.random.default_rng(0).uniform(size=(200, 3))
     >>> model = RuleEnsembleClassifier(C=3.0, n_thresholds=4).fit(X, (X[:, 0] > 0.5) & (X[:, 1] <= 0.4))
     >>> len(model.rules_) == model.transform(X).shape[1]

@@ -61,7 +61,7 @@ class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import SharedSubspaceMKLClassifier
+    >>> from gramplane import SharedSubspaceMKLClassifier
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
@@ -83,7 +83,7 @@ class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import SharedSubspaceMKLRegressor
+    >>> from gramplane import SharedSubspaceMKLRegressor
     >>> rng = np.random.default_rng(0)
     >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
     >>> y = X[:, 0] + 0.2 * task * X[:, 1]

@@ -52,7 +52,7 @@ class SocialStrengthRanker(KernelEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from gramplane.pipeline import SocialStrengthRanker
+    >>> from gramplane import SocialStrengthRanker
     >>> interests = np.array([[3, 1, 0], [2, 1, 0], [3, 2, 1], [0, 1, 3], [0, 2, 3], [1, 0, 2]])
     >>> items = np.array([[1, 0, 2], [1, 1, 2], [0, 1, 2], [2, 0, 1], [2, 1, 0], [1, 2, 0]])
     >>> views = [interests @ interests.T, items @ items.T]

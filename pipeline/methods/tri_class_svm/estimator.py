@@ -60,7 +60,7 @@ class TriClassSVC(KernelClassifier):
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
-    >>> from gramplane.pipeline import TriClassSVC
+    >>> from gramplane import TriClassSVC
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = TriClassSVC().fit(X[:100], 2 * y[:100] - 1, X[100:])
     >>> model.assignment_.shape

@@ -55,7 +55,7 @@ class TwoLayerMKLClassifier(KernelClassifier):
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from gramplane.pipeline import TwoLayerMKLClassifier
+    >>> from gramplane import TwoLayerMKLClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> model = TwoLayerMKLClassifier(["rbf(gamma=0.5)", "linear"], C=10).fit(X[50:], y[50:])
     >>> model.kernel_weights_.shape

@@ -54,7 +54,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from gramplane.pipeline import UnsupervisedMKL
+    >>> from gramplane import UnsupervisedMKL
     >>> X, _ = load_iris(return_X_y=True)
     >>> model = UnsupervisedMKL(["rbf(gamma=0.5)", "rbf(gamma=2)", "linear"]).fit(X)
     >>> model.transform(X).shape
