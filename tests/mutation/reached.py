@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("cluster", "kernels", "pipeline", "storage", "workflows")
-DEPTH = 4
+DEPTH = 8
 """Callers of callers that are looked at where a function was not seen."""
 
 FOLDER = "GRAMPLANE_REACHED"
@@ -83,6 +83,17 @@ def _words(sources: dict[str, str]) -> dict[tuple[str, str], set[str]]:
     }
 
 
+def _imported(file: str, text: str) -> set[tuple[str, str]]:
+    """Return what a file of the product imports (its imports are relative): a name of another file, or all of it, ``"*"``."""
+    found, folder = set[tuple[str, str]](), file.split("/")[:-1]
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = [*folder[: len(folder) - node.level + 1], *filter(None, (node.module or "").split("."))]
+            for alias in node.names:
+                found |= {("/".join(module) + ".py", alias.name), ("/".join([*module, alias.name]) + ".py", "*")}
+    return found
+
+
 class Reached:
     """The tests that call a function, as one run of the suite saw it; functions are found by name in the sources as they are now.
 
@@ -104,10 +115,11 @@ class Reached:
         files = [path for folder in PRODUCT for path in sorted((root / folder).rglob("*.py"))] if self._tests else []
         self._sources = {str(path.relative_to(root)): path.read_text() for path in files}
         self._words = _words(self._sources)
+        self._imports = {file: _imported(file, text) for file, text in self._sources.items()}
         test_files = {test.partition("::")[0] for test in self._seconds}
         self._test_words = _words({file: (root / file).read_text() for file in test_files if (root / file).exists()})
         known = {test.partition("[")[0] for test in self._seconds}
-        self._newer = {f"{file}::{name}" for file, name in self._test_words if name.startswith("test_")} - known
+        self._newer = {f"{file}::{name}" for file, name in self._test_words if re.fullmatch(r"test_\w+", name)} - known
 
     def tests_of(self, file: str, line: int) -> list[str]:
         """Return the tests that call the innermost function around a line, shortest first.
@@ -120,16 +132,22 @@ class Reached:
         place = enclosing(self._sources.get(file, ""), line)
         names = {place.rpartition(".")[2]} if place else assigned(self._sources.get(file, ""), line) or {Path(file).stem}
         found = set(self._tests.get(f"{file}:{place}", ())) if place else set[str]()
+        named = {(file, name) for name in names}
         for _ in range(DEPTH):
-            if found or not names:
+            if found or not named:
                 break
-            callers = [key for key, words in self._words.items() if words & names and key != (file, place)]
+            callers = {key for key in self._words if key != (file, place) and any(self._names(key, *one) for one in named)}
             found = {test for where, name in callers for test in self._tests.get(f"{where}:{name}", ())}
-            names = {name.rpartition(".")[2] for _, name in callers}
+            named = {(where, name.rpartition(".")[2]) for where, name in callers}
         naming = self._naming(place.rpartition(".")[2], Path(file).stem) if place else set[str]()
         files = {test.partition("::")[0] for test in found}
         first = naming | {test for test in self._newer if test.partition("::")[0] in files}
         return sorted(found | first, key=lambda test: (test not in first, self._seconds.get(test, 0.0), test))
+
+    def _names(self, caller: tuple[str, str], file: str, name: str) -> bool:
+        """Return whether a function names another; what has the same name and is not imported is something else."""
+        known = name == Path(file).stem or caller[0] == file or not self._imports[caller[0]].isdisjoint({(file, name), (file, "*")})
+        return known and name in self._words[caller]
 
     def _naming(self, *names: str) -> set[str]:
         """Return the tests in whose text all names stand."""

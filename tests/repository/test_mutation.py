@@ -110,6 +110,7 @@ def test_the_tests_that_call_a_function_are_known_and_so_are_those_of_what_only_
     calls = f"{outer}{inner}SIZE = 3\n\n\ndef unseen():\n    pass\n"
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "f.py").write_text(calls)
+    (tmp_path / "kernels" / "other.py").write_text("def far():\n    return f._inner() + unseen()\n")
     parts = tmp_path / "parts"
     parts.mkdir()
     (tmp_path / "t.py").write_text('def slow():\n    run("from gramplane.kernels.f import unseen")\n')
@@ -117,6 +118,7 @@ def test_the_tests_that_call_a_function_are_known_and_so_are_those_of_what_only_
         {"test": f"t.py::{name}", "seconds": took, "failed": took == 9, "called": ["kernels/f.py:1"]}
         for name, took in (("slow", 2.0), ("quick", 0.1), ("broken", 9))
     ]
+    lines.append({"test": "t.py::elsewhere", "seconds": 0.2, "failed": False, "called": ["kernels/other.py:1"]})
     (parts / "1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     Reached.written(parts, tmp_path, tmp_path / "reached.json")
     reached = Reached(tmp_path / "reached.json", tmp_path)
