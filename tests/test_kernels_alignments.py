@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gramplane.kernels import alignments as module
 from gramplane.kernels.alignment_expansion import LONG, WORK, gaussian_forms
 from gramplane.kernels.alignments import Alignments, alignments
-from gramplane.kernels.median_width import FEW, GROUPS, RANK_TOLERANCE, median_distance
+from gramplane.kernels.median_width import FEW, GROUPS, RANK_TOLERANCE, _grouped, median_distance
 from tests.support.oracles import kta
 
 RNG = np.random.default_rng(7)
@@ -171,6 +171,14 @@ def test_widths_of_counted_values_are_exact(values: list[int], data: st.DataObje
     v = np.sort(np.array(values, float))
     before = np.concatenate([[0.0], np.cumsum(counts)])
     assert median_distance(v, before, v.size) == kta.lower_median(np.repeat(v, counts))
+
+
+def test_a_group_of_values_stands_at_its_middle_one() -> None:
+    v, before = np.array([1.0, 2.0, 4.0, 8.0]), np.arange(5.0)
+    for groups, middle in ((4, v), (2, [1.0, 4.0])):
+        centres, edges = np.zeros(groups), np.zeros(groups + 1)
+        _grouped(v, before, 4, centres, edges)
+        assert centres.tolist() == list(middle) and edges.tolist() == [4 * g / groups for g in range(groups + 1)]
 
 
 def test_tolerant_widths_of_lattices_are_their_middle_distance() -> None:
