@@ -7,6 +7,7 @@ unseen.
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 import os
 import re
@@ -83,6 +84,10 @@ def _words(sources: dict[str, str]) -> dict[tuple[str, str], set[str]]:
     }
 
 
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def _imported(file: str, text: str) -> set[tuple[str, str]]:
     """Return what a file of the product imports (its imports are relative): a name of another file, or all of it, ``"*"``."""
     found, folder = set[tuple[str, str]](), file.split("/")[:-1]
@@ -118,16 +123,16 @@ class Reached:
         self._imports = {file: _imported(file, text) for file, text in self._sources.items()}
         test_files = {test.partition("::")[0] for test in self._seconds}
         self._test_words = _words({file: (root / file).read_text() for file in test_files if (root / file).exists()})
-        known = {test.partition("[")[0] for test in self._seconds}
-        self._newer = {f"{file}::{name}" for file, name in self._test_words if re.fullmatch(r"test_\w+", name)} - known
+        seen = table.get("files", {})
+        self._changed = {file for file in test_files if (root / file).exists() and file in seen and seen[file] != _digest(root / file)}
 
     def tests_of(self, file: str, line: int) -> list[str]:
         """Return the tests that call the innermost function around a line, shortest first.
 
         Where none was seen to, because the function is compiled or the line is a constant of a module, those of the functions that name it,
         and of those that name them, as far as it takes. Any other statement of a module starts a program, which is named by its file.
-        Tests that name the function and its file come first: they may call it in a process of their own, which is not seen. So do those
-        that were written since, in the files of the others.
+        Tests that name the function and its file come first: they may call it in a process of their own, which is not seen. Files
+        of tests that have changed since are run whole.
         """
         place = enclosing(self._sources.get(file, ""), line)
         names = {place.rpartition(".")[2]} if place else assigned(self._sources.get(file, ""), line) or {Path(file).stem}
@@ -141,8 +146,9 @@ class Reached:
             named = {(where, name.rpartition(".")[2]) for where, name in callers}
         naming = self._naming(place.rpartition(".")[2], Path(file).stem) if place else set[str]()
         files = {test.partition("::")[0] for test in found}
-        first = naming | {test for test in self._newer if test.partition("::")[0] in files}
-        return sorted(found | first, key=lambda test: (test not in first, self._seconds.get(test, 0.0), test))
+        others = [test for test in found | naming if test.partition("::")[0] not in self._changed]
+        others.sort(key=lambda test: (test not in naming, self._seconds[test], test))
+        return [*sorted(self._changed & files), *others, *sorted(self._changed - files)] if found | naming else []
 
     def _names(self, caller: tuple[str, str], file: str, name: str) -> bool:
         """Return whether a function names another; what has the same name and is not imported is something else."""
@@ -170,7 +176,8 @@ class Reached:
                     names[file] = {start: name for name, start, _ in functions((root / file).read_text())}
                 if int(first) in names[file]:
                     tests.setdefault(f"{file}:{names[file][int(first)]}", []).append(line["test"])
-        path.write_text(json.dumps({"seconds": seconds, "tests": tests, "failing": failing}))
+        digests = {file: _digest(root / file) for file in {test.partition("::")[0] for test in seconds} if (root / file).exists()}
+        path.write_text(json.dumps({"seconds": seconds, "tests": tests, "failing": failing, "files": digests}))
 
 
 def functions(text: str) -> list[tuple[str, int, int]]:

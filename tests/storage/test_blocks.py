@@ -346,6 +346,7 @@ CHUNKS = "chunk_grid__configuration__chunk_shape"
         ("zarr.json", {"attributes__gramplane__n_rows": -1}, "n_rows"),
         ("zarr.json", {"attributes__gramplane__n_rows": "7"}, "n_rows is '7'"),
         ("zarr.json", {"attributes__gramplane__labels": 7}, "labels is 7"),
+        ("zarr.json", {"attributes__gramplane__labels": ["no", ["yes"]]}, "labels is"),
         ("zarr.json", {"attributes__gramplane__layouts": 1.5}, "layouts is 1.5"),
         ("zarr.json", {"attributes__gramplane__info": [1]}, "info is"),
         ("zarr.json", {"attributes__gramplane__n_cols": 61}, "do not describe 61"),

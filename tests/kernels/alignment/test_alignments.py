@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gramplane.kernels.alignment import alignment as module
 from gramplane.kernels.alignment.alignment import Alignments, alignments
-from gramplane.kernels.alignment.median_width import COARSE_GROUPS, MAX_EXACT_VALUES, RANK_TOLERANCE, median_distance
+from gramplane.kernels.alignment.median_width import COARSE_GROUPS, MAX_EXACT_VALUES, RANK_TOLERANCE, _group_values, median_distance
 from gramplane.kernels.grams.cosine_sums import MAX_UNSORTED_RANGE, WORK_ROWS, gaussian_forms
 from tests.support.oracles import kta
 
@@ -171,6 +171,14 @@ def test_widths_of_counted_values_are_exact(values: list[int], data: st.DataObje
     v = np.sort(np.array(values, float))
     before = np.concatenate([[0.0], np.cumsum(counts)])
     assert median_distance(v, before, v.size) == kta.lower_median(np.repeat(v, counts))
+
+
+def test_a_group_of_values_stands_at_its_middle_one() -> None:
+    v, before = np.array([1.0, 2.0, 4.0, 8.0]), np.arange(5.0)
+    for groups, middle in ((4, v), (2, [1.0, 4.0])):
+        centres, edges = np.zeros(groups), np.zeros(groups + 1)
+        _group_values(v, before, 4, centres, edges)
+        assert centres.tolist() == list(middle) and edges.tolist() == [4 * g / groups for g in range(groups + 1)]
 
 
 def test_tolerant_widths_of_lattices_are_their_middle_distance() -> None:

@@ -191,7 +191,8 @@ def test_alignments_and_inner_products(n, centred):
     found = bank.inner_products(centred=centred)
     np.testing.assert_allclose(found, flat @ flat.T, rtol=1e-11, atol=1e-14 * size)
     np.testing.assert_array_equal(found, found.T)
-    np.testing.assert_allclose(bank.inner_products([6, 2, 3], centred=centred), found[np.ix_([6, 2, 3], [6, 2, 3])], rtol=1e-12)
+    for chosen in ([6, 2, 3], [2, 3, 4], [6, 5, 4, 3, 2, 1, 0]):
+        np.testing.assert_allclose(bank.inner_products(chosen, centred=centred), found[np.ix_(chosen, chosen)], rtol=1e-12)
     np.testing.assert_array_equal(bank.inner_products(centred=centred), found)
 
 

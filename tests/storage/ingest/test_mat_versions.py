@@ -5,6 +5,8 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 
+from gramplane.storage import DataError
+from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.tables import mat as _mat
 from gramplane.storage.ingest.tables.mat_files import is_version_5
 
@@ -43,3 +45,12 @@ def test_the_program_for_old_files_passes_on_every_matrix_and_nothing_else(tmp_p
         assert np.array_equal(found["A"], A) and str(found["S_format"]) == "csc"
         again = sp.csc_array(tuple(found[f"S_{part}"] for part in ("data", "indices", "indptr")), shape=tuple(found["S_shape"]))
         assert np.array_equal(again.toarray(), S.toarray())
+
+
+def test_an_old_file_that_ends_early_is_refused_in_the_words_of_its_reader(tmp_path):
+    path = tmp_path / "old.mat"
+    scipy.io.savemat(path, {"X": np.ones((3, 2)), "y": np.array([1, -1, 1])}, format="4")
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(DataError) as caught:
+        ingest(str(path), str(tmp_path / "store"))
+    assert str(caught.value).startswith(f"{path}: cannot be read as .mat: ValueError: Not enough bytes to read matrix 'y'")

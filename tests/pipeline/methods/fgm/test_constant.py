@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.features import expansions
-from gramplane.pipeline import FGMClassifier, MKLClassifier, tune
+from gramplane.pipeline import FGMClassifier, MKLClassifier, run_method, score_store, tune
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import CASES, bits, forms
 from tests.support.oracles import fgm_exact as exact
@@ -195,3 +195,11 @@ def test_kernels_of_rows_scaled_to_unit_norm_see_it(tmp_path):
     one, two = (MKLClassifier(kernels, C=1.0, tol=1e-6).fit(*given) for given in ((tmp_path / "s", None), (rows, y)))
     assert one.objective_ == pytest.approx(two.objective_, rel=1e-5)
     np.testing.assert_allclose(one.decision_function(X), two.decision_function(rows), atol=1e-3)
+
+
+def test_a_model_without_features_is_scored(tmp_path):
+    store, run = str(tmp_path / "store"), str(tmp_path / "run")
+    ingest((np.zeros((30, 3)), np.where(np.arange(30) % 3, "sick", "well")), store)
+    assert run_method("fgm", {"B": 2, "fit_intercept": True}, data=store, run=run).summary["n_selected"] == 0
+    scores = score_store(run, store)
+    assert scores["accuracy"] == 20 / 30 and scores["path"] == []

@@ -25,6 +25,7 @@ from gramplane.pipeline.methods.rule_ensemble.data import RuleTask
 from gramplane.pipeline.methods.rule_ensemble.loop import RuleLoop
 from gramplane.pipeline.methods.rule_ensemble.model_build import descendant_gap
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import packed_propositions
+from gramplane.pipeline.passes.blocks import byte_groups
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import DataError, MemoryBlocks
 from gramplane.storage.ingest import ingest
@@ -261,6 +262,18 @@ def test_constant_columns_sparse_columns_and_order_of_rows():
     np.testing.assert_allclose(turned.objective_, machine.objective_, rtol=2e-3)
     steep = RuleEnsembleClassifier(C=2.0, **QUICK).fit(100.0 * wide, y)
     np.testing.assert_allclose(steep.objective_, machine.objective_, rtol=1e-9)
+
+
+def test_a_step_is_planned_with_the_propositions_of_its_own_columns(ctx, monkeypatch):
+    seen, run_pass = [], RunContext.run_pass
+    monkeypatch.setattr(RunContext, "run_pass", lambda self, work: seen.append(work) or run_pass(self, work))
+    monkeypatch.setattr(byte_groups, "__defaults__", (1,))  # a stripe is a task
+    X, _ = planted(100, 30)
+    packed_propositions(ctx(MemoryBlocks(X, stripe_bytes=4 * 100 * X.itemsize)), np.ones(100, bool), 5, ())
+    (work,) = seen
+    assert [ref.cols for refs in work.refs for ref in refs] == [(0, 16), (16, 30)] and len(work.refs) == 2
+    # Two propositions a cut, one more cut's worth for values that are missing; 64 bytes beside the bits of each.
+    assert work.program.result_bytes == 16 * 2 * (5 + 1) * (100 // 8 + 64)
 
 
 def test_propositions_do_not_depend_on_chunks(ctx):

@@ -242,6 +242,18 @@ def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, 
         SharedSubspace.build_loop(config, inputs, RunContext(executor, MemoryBlocks(X), driver_memory=memory))
 
 
+def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
+    planned = {}
+    for tasks in (TASK, TASK % 2):
+        inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), tasks)
+        with open_executor(None) as executor:
+            ctx = RunContext(executor, inputs.data)
+            method = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
+            planned[method.loop.n_tasks] = method.plan["task_bytes"]
+    # Their entries in float64, those of two steps and of their sum.
+    assert planned[4] - planned[2] == 3 * 8 * len(MIXED) * (4**2 - 2**2)
+
+
 def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
     with open_executor(None) as executor:
