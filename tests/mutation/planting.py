@@ -86,6 +86,8 @@ def _job(
 def _planted(copy: Path, graph: ImportGraph, reached: Reached, warm: Path, mutant: Mutant, before: str, commit: str, limit: float) -> Line:
     """Plant a fault; ``before`` is the file that it was drawn from: the copy may hold a later state."""
     path, began = copy / mutant.file, time.monotonic()
+    if not path.exists():
+        return Line(mutant.name, asdict(mutant), commit, "stale", f"{mutant.file} is not there", 0.0)
     source = path.read_text()
     # Compiled callers are cached with what they call, and a cache does not see that its callee changed: an empty one for such a mutant.
     cache = Path(tempfile.mkdtemp(dir=copy.parent)) if is_compiled(graph, mutant.file) else warm
