@@ -389,9 +389,9 @@ def test_other_differences_are_a_warning(pair, monkeypatch):
 
 
 def test_workers_that_joined_later_with_other_software_are_refused(pair, monkeypatch):
-    from gramplane.cluster import execute
+    from gramplane.cluster import program
 
-    monkeypatch.setattr(execute, "own_version", lambda: "99.1")
+    monkeypatch.setattr(program, "own_version", lambda: "99.1")
     with pytest.raises(VersionMismatch, match=r"runs gramplane .*, the driver gramplane 99\.1"):
         pair.run(plan(toys.program(toys.slow), range(3), 0.0))
 
