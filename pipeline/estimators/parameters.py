@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 
 from ..records.config import MethodConfig
+from ..records.names import nearest
 
 INDENT = "    "
 
@@ -114,7 +115,12 @@ def constructor(parameters: Sequence[Parameter]) -> Callable[..., None]:
     signature = inspect.Signature([inspect.Parameter("self", kind), *declared])
 
     def __init__(self: Any, *args: Any, **options: Any) -> None:
-        bound = signature.bind(self, *args, **options)
+        try:
+            bound = signature.bind(self, *args, **options)
+        except TypeError as error:
+            unknown = [name for name in options if name not in signature.parameters]
+            hint = nearest(unknown[0], list(signature.parameters)[1:]) if unknown else ""
+            raise TypeError(f"{type(self).__name__}: {error}{hint}") from None
         bound.apply_defaults()
         for name, value in list(bound.arguments.items())[1:]:
             setattr(self, name, value)

@@ -120,6 +120,13 @@ def test_parameters_are_stored_untouched():
     assert clone(machine).set_params(C=7).C == 7
 
 
+def test_a_parameter_that_there_is_not_is_named_with_the_nearest_one():
+    with pytest.raises(TypeError, match=r"^FGMClassifier: got an unexpected keyword argument 'maxrounds'; did you mean 'max_rounds'\?$"):
+        FGMClassifier(maxrounds=3)
+    with pytest.raises(TypeError, match=r"^FGMClassifier: too many positional arguments$"):
+        FGMClassifier(*range(100))
+
+
 def test_numbers_of_numpy_and_arrays_are_parameters_too():
     X, y = planted(0, d=12)
     a = FGMClassifier(B=np.int64(2), C=np.float32(1.0), max_rounds=np.int32(2), fit_intercept=np.bool_(True)).fit(X, y)
