@@ -9,10 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .records.charts import SystemCharts
-
 if TYPE_CHECKING:
     from .method import Method
+    from .records.charts import SystemCharts
     from .records.config import MethodConfig
     from .records.context import RunContext
     from .records.extra_input import ExtraInput
@@ -87,8 +86,11 @@ class MethodInfo:
     @cached_property
     def charts(self) -> SystemCharts:
         """Charts and words that its system brings to reports."""
-        has_charts = find_spec(f"{self.package}.charts") is not None
-        return self.module("charts").CHARTS if has_charts else SystemCharts()
+        if find_spec(f"{self.package}.charts") is not None:
+            return self.module("charts").CHARTS
+        from .records.charts import SystemCharts
+
+        return SystemCharts()
 
     def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
         """Return the method ready to run on ``ctx.data``.
