@@ -233,22 +233,22 @@ def _imported_from_outside(files: list[Path]) -> set[str]:
 WALK = """
 import os, sys, tempfile
 import numpy as np
-from gramplane.workflows.cli import main
+from gramplane.workflows import cli
 
 with tempfile.TemporaryDirectory() as folder:
     X = np.random.default_rng(0).normal(size=(60, 20))
     np.savez(f"{folder}/x.npz", X=X, y=np.where(X[:, 0] > 0, 1, -1))
-    main(["ingest", f"{folder}/x.npz", f"{folder}/store"])
-    entered = {}
+    cli.main(["ingest", f"{folder}/x.npz", f"{folder}/store"])
+    entered, root = {}, os.path.dirname(os.path.dirname(cli.__file__))
 
     def enter(frame, event, arg):
-        if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith(sys.argv[1] + os.sep):
-            entered.setdefault(os.path.relpath(frame.f_code.co_filename, sys.argv[1]))
+        if event == "call" and frame.f_code.co_name != "<module>" and frame.f_code.co_filename.startswith(root + os.sep):
+            entered.setdefault(os.path.relpath(frame.f_code.co_filename, root))
 
     fit = ["fit", "fgm", "--data", f"{folder}/store", "--set", "B=3", "--run"]
-    main([*fit, f"{folder}/first"])  # what is only imported is not entered
+    cli.main([*fit, f"{folder}/first"])  # what is only imported is not entered
     sys.setprofile(enter)
-    main([*fit, f"{folder}/second"])
+    cli.main([*fit, f"{folder}/second"])
     sys.setprofile(None)
 print("WALK", *(name for name in entered if not name.startswith("tests")))
 """
@@ -257,7 +257,7 @@ print("WALK", *(name for name in entered if not name.startswith("tests")))
 @cache
 def files_of_a_fit() -> list[str]:
     """Return the product files that ``gramplane fit fgm`` enters, in this order."""
-    ran = subprocess.run([sys.executable, "-c", WALK, str(ROOT)], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", WALK], capture_output=True, text=True, check=True)
     return next(line for line in ran.stdout.splitlines() if line.startswith("WALK ")).split()[1:]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gramplane.pipeline import MultiTaskSelector, load_model, run_method
 from gramplane.storage.ingest import ingest
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 
 LAM = 0.01
 

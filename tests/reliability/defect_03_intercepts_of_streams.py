@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 
 N, D, PER_ROW = 30_000, 100_000, 50
 BATCHES = (1, 100, 1_000)

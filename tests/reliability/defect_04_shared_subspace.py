@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gramplane.kernels.jit import one_thread
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support.subspace import LOSSES, fitted
 
 

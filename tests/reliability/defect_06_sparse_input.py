@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support import broken_sparse
 from tests.support.clusters import ROOT
 from tests.support.commands import gramplane

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support.commands import gramplane
 from tests.support.s3 import s3_server
 

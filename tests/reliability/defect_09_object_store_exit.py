@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support.clusters import ROOT
 from tests.support.commands import gramplane
 from tests.support.s3 import s3_server

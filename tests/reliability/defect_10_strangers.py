@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from gramplane.cluster import make_certificates
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support.clusters import children, import_path
 from tests.support.strangers import answers
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support.budget_sources import SOURCES, memory_of
 from tests.support.commands import gramplane
 

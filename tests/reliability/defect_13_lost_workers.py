@@ -12,7 +12,7 @@ import psutil
 
 from gramplane.pipeline import run_method
 from gramplane.storage.ingest import ingest
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support.clusters import ROOT, children, wait_until
 from tests.support.commands import START, Command, equal_runs, fit_words, gramplane, start, wait_for_rounds, wide_store
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gramplane.storage.ingest import ingest
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 from tests.support.commands import start
 
 

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from gramplane.pipeline import run_method
-from gramplane.tests.reliability.defect_13_lost_workers import PARAMS, begun, fit_words
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.defect_13_lost_workers import PARAMS, begun, fit_words
+from tests.reliability.walks import walk
 from tests.support.clusters import children, wait_until
 from tests.support.commands import START, gramplane, start
 

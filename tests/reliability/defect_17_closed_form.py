@@ -9,7 +9,7 @@ import numpy as np
 from gramplane.kernels.jit import one_thread
 from gramplane.kernels.spectral import problem as spectral_problem
 from gramplane.pipeline.methods.npkl.estimator import SimpleNPKL
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 
 
 @walk(17, "a kernel of closed form takes one decomposition, from the fit to the published matrix")

@@ -15,7 +15,7 @@ from gramplane.kernels.jit import one_thread
 from gramplane.pipeline.grams import given as given_grams
 from gramplane.pipeline.grams.pairs import GivenPair
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
-from gramplane.tests.reliability.walks import walk
+from tests.reliability.walks import walk
 
 
 @walk(18, "given matrices are read once, in their own type, and serve every pass of a fit where they lie")

@@ -95,15 +95,20 @@ def test_dependencies_have_floors_not_ceilings(settings: dict):
         assert "<" not in requirement and "==" not in requirement
 
 
-def test_a_bare_checkout_imports(source: Path, tmp_path: Path):
-    """Without the installed gramplane, ``conftest.py`` finds the folders; the copy's name is not ``gramplane``."""
-    libraries = tmp_path / "libraries"
-    libraries.mkdir()
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that is installed here but gramplane."""
+    libraries = tmp_path_factory.mktemp("libraries")
     for folder in map(Path, sys.path):
         if folder.name in ("site-packages", "dist-packages") and folder.is_dir():
             for entry in folder.iterdir():
                 if not entry.name.lower().startswith(("gramplane", "__editable__")) and not (libraries / entry.name).exists():
                     (libraries / entry.name).symlink_to(entry)
+    return libraries
+
+
+def test_a_bare_checkout_imports(source: Path, libraries: Path):
+    """Without the installed gramplane, ``conftest.py`` finds the folders; the copy's name is not ``gramplane``."""
     found = _run(f"import conftest; {IMPORT_ALL}", source, flags=("-S",), PYTHONPATH=f"{libraries}")
     assert found == str(source / "workflows" / "cli.py")
 
@@ -140,6 +145,13 @@ def test_no_product_code_imports_a_door():
     assert len(files) > 300 and not [path for path in files if doors.search(path.read_text())]
 
 
+def test_only_the_product_is_named_gramplane():
+    """In a bare checkout ``gramplane.tests`` would be found, in an installed one it is not there."""
+    wrong = re.compile(r"(?:from|import) gramplane\.(?:tests|benchmarks|docs)\b")
+    files = [path for folder in (*FOLDERS, "tests", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 700 and not [path for path in files if wrong.search(path.read_text())]
+
+
 def _environment(folder: Path, *options: str) -> Path:
     subprocess.run([sys.executable, "-m", "venv", *options, folder], check=True, timeout=120)
     return folder / "bin" / "python"
@@ -157,11 +169,11 @@ MODES = {"editable": ("-e",), "strict editable": ("--config-settings", "editable
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_install_imports(mode: str, source: Path, tmp_path: Path):
+def test_an_install_imports(mode: str, source: Path, libraries: Path, tmp_path: Path):
     """Into an environment that sees the dependencies of this one."""
     python = _environment(tmp_path / "env", "--without-pip")
     (site,) = (tmp_path / "env" / "lib").glob("*/site-packages")
-    (site / "dependencies.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    (site / "dependencies.pth").write_text(str(libraries))
     what = source
     if mode == "sdist":
         build = f"from setuptools import build_meta; print(build_meta.build_sdist({str(tmp_path)!r}))"

@@ -10,7 +10,7 @@ from gramplane.kernels.features.groups import build_groups
 from gramplane.kernels.group_lasso.on_moments import row_moments, solve_moments, target_moments
 from gramplane.kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
 from gramplane.kernels.losses import best_dual
-from gramplane.tests.support.oracles import group_lasso as oracle
+from tests.support.oracles import group_lasso as oracle
 
 OVERLAPPING = [[0, 1, 2], [2, 3, 4], [4, 5, 6, 7], [0, 7]]
 DISJOINT = [[3, 0, 1], [2], [4, 5, 6, 7]]

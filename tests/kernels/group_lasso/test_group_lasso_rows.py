@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from gramplane.kernels.group_lasso.on_rows import RowProblem, TaskRows, solve_rows
 from gramplane.kernels.group_lasso.working_set import WorkingColumns
 from gramplane.kernels.losses import mean_loss
-from gramplane.tests.kernels.group_lasso.test_group_lasso import penalty_of, tasks_of
-from gramplane.tests.support.oracles import group_lasso as oracle
+from tests.kernels.group_lasso.test_group_lasso import penalty_of, tasks_of
+from tests.support.oracles import group_lasso as oracle
 
 
 def problem_of(loss, kind="sgl", n_tasks=1, bias=True, share=0.3):
