@@ -64,7 +64,7 @@ def equal_predictions(found: dict[str, np.ndarray], recorded: dict[str, np.ndarr
             # Coordinates are eigenvectors: what they are worth does not change when they turn.
             np.testing.assert_allclose(found[key] @ found[key].T, value @ value.T, atol=tolerance * float(np.abs(value).max()) ** 2)
         elif value.dtype.kind == "f":
-            np.testing.assert_allclose(found[key], value, rtol=tolerance, atol=tolerance)
+            np.testing.assert_allclose(found[key], value, atol=tolerance * max(1.0, float(np.abs(value).max())))
         else:
             assert np.array_equal(found[key], value)
 
@@ -169,13 +169,23 @@ def test_an_interrupted_run_that_would_end_otherwise_is_refused_by_name(place, n
     assert tree_bytes(folder / "interrupted" / name / "checkpoints") == before, "the version that wrote it may go on"
 
 
+ENDS_WITHIN = {
+    "kta-path-classes-linear": 1e-3,
+    "kta-path-two": 1e-5,
+    "latent-task-mkl-squared-inverted-recompute": 1e-5,
+    "mve": 1e-2,
+}
+"""How far other BLAS kernels than those of the machine that wrote the fixtures may move the end of runs that stop at coarse tolerances, as a
+share of the largest prediction (``mve`` stops at a gap of 0.1, the machines of ``kta-path`` at 1e-3)."""
+
+
 @pytest.mark.parametrize("name", sorted({*CASES} - {*REFUSED}))
 def test_an_interrupted_run_resumes_to_the_same_model(place, name, tmp_path):
     folder, recorded = place
     run, events = folder / "interrupted" / name, []
     done = resume_run(str(run), on_event=events.append)
     assert done.status == "done" and {"event": "resume", "iteration": 1} in events
-    equal_predictions(predictions(run, data_of(run), tmp_path / "out.npz"), recorded, name, 1e-7)
+    equal_predictions(predictions(run, data_of(run), tmp_path / "out.npz"), recorded, name, ENDS_WITHIN.get(name, 1e-7))
     straight = RunStore.open(folder / "runs" / name)
     assert [row["iteration"] for row in RunStore.open(run).history()] == [row["iteration"] for row in straight.history()]
 

@@ -26,13 +26,13 @@ def given_matrices_are_read_once(folder: Path) -> None:
     near = ((X[:, None] - X[None]) ** 2).sum(axis=2)
     K = np.stack([np.exp(-gamma * near) for gamma in np.geomspace(0.05, 5.0, 40)]).astype(np.float32)
     K.flags.writeable = False
-    look, load = given_grams.looked_at, GivenPair.load
+    look, load = given_grams.inspect_matrix, GivenPair.load
 
     def counted(*args: object) -> object:
         looks.append(np.asarray(args[0]).dtype)
         return look(*args)  # pyright: ignore[reportArgumentType] (as it was called)
 
-    given_grams.looked_at, GivenPair.load = counted, lambda self: loads.append(1) or load(self)  # pyright: ignore[reportAttributeAccessIssue]
+    given_grams.inspect_matrix, GivenPair.load = counted, lambda self: loads.append(1) or load(self)  # pyright: ignore[reportAttributeAccessIssue]
     try:
         with one_thread():
             MKLClassifier("precomputed").fit(K[:2], X[:, 0] > 0)
@@ -42,7 +42,7 @@ def given_matrices_are_read_once(folder: Path) -> None:
             peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-        given_grams.looked_at, GivenPair.load = look, load
+        given_grams.inspect_matrix, GivenPair.load = look, load
     assert looks == [np.dtype(np.float32)] * 40, f"{len(looks)} looks at 40 matrices"
     assert not loads, f"{len(loads)} blocks were copied again"
     copy = 4 * 40 * count_packed(300)
