@@ -175,8 +175,8 @@ ENDS_WITHIN = {
     "latent-task-mkl-squared-inverted-recompute": 1e-5,
     "mve": 1e-2,
 }
-"""How far other BLAS kernels than those of the machine that wrote the fixtures may move the end of runs that stop at coarse tolerances, as a
-share of the largest prediction (``mve`` stops at a gap of 0.1, the machines of ``kta-path`` at 1e-3)."""
+"""How far other BLAS kernels than those of the machine that wrote the fixtures may move the end of runs that stop at coarse tolerances, as
+a share of the largest prediction (``mve`` stops at a gap of 0.1, the machines of ``kta-path`` at 1e-3)."""
 
 
 @pytest.mark.parametrize("name", sorted({*CASES} - {*REFUSED}))
