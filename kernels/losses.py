@@ -33,8 +33,7 @@ from scipy.special import entr, expit
 from .jit import compiled
 
 FloatArray = NDArray[np.float64]
-LossName = Literal["logistic", "squared", "hinge"]
-"""Losses of linear models under a mean."""
+LossName = Literal["logistic", "squared", "hinge"]  # Losses of linear models under a mean.
 L = TypeVar("L", bound="Loss")
 
 
@@ -153,7 +152,6 @@ class MarginLoss(Loss):
 
     def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
         """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, s alpha within the dual bounds: here by sections of a concave function.
-
         With norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, it is a lower bound of the Feature Generating Machine's exact
         optimum from any dual vector (docs/methods.md, "Outer bounds").
         """
@@ -218,7 +216,6 @@ class RowLoss(Loss):
 
     def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
         """Return the dual value ``sum c U(t s)`` of slopes scaled until ``t Omega*(sum c s x) <= lam``; with a bias ``sum c s`` must be 0.
-
         ``reach`` is ``Omega*(sum c s x)``.
         """
         bound = lam / reach if reach > 0.0 else np.inf
@@ -283,9 +280,8 @@ class SquaredHinge(MarginLoss):
 
 @dataclass(frozen=True)
 class Logistic(MarginLoss, RowLoss):
-    """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)).
-
-    The utility contains the constant n C log C that Tan, Tsang and Wang drop (docs/methods.md, "Losses and duals").
+    """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)). The utility contains the constant n C log C that Tan, Tsang and Wang drop
+    (docs/methods.md, "Losses and duals").
     """
 
     name = "logistic"
@@ -411,10 +407,8 @@ def best_dual(square: float, aligned: float, bound: float) -> float:
 
 @dataclass(frozen=True)
 class Hinge(RowLoss):
-    """Hinge loss, smoothed by mu > 0: max over 0 <= a <= 1 of a (1 - y f) - mu a^2 / 2.
-
-    That lies below the hinge by at most mu/2, and its slopes are points of the hinge's own dual: the certificate is that of the hinge,
-    whatever mu.
+    """Hinge loss, smoothed by mu > 0: max over 0 <= a <= 1 of a (1 - y f) - mu a^2 / 2. That lies below the hinge by at most mu/2, and its
+    slopes are points of the hinge's own dual: the certificate is that of the hinge, whatever mu.
     """
 
     mu: float = 0.0

@@ -23,13 +23,11 @@ GEMM_BYTES = 8 << 20  # Size of the float64 strip of entries that one matrix pro
 
 
 class PackedBank:
-    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q in float32 or float64.
-
-    Sums are accumulated in float64. A result of one kernel has the same bits whichever other kernels are computed with it; only
-    :meth:`inner_products` is an exception. ``values`` are ``(k, n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices
-    (:meth:`over`); ``bands`` ``(n_bands, 2)`` the first entry of each band in a matrix and the stride of its rows; ``frozen`` a read-only
-    view of the values, so that one compiled version of the loops serves both layouts; ``scale`` ``(k,)``, one by default, may be assigned
-    to normalise without touching the bank.
+    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q in float32 or float64. Sums are accumulated in float64. A result of one
+    kernel has the same bits whichever other kernels are computed with it; only :meth:`inner_products` is an exception. ``values`` are ``(k,
+    n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices (:meth:`over`); ``bands`` ``(n_bands, 2)`` the first entry of each
+    band in a matrix and the stride of its rows; ``frozen`` a read-only view of the values, so that one compiled version of the loops serves
+    both layouts; ``scale`` ``(k,)``, one by default, may be assigned to normalise without touching the bank.
     """
 
     def __init__(self, values: Array, n: int) -> None:
@@ -247,9 +245,8 @@ class PackedBank:
     def products(
         self, beta: ArrayLike, kernels: ArrayLike | None = None, *, wanted: NDArray[np.bool_] | None = None, units: FloatArray | None = None
     ) -> FloatArray:
-        """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors.
-
-        With them beta' U_q are the forms and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
+        """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors. With
+        them beta' U_q are the forms and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
         ``wanted`` are zero in the result, and not read where beta is zero too. Sums are rounded to ``units``, ``(len(kernels), m)``, by
         default :func:`gramplane.kernels.bank.products.product_units` of the diagonals. The bits of a vector's products do not depend on the
         other ones.

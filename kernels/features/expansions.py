@@ -20,12 +20,8 @@ from ..jit import compiled
 from .scores import correlations
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, view
 
-HARMONICS = 5
-"""Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all."""
-
-GAUSSIAN_REACH = 15.4
-"""``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3."""
-
+HARMONICS = 5  # Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all.
+GAUSSIAN_REACH = 15.4  # ``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3.
 REACHED = 1.0 + 2.0**-20
 """A value counts as having reached a bin edge from one part in a million below: float32 multiples of ``M / n_bins`` may lie there."""
 
@@ -34,12 +30,10 @@ FEATURES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Expansion:
-    """An additive map; the range of each feature's training values is given beside it.
-
-    ``name``: ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
-    ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman); ``gamma``: of the
-    Gaussian, in units of the feature to the power -2; ``n_bins``: of the histogram intersection kernel. Raises ValueError if the name is
-    unknown or a parameter is not positive.
+    """An additive map; the range of each feature's training values is given beside it. ``name``: ``"identity"``; ``"hik"``, the histogram
+    intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a
+    sampled spectrum of 11 columns (Vedaldi and Zisserman); ``gamma``: of the Gaussian, in units of the feature to the power -2; ``n_bins``:
+    of the histogram intersection kernel. Raises ValueError if the name is unknown or a parameter is not positive.
     """
 
     name: Literal["identity", "hik", "additive_gaussian"] = "identity"
@@ -73,9 +67,8 @@ def gaussian_period(gamma: float, extent: Array) -> Array:
 
 
 def gaussian_error_bound(gamma: float, extent: Array) -> Array:
-    """Return an upper bound of ``|phi(x)'phi(z) - exp(-gamma (x - z)^2)|`` over values that span ``extent``.
-
-    The map needs ``gamma * extent^2`` to be moderate: the bound is 9e-7 at 1, 1e-3 at 16, and 0.2 at 100.
+    """Return an upper bound of ``|phi(x)'phi(z) - exp(-gamma (x - z)^2)|`` over values that span ``extent``. The map needs ``gamma *
+    extent^2`` to be moderate: the bound is 9e-7 at 1, 1e-3 at 16, and 0.2 at 100.
     """
     extent = np.asarray(extent, np.float64)
     period = gaussian_period(gamma, extent)
@@ -226,11 +219,10 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
 
 
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
-    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of every feature, without its columns.
-
-    ``X``: ``(n, k)`` block; ``u``: ``(n,)`` dual vector; ``minimum``, ``maximum``: ``(k,)`` ranges of the training values, zeros included;
-    values outside are taken at the nearest end. Histogram intersection costs one weighted histogram per feature and a reverse cumulative
-    sum, and needs a ``minimum`` that is not negative.
+    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of every feature, without its columns. ``X``: ``(n, k)`` block; ``u``: ``(n,)`` dual
+    vector; ``minimum``, ``maximum``: ``(k,)`` ranges of the training values, zeros included; values outside are taken at the nearest end.
+    Histogram intersection costs one weighted histogram per feature and a reverse cumulative sum, and needs a ``minimum`` that is not
+    negative.
     """
     n, k = shape(X)
     if expansion.name == "identity":
@@ -287,7 +279,6 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
 
 def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> Columns:
     """Return the columns ``Phi_1 | Phi_2 | ...`` of a block of features, float64 ``(n, k * width)``; ranges as in :func:`expanded_scores`.
-
     Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``, which reproduces ``min(x, z)`` on multiples of
     ``M_j / N`` and stays sparse. The Gaussian map takes a zero to a non-zero vector: always dense.
     """

@@ -25,12 +25,10 @@ GroupWeight = Literal["none", "1/size"]
 
 @dataclass(frozen=True)
 class GroupIndex:
-    """Which features belong to which group, both ways.
-
-    Group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature j lies in the groups
-    ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``: float64 ``(n_groups,)`` eta_G; ``labels``: int64
-    ``(n_groups,)`` the caller's name of each group: its label, or its place in the list; ``kind``: ``"tree"`` where any two groups are
-    nested or disjoint; ``parent``: for a tree, int64 ``(n_groups,)`` smallest group around each group, or -1.
+    """Which features belong to which group, both ways. Group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature
+    j lies in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``: float64 ``(n_groups,)`` eta_G; ``labels``:
+    int64 ``(n_groups,)`` the caller's name of each group: its label, or its place in the list; ``kind``: ``"tree"`` where any two groups
+    are nested or disjoint; ``parent``: for a tree, int64 ``(n_groups,)`` smallest group around each group, or -1.
     """
 
     indptr: Array
@@ -224,10 +222,9 @@ def _weigh(eta: Array, high: Array, low: Array) -> None:
 
 
 def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tuple[TopB, CutGroups]:
-    """Score the groups of one stripe: ``eta_G ||c_G||^2``.
-
-    ``c_local``: float64 ``(k,)`` correlations of the features ``offset .. offset + k - 1``. Returns the B best groups that lie inside the
-    stripe, with their scores, and the sums of the groups that reach beyond it, for :func:`merge_partials`.
+    """Score the groups of one stripe: ``eta_G ||c_G||^2``. ``c_local``: float64 ``(k,)`` correlations of the features ``offset .. offset +
+    k - 1``. Returns the B best groups that lie inside the stripe, with their scores, and the sums of the groups that reach beyond it, for
+    :func:`merge_partials`.
     """
     c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
     if offset < 0 or offset + c.size > index.n_features:
@@ -360,10 +357,8 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
 
 
 def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
-    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each.
-
-    A feature shared by several of them is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for
-    each group (docs/methods.md, "Groups").
+    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each. A feature shared by several of them
+    is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for each group (docs/methods.md, "Groups").
     """
     ids = np.sort(np.asarray(chosen, np.int64))
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):

@@ -23,11 +23,8 @@ from .views import checked_dual, dense_view, shape
 
 Tile = tuple[int, int, int, int]
 
-TILE = 1024
-"""Columns of a tile: its products take 8 MB."""
-
-ROWS = 2048
-"""Rows of one BLAS call; sums over more rows are added in float64."""
+TILE = 1024  # Columns of a tile: its products take 8 MB.
+ROWS = 2048  # Rows of one BLAS call; sums over more rows are added in float64.
 
 
 def dense_tiles(n_features: int, width: int = TILE) -> list[Tile]:

@@ -17,8 +17,7 @@ from ..jit import blas_threads, one_thread
 BLOCK_VALUES = 1 << 20
 """Values of a block of rows, 8 MB: enough for a thread to be worth its start, and small enough to stay in a cache while types change."""
 
-MIN_THREADED_BLOCKS = 4
-"""Blocks from which on threads are worth their start."""
+MIN_THREADED_BLOCKS = 4  # Blocks from which on threads are worth their start.
 
 
 def row_edges(n: int, d: int) -> list[int]:

@@ -12,10 +12,9 @@ from .views import Columns, SparseView, shape, view
 
 
 class ColumnStats(NamedTuple):
-    """Per column, over all ``n`` entries, zeros included.
-
-    ``counts``: uint32 ``(k,)`` non-zeros; ``norm1``: float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact
-    sum; ``sumsq``: float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending; ``minimum``, ``maximum``: float64 ``(k,)`` extremes.
+    """Per column, over all ``n`` entries, zeros included. ``counts``: uint32 ``(k,)`` non-zeros; ``norm1``: float32 ``(k,)`` upper bounds
+    of ``sum_i |x_ij|``: rounded up, never below the exact sum; ``sumsq``: float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending; ``minimum``,
+    ``maximum``: float64 ``(k,)`` extremes.
     """
 
     counts: Array
@@ -60,9 +59,8 @@ def _dense_stats(
 
 
 def constant_columns(X: Columns) -> Array:
-    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending.
-
-    Costs little: a column leaves as soon as two entries differ, and a sparse one with a zero is none.
+    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending. Costs little: a column leaves as
+    soon as two entries differ, and a sparse one with a zero is none.
     """
     n, k = shape(X)
     if not n or not k:

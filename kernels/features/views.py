@@ -42,9 +42,8 @@ class _Alias:
 
 
 def alias(array: Array, size: int) -> Array:
-    """Return ``size`` numbers from the first one of an array on as a flat, writeable vector; nobody writes through it.
-
-    Read-only arrays, which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
+    """Return ``size`` numbers from the first one of an array on as a flat, writeable vector; nobody writes through it. Read-only arrays,
+    which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
     """
     return np.asarray(_Alias(array, size))
 

@@ -72,11 +72,10 @@ class KernelDag(Protocol):
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``.
-
-    With chains of one kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain. Penalties are
-    ``a^(u_1 + ... + u_p)``, the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises
-    ValueError: no dimension, an empty chain, a that is not positive, or a limit below 1.
+    """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``. With chains of one
+    kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain. Penalties are ``a^(u_1 + ... + u_p)``,
+    the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises ValueError: no dimension, an
+    empty chain, a that is not positive, or a limit below 1.
     """
 
     chains: tuple[tuple[KernelSpec, ...], ...]
@@ -182,11 +181,9 @@ def _check_base(a: float) -> None:
 
 
 class KernelList:
-    """A graph written out: distinct nodes, the kernel of each and the names of its parents.
-
-    Kernels may be short texts such as ``rbf(gamma=1.0)[0] * linear[3]``. Penalties that are not given by name are ``a^depth``, depth the
-    longest way from a root. Raises ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not
-    positive.
+    """A graph written out: distinct nodes, the kernel of each and the names of its parents. Kernels may be short texts such as
+    ``rbf(gamma=1.0)[0] * linear[3]``. Penalties that are not given by name are ``a^depth``, depth the longest way from a root. Raises
+    ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not positive.
     """
 
     width = 1

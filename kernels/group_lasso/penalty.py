@@ -30,16 +30,14 @@ from ..arrays import Array, FloatArray
 from ..features.groups import GroupIndex
 from ..jit import compiled
 
-MAX_ROOT_STEPS = 100
-"""Newton steps after which the root of a group's shrunk norm is what a float64 can hold; a handful suffices."""
+MAX_ROOT_STEPS = 100  # Newton steps after which the root of a group's shrunk norm is what a float64 can hold; a handful suffices.
 
 
 @dataclass(frozen=True)
 class GroupPenalty:
-    """Groups of features and their weights; ``lam`` is given where it is used.
-
-    Group g has the copies ``indptr[g]:indptr[g + 1]``, copy p stands for feature ``members[p]``; ``kappa``, ``inner``: float64
-    ``(n_groups,)`` weights of the Euclidean and of the absolute norm (r_g); not negative, not both 0.
+    """Groups of features and their weights; ``lam`` is given where it is used. Group g has the copies ``indptr[g]:indptr[g + 1]``, copy p
+    stands for feature ``members[p]``; ``kappa``, ``inner``: float64 ``(n_groups,)`` weights of the Euclidean and of the absolute norm
+    (r_g); not negative, not both 0.
     """
 
     indptr: Array
@@ -85,10 +83,9 @@ class GroupPenalty:
         return float(self.kappa @ self.norms(copies) + self.inner @ absolute)
 
     def dual_norms(self, slopes: FloatArray) -> FloatArray:
-        """Return, per group, the least s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``.
-
-        ``Omega*(z)`` is their maximum: z is dual feasible when it is at most lam, and lambda_max is that of the loss's negative
-        gradient at the intercept-only fit.
+        """Return, per group, the least s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``. ``Omega*(z)`` is their
+        maximum: z is dual feasible when it is at most lam, and lambda_max is that of the loss's negative gradient at the intercept-only
+        fit.
         """
         out = np.empty(self.n_groups)
         _dual_norms(np.ascontiguousarray(slopes, dtype=np.float64), self.indptr, self.members, self.kappa, self.inner, out)
@@ -118,10 +115,9 @@ class GroupPenalty:
 
 
 def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | float = 0.0) -> GroupPenalty:
-    """Return the penalty of indexed groups (:func:`gramplane.kernels.features.groups.build_groups`).
-
-    ``kappa``: ``(n_groups,)`` weights of the Euclidean norms, ``sqrt(index.sizes)`` for the group lasso; ``inner``: one weight r of the
-    absolute norms, or one per group. Raises ValueError if a weight is negative or not finite, or both of a group are 0.
+    """Return the penalty of indexed groups (:func:`gramplane.kernels.features.groups.build_groups`). ``kappa``: ``(n_groups,)`` weights of
+    the Euclidean norms, ``sqrt(index.sizes)`` for the group lasso; ``inner``: one weight r of the absolute norms, or one per group. Raises
+    ValueError if a weight is negative or not finite, or both of a group are 0.
     """
     euclidean = np.ascontiguousarray(np.broadcast_to(kappa, index.n_groups), dtype=np.float64)
     absolute = np.ascontiguousarray(np.broadcast_to(inner, index.n_groups), dtype=np.float64)

@@ -26,11 +26,8 @@ from .rows_local import LocalRows
 Source = Matrix | RememberingBlock
 Sums = tuple[FloatArray, ...]
 
-ROW_BLOCK = 65_536
-"""Rows of a block. Part of the definition of the result: another value changes the last bits."""
-
-FAN_IN = 8
-"""Partial sums that are added together at one node of the tree."""
+ROW_BLOCK = 65_536  # Rows of a block. Part of the definition of the result: another value changes the last bits.
+FAN_IN = 8  # Partial sums that are added together at one node of the tree.
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,8 @@ from .row_block import Matrix, row_block
 from .row_passes import bias_pass, changed_rows, curvature_pass, line_pass, point_pass
 from .rows import Curvature, Evaluation, check_rows
 
-REBUILD_SHARE = 0.8
-"""Share of changed rows above which Z'DZ is summed anew instead of being updated."""
-
-REBUILD_EVERY = 64
-"""Updates after which Z'DZ is summed anew against the round-off of adding and subtracting."""
+REBUILD_SHARE = 0.8  # Share of changed rows above which Z'DZ is summed anew instead of being updated.
+REBUILD_EVERY = 64  # Updates after which Z'DZ is summed anew against the round-off of adding and subtracting.
 
 
 class LocalRows:

@@ -31,7 +31,6 @@ def strength_graph(strengths: ArrayLike) -> FloatArray:
 
 def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
     """Return the harmonic function of known values ``(n,)``, which stay, NaN where unknown; ``(n, m)``: several functions, same nodes.
-
     ``W``: ``(n, n)`` symmetric weights >= 0, dense or sparse; the diagonal does not matter. Raises ValueError: weights of another form, no
     known value, or an unknown node that no path leads from to a known one.
     """

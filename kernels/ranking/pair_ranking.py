@@ -51,7 +51,6 @@ def rank_pairs(
     gram: Gram, z: IntArray, C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> RankedPairs:
     """Minimise (7.3) for labels z ``(N,)``, 1 for a link, 0 for none, from coefficients ``warm`` to a gap of ``tol`` times the objective.
-
     ``gram`` is K_p through products; a matrix in memory is factorised where the systems are hard.
     """
     problem = logistic_problem(signed_labels(z), 1.0 / (C * len(z)), bias=False)

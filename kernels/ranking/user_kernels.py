@@ -34,19 +34,16 @@ from ..grams.spec import KernelSpec
 from ..jit import one_thread
 from .tags import check_counts
 
-MAX_DENSE_ORDER = 768
-"""Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps."""
-
+MAX_DENSE_ORDER = 768  # Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps.
 LANCZOS_STEPS = 300
 LANCZOS_TOL = 1e-6
 """Residual of the least eigenvalue, relative to the largest in size, at which the steps end; the shift contains the residual."""
 
 
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
-    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``.
-
-    The width s is the mean distance of two users unless one is given. Raises ValueError: entries that are not finite, a width that is not
-    positive, or users who are all alike and no width.
+    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``. The width s is the mean
+    distance of two users unless one is given. Raises ValueError: entries that are not finite, a width that is not positive, or users who
+    are all alike and no width.
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
@@ -74,9 +71,8 @@ def text_kernel(tags: object) -> FloatArray:
 
 
 def comment_kernel(comments: object) -> FloatArray:
-    """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own.
-
-    The counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
+    """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own. The
+    counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
     """
     counts: Any = check_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
@@ -88,9 +84,8 @@ def comment_kernel(comments: object) -> FloatArray:
 
 
 def incidence_kernel(membership: object) -> FloatArray:
-    """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites.
-
-    Of ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
+    """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites. Of
+    ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
     """
     binary = check_counts("membership", membership)
     binary.data[:] = 1.0
@@ -127,7 +122,6 @@ def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
 
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
     """Return the least eigenvalue of a symmetric matrix of order n, or a little less, from ``product(x)``, the matrix times x ``(n,)``.
-
     ``dense`` returns the matrix; used up to order MAX_DENSE_ORDER. Else Lanczos steps with full re-orthogonalisation are taken from a fixed
     vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted from it, so that a shift by the result leaves no
     eigenvalue negative where the steps saw it.

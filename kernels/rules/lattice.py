@@ -15,8 +15,7 @@ from .bits import MAX_UNPACKED_BYTES, Words, pack_conjunctions, pack_rows, unpac
 from .machine import MergedRows, RuleProblem
 from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_compatible, find_violators, known_keys, node_keys, order_signed_rows
 
-NODES_PER_BATCH = 512
-"""Conjunctions whose sums over descendants are computed at once."""
+NODES_PER_BATCH = 512  # Conjunctions whose sums over descendants are computed at once.
 
 
 @dataclass(frozen=True)
@@ -140,11 +139,10 @@ class RuleLattice:
         return find_violators(signed, known, self.keys, self.pairs, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
 
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
-        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix.
-
-        The greatest value, over the conjunctions u all of whose parents are in the hull, of z_u' K_u z_u with the sum over all descendants
-        K_u = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes
-        n^2 numbers, and grows with (1 + b)^p: for few rows and propositions.
+        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix. The greatest value,
+        over the conjunctions u all of whose parents are in the hull, of z_u' K_u z_u with the sum over all descendants K_u = (a^-2 / (1 +
+        b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes n^2 numbers, and
+        grows with (1 + b)^p: for few rows and propositions.
         """
         X, items = unpack_bits(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
         known = {tuple(item) for item in items}

@@ -27,15 +27,11 @@ from .triple_losses import TripleProblem, TripleTerms, new_triples, worst_triple
 DEFAULT_CAP_RATIO = 100.0
 """The default cap of tr KK over that of the centred Gram matrix of the input. With less the map is crushed: at 1 the labels of neighbours
 agree less often than under principal components; from 100 on the cap hardly matters."""
-FIRST_INNER_TOL = 1e-3
-"""Relative gap to which the first convex problem of a sequence is solved; later ones follow the gain of the last."""
-INNER_SHARE = 0.1
-"""Relative gap of a convex problem in units of that gain, and at the end of the tolerance."""
-MAX_TRIALS_PER_STEP = 5
-"""Decompositions per Newton step, on average, at most."""
+FIRST_INNER_TOL = 1e-3  # Relative gap to which the first convex problem of a sequence is solved; later ones follow the gain of the last.
+INNER_SHARE = 0.1  # Relative gap of a convex problem in units of that gain, and at the end of the tolerance.
+MAX_TRIALS_PER_STEP = 5  # Decompositions per Newton step, on average, at most.
 MIN_POSITIVE = float(np.finfo(float).tiny)
-MAX_INNER_STEPS = 300
-"""Decompositions of one convex problem of a sequence at most."""
+MAX_INNER_STEPS = 300  # Decompositions of one convex problem of a sequence at most.
 
 
 @dataclass(frozen=True)
@@ -248,9 +244,8 @@ def volume_objective(kernel: KernelSolution, graph: Neighbourhood, count: int, C
 def volume_step(
     graph: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int
 ) -> EmbeddingState:
-    """Return the state after one convex problem: its target splits the eigenvectors of the K before it.
-
-    Where what K gains falls below ``tol`` the problem is solved once more, more exactly, before the sequence ends.
+    """Return the state after one convex problem: its target splits the eigenvectors of the K before it. Where what K gains falls below
+    ``tol`` the problem is solved once more, more exactly, before the sequence ends.
     """
     problem = colored_problem(graph, split_target(state.directions), C, B)
     if graph.n > MAX_NEWTON_ROWS:
@@ -309,10 +304,9 @@ def _solve_unconstrained(structure: StructureProblem) -> KernelSolution:
 
 
 def structure_step(structure: StructureProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
-    """Return the state after one round of cutting planes: solve on the working set, compute all violations, add the violated triples.
-
-    Dual points of a working set are dual points of the whole problem, so ``lower`` is a bound; ``upper`` counts the largest violation of
-    all triples.
+    """Return the state after one round of cutting planes: solve on the working set, compute all violations, add the violated triples. Dual
+    points of a working set are dual points of the whole problem, so ``lower`` is a bound; ``upper`` counts the largest violation of all
+    triples.
     """
     problem = structure.problem(state.triples)
     kernel = solve_kernel(problem, state.alpha, state.inner_tol) if len(state.triples) else _solve_unconstrained(structure)

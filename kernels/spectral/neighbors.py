@@ -27,11 +27,9 @@ from ..grams.rows import DENSE_COLUMNS, as_rows
 from ..jit import compiled, one_thread
 from ..rules.bits import pack_bits, popcount
 
-TILE_ROWS, TILE_COLUMNS = 256, 2048
-"""Rows and columns of a tile of products or counts."""
+TILE_ROWS, TILE_COLUMNS = 256, 2048  # Rows and columns of a tile of products or counts.
 
-WORDS_PER_ENTRY = 4
-"""Sparse rows are packed while a row's words are at most so many times its entries."""
+WORDS_PER_ENTRY = 4  # Sparse rows are packed while a row's words are at most so many times its entries.
 
 
 class Nearest(NamedTuple):
@@ -47,9 +45,8 @@ class Nearest(NamedTuple):
 
 
 def nearest_rows(X: Any, k: int) -> Nearest:
-    """Return the ``k`` nearest other rows of every row of numbers ``(n, d)``, dense or sparse; of fewer than k other rows all.
-
-    Raises ValueError: rows that are no numbers or not finite, or a bad ``k``.
+    """Return the ``k`` nearest other rows of every row of numbers ``(n, d)``, dense or sparse; of fewer than k other rows all. Raises
+    ValueError: rows that are no numbers or not finite, or a bad ``k``.
     """
     rows = as_rows(X)
     if rows.ndim != 2:
@@ -286,8 +283,7 @@ def _scan_sparse(
         sizes[i] = size
 
 
-MAX_DENSE_BASIS_ROWS = 1500
-"""Rows up to which the least eigenvectors of L come from a dense decomposition."""
+MAX_DENSE_BASIS_ROWS = 1500  # Rows up to which the least eigenvectors of L come from a dense decomposition.
 
 
 def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:

@@ -147,8 +147,7 @@ class PairLoss:
 
 
 _SQUARE = (lambda alpha, C: float(alpha @ alpha) / (2.0 * C), lambda alpha, C: alpha / C)
-NO_CONJUGATE = (lambda alpha, C: 0.0, lambda alpha, C: np.zeros_like(alpha))
-"""A conjugate that is 0 on its domain, and its slope."""
+NO_CONJUGATE = (lambda alpha, C: 0.0, lambda alpha, C: np.zeros_like(alpha))  # A conjugate that is 0 on its domain, and its slope.
 PAIR_LOSSES: dict[str, PairLoss] = {
     "linear": PairLoss(lambda u, d, C: C * float(np.sum(d - u)), *NO_CONJUGATE, lambda alpha, C: np.full_like(alpha, C), False),
     "squared_hinge": PairLoss(

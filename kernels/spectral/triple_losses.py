@@ -17,8 +17,7 @@ from ..weights.norm_sets import project_elastic
 from .pair_losses import NO_CONJUGATE, PairLoss
 from .problem import SpectralProblem
 
-NORM_STEPS = 20
-"""Power iterations of the norm of the terms."""
+NORM_STEPS = 20  # Power iterations of the norm of the terms.
 
 
 @dataclass(frozen=True)

@@ -24,21 +24,13 @@ WORKING_SET = 512
 MIN_WORKING_SET = 3
 """Least size of the working set: a round brings in up to two variables, and the one that violates most must be able to stay."""
 
-ROW_BYTES = 256 << 20
-"""Greatest number of bytes of float64 rows fetched at once when the caller sets no size."""
-
-COPY_SHARE = 0.5625
-"""Entries of the copy of a shrunk problem, in squares of the working set."""
-
+ROW_BYTES = 256 << 20  # Greatest number of bytes of float64 rows fetched at once when the caller sets no size.
+COPY_SHARE = 0.5625  # Entries of the copy of a shrunk problem, in squares of the working set.
 MAX_STEPS = 10_000_000
-REFRESH_ROUNDS = 50
-"""Rounds after which the gradient is computed anew by one product."""
+REFRESH_ROUNDS = 50  # Rounds after which the gradient is computed anew by one product.
+INNER_STEPS = 20  # Steps per variable of the working set and round.
 
-INNER_STEPS = 20
-"""Steps per variable of the working set and round."""
-
-STILL, FREE, VIOLATING = range(3)
-"""Ranks of variables: those that lie still leave the working set first."""
+STILL, FREE, VIOLATING = range(3)  # Ranks of variables: those that lie still leave the working set first.
 
 
 @runtime_checkable
@@ -51,9 +43,8 @@ class PartGram(Protocol):
         ...
 
     def between(self, new: IntArray, old: IntArray) -> Iterable[tuple[IntArray, IntArray, Array]]:
-        """Yield entries as (places of rows, places of columns, values): every pair with a new variable, in one order at least.
-
-        Places count the new variables first, then the old ones.
+        """Yield entries as (places of rows, places of columns, values): every pair with a new variable, in one order at least. Places count
+        the new variables first, then the old ones.
         """
         ...
 
@@ -68,9 +59,8 @@ def solve_decomposition(
     gradient: FloatArray | None = None,
     working: int | None = None,
 ) -> DualSolution:
-    """Solve a dual with access to rows and products of K only; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments.
-
-    A :class:`PartGram` gives entries between chosen variables and products, never rows. ``working`` is the greatest number of variables in
+    """Solve a dual with access to rows and products of K only; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments. A
+    :class:`PartGram` gives entries between chosen variables and products, never rows. ``working`` is the greatest number of variables in
     the working set, at least 3; by default as many as a :class:`PartGram` allows, but at most twice those that move at first, and of rows
     512, or fewer where these exceed 256 MiB. The gradient is computed anew before the certificate. ``details`` of the solution holds the
     rounds, rows fetched and products, and the counts of a caching matrix.

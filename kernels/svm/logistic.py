@@ -25,15 +25,9 @@ from ..mixed_norm.problem import checked_limits
 from .dual import DenseGram, DualSolution, Gram, Warm, check_cost, check_labels
 
 MAX_STEPS = 100
-INNER_RESIDUAL = 0.03
-"""Relative residual of the inner system."""
-
-MAX_INNER_STEPS = 60
-"""Inner steps of one Newton step; after more, a matrix in memory is factorised in the next one."""
-
-MIN_WEIGHT_SHARE = 1e-12
-"""Least W relative to C: a row far on its side has no curvature, and a division by it would overflow."""
-
+INNER_RESIDUAL = 0.03  # Relative residual of the inner system.
+MAX_INNER_STEPS = 60  # Inner steps of one Newton step; after more, a matrix in memory is factorised in the next one.
+MIN_WEIGHT_SHARE = 1e-12  # Least W relative to C: a row far on its side has no curvature, and a division by it would overflow.
 _LOSS = Logistic()
 
 
@@ -56,11 +50,10 @@ def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> Logist
 def solve_logistic(
     gram: Gram, problem: LogisticProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> DualSolution:
-    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value.
-
-    The matrix is used through products; one in memory is factorised where the inner system is hard. ``max_iter`` bounds the Newton steps;
-    the best certified point is returned then too. The solution has beta = alpha y; its ``violation`` is the relative gap, and its
-    ``details`` count products and factorisations.
+    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value. The matrix is
+    used through products; one in memory is factorised where the inner system is hard. ``max_iter`` bounds the Newton steps; the best
+    certified point is returned then too. The solution has beta = alpha y; its ``violation`` is the relative gap, and its ``details`` count
+    products and factorisations.
     """
     if gram.n != len(problem.y):
         raise ValueError(f"Gram matrix: order {gram.n}, the problem has {len(problem.y)} rows")

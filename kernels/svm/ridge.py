@@ -23,12 +23,8 @@ from .grouped import grouped_solution
 
 Apply = Callable[[FloatArray], FloatArray]
 
-MAX_STALE_STEPS = 8
-"""Steps with the factor of an earlier matrix; a new factor is cheaper than more."""
-
-JITTERS = (0.0, 1e-6, 1e-4, 1e-2)
-"""Shares of the mean diagonal added in turn until the float32 factor exists; the steps make up for them."""
-
+MAX_STALE_STEPS = 8  # Steps with the factor of an earlier matrix; a new factor is cheaper than more.
+JITTERS = (0.0, 1e-6, 1e-4, 1e-2)  # Shares of the mean diagonal added in turn until the float32 factor exists; the steps make up for them.
 MAX_STEPS = 10_000
 
 

@@ -32,11 +32,8 @@ Algorithm = Literal["mm", "dc", "cccp"]
 MAX_TIGHTENINGS = 3
 """How often a convex problem is solved again, each time to a tenth of the tolerance, where its solution has not lowered J."""
 
-LABELLED_DISTANCE = 1e9
-"""Added to the distances of labelled points from their kinks, so that all unlabelled points come before them."""
-
-MIN_D = 2.0
-"""Least relaxation D, the thesis' choice."""
+LABELLED_DISTANCE = 1e9  # Added to the distances of labelled points from their kinks, so that all unlabelled points come before them.
+MIN_D = 2.0  # Least relaxation D, the thesis' choice.
 
 
 # -- matrices --------------------------------------------------------------------------------------------------------------
@@ -91,12 +88,10 @@ class SearchState:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a machine is improved.
-
-    ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the thesis' Algorithm 3). A search ends
-    where J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex problems, which are solved to ``inner_tol``
-    in units of f. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least 1 + eps; by default as small as its definition
-    allows, and at least 2.
+    """How a machine is improved. ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the
+    thesis' Algorithm 3). A search ends where J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex
+    problems, which are solved to ``inner_tol`` in units of f. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least 1 + eps;
+    by default as small as its definition allows, and at least 2.
     """
 
     algorithm: Algorithm = "mm"
@@ -108,10 +103,9 @@ class SearchSettings:
 
 
 def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: SearchState | None = None) -> SearchState:
-    """Solve a convex problem to ``tol``, in units of f; return its machine with the assignment of its f.
-
-    ``gram`` is that of the rows, and of the mean of the unlabelled ones where their balance is fixed. The start has the variables of
-    ``warm``, clipped to the boxes and moved by as little as their sum needs.
+    """Solve a convex problem to ``tol``, in units of f; return its machine with the assignment of its f. ``gram`` is that of the rows, and
+    of the mean of the unlabelled ones where their balance is fixed. The start has the variables of ``warm``, clipped to the boxes and moved
+    by as little as their sum needs.
     """
     whole = convex if points.balance is None else _with_mean_variable(convex, points.balance)
     fixed = gram.matvec(whole.fixed) if whole.fixed.any() else np.zeros(gram.n)
@@ -168,9 +162,8 @@ def _start_point(
 
 
 def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArray) -> FloatArray:
-    """Return the variables clipped to the box, where those nearest to their kink go to its end until the sum is right.
-
-    This changes a few rows; a shift would change all of them.
+    """Return the variables clipped to the box, where those nearest to their kink go to its end until the sum is right. This changes a few
+    rows; a shift would change all of them.
     """
     values = np.clip(variables, problem.lo, problem.hi)
     excess = float(values.sum() - (problem.sum_constraint or 0.0))
@@ -216,10 +209,9 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
 
 
 def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
-    """Return the machine after one more convex problem; J never rises.
-
-    A solution within the tolerance may have a higher J where there is next to nothing to gain. The problem is then solved to tighter
-    tolerances; if that does not help either, the machine stays as it is and its search ends.
+    """Return the machine after one more convex problem; J never rises. A solution within the tolerance may have a higher J where there is
+    next to nothing to gain. The problem is then solved to tighter tolerances; if that does not help either, the machine stays as it is and
+    its search ends.
     """
     steps, warm = machine.steps, machine
     for convex, bounds in _convex_problems(points, machine, search):
