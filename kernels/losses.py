@@ -218,8 +218,7 @@ class RowLoss(Loss):
         """Return the dual value ``sum c U(t s)`` of slopes scaled until ``t Omega*(sum c s x) <= lam``; with a bias ``sum c s`` must be 0.
         ``reach`` is ``Omega*(sum c s x)``.
         """
-        bound = lam / reach if reach > 0.0 else np.inf
-        return float(cost @ self.utilities(y, min(1.0, bound) * s))
+        return float(cost @ self.utilities(y, min(1.0, lam / reach if reach > 0.0 else np.inf) * s))
 
 
 @dataclass(frozen=True)
@@ -442,8 +441,7 @@ class Hinge(RowLoss):
 
     def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:
         """Return 1 / mu where the parabola is, else 0."""
-        inside = (1.0 - y * f > 0.0) & (1.0 - y * f < self.mu)
-        return inside / self.mu
+        return ((1.0 - y * f > 0.0) & (1.0 - y * f < self.mu)) / self.mu
 
     def utilities(self, y: FloatArray, s: FloatArray) -> FloatArray:
         """Return y s."""
@@ -479,5 +477,4 @@ def margin_loss(name: str, solver: str = "the sub-problem of the Feature Generat
 
 def mean_loss(name: str, mu: float = 0.0) -> RowLoss:
     """Return a loss of linear models by name, smoothed by mu where it needs that; ValueError for any other name."""
-    loss: RowLoss = named_loss(name, "a group lasso", "values", "slopes", "utilities")
-    return loss.smoothed(mu)
+    return named_loss(name, "a group lasso", "values", "slopes", "utilities").smoothed(mu)

@@ -76,8 +76,7 @@ def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> C
     shares = _member_shares(levels, edges)
     mixed = (1.0 - shares) * np.repeat(low, np.diff(edges), axis=1) + shares * np.repeat(high, np.diff(edges), axis=1)
     error = np.divide((np.abs(mixed - eta) * times).sum(axis=1), total, out=np.zeros(len(total)), where=total > 0.0)
-    starts = np.append(first, len(order))[edges]
-    return Cells(order, starts, np.repeat(shares, times), low, high, error)
+    return Cells(order, np.append(first, len(order))[edges], np.repeat(shares, times), low, high, error)
 
 
 def _member_shares(levels: Array, edges: Array) -> Array:

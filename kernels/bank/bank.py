@@ -149,8 +149,7 @@ class PackedBank:
             if inside > 0:
                 image = part[:, :, :inside].transpose(0, 2, 1)
                 below = np.tri(inside, bottom - top, -1, dtype=bool) if lo == hi else np.ones((inside, bottom - top), dtype=bool)
-                square = band[:, left - first : left - first + inside, at]
-                np.copyto(square, image, where=below)
+                np.copyto(band[:, left - first : left - first + inside, at], image, where=below)
 
     def _band(self, first: int) -> Array:
         """Return the band that starts at row `first` of all kernels, shape (k, rows, n - first): a view."""
@@ -284,8 +283,7 @@ class PackedBank:
         upper, right = np.minimum(i, j), np.maximum(i, j)
         first = upper // BAND * BAND
         starts, strides = self.bands[upper // BAND].T
-        at = starts + (upper - first) * strides + right - first
-        return self.values[:, at] * self.scale[:, None]
+        return self.values[:, starts + (upper - first) * strides + right - first] * self.scale[:, None]
 
     def alignments(self, y: ArrayLike, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
         """Return <K_q, y y'>_F = y' K_q y, for y of shape (n,) or (n, m). With ``centred`` the matrices are H K_q H, H = I - 11'/n (source:

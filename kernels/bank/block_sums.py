@@ -31,8 +31,7 @@ class TileSums(NamedTuple):
 def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
     """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' K_q beta`` of vectors ``(m, n)``, whose zeros are not read."""
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
-    tiles = [-(-part.shape[1] // BAND) for part in (left, right)]
-    values = np.zeros((len(block), len(vectors), *tiles))
+    values = np.zeros((len(block), len(vectors), *[-(-part.shape[1] // BAND) for part in (left, right)]))
     sum_tiles(np.ascontiguousarray(block), rows == cols, left, right, values)
     return TileSums(rows, cols, values)
 

@@ -139,8 +139,7 @@ def chebyshev_positive(
             break
         orthonormalise(block, threads)
         degree = plan.stage(8)
-    vectors = rotate_in_place(block, ritz.weights, n_pairs, threads)
-    return LeadingPairs(ritz.values[:n_pairs], vectors, block, error)
+    return LeadingPairs(ritz.values[:n_pairs], rotate_in_place(block, ritz.weights, n_pairs, threads), block, error)
 
 
 def block_bytes(n: int, columns: int, rank: float) -> int:

@@ -72,8 +72,7 @@ def gaussian_error_bound(gamma: float, extent: Array) -> Array:
     """
     extent = np.asarray(extent, np.float64)
     period = gaussian_period(gamma, extent)
-    copies = np.arange(1, 40)
-    aliases = 2.0 * np.exp(-gamma * (copies * period[..., None] - extent[..., None]) ** 2).sum(axis=-1)
+    aliases = 2.0 * np.exp(-gamma * (np.arange(1, 40) * period[..., None] - extent[..., None]) ** 2).sum(axis=-1)
     left_out = 2.0 * _amplitudes(gamma, period, np.arange(HARMONICS + 1, HARMONICS + 60)).sum(axis=-1)
     return aliases + left_out
 
@@ -192,8 +191,7 @@ def _ranges(expansion: Expansion, minimum: Array, maximum: Array, k: int) -> _Ra
             j = negative[0]
             raise ValueError(f"column {j} of the block holds {low[j]:g}; the histogram intersection kernel needs values >= 0")
         return _Ranges(low, high, np.zeros(0), np.zeros((k, 0)))
-    extent = np.maximum(high - low, 0.0)
-    period = gaussian_period(expansion.gamma, extent)
+    period = gaussian_period(expansion.gamma, np.maximum(high - low, 0.0))
     power = _amplitudes(expansion.gamma, period, np.arange(HARMONICS + 1))
     power[:, 1:] *= 2.0
     return _Ranges(low, high, 2.0 * math.pi / period, np.sqrt(power))
@@ -257,8 +255,7 @@ def _expand_bins_dense(X: Array, n_bins: int, high: Array) -> Array:
     n, k = X.shape
     bins = np.empty(n * k, np.int64)
     _bins(flat(np.array(X, np.float64, order="C")), high, np.tile(np.arange(k), n), n_bins, bins)
-    reached = bins.reshape(n, k, 1) > np.arange(n_bins)
-    scaled = reached * np.sqrt(np.maximum(high, 0.0) / n_bins)[None, :, None]
+    scaled = (bins.reshape(n, k, 1) > np.arange(n_bins)) * np.sqrt(np.maximum(high, 0.0) / n_bins)[None, :, None]
     return np.asfortranarray(scaled.reshape(n, k * n_bins))
 
 
@@ -268,8 +265,7 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
     bins = np.empty(X.nnz, np.int64)
     _bins(flat(np.asarray(X.data, np.float64)), high, which, n_bins, bins)
     entry = np.repeat(np.arange(X.nnz), bins)
-    level = np.arange(entry.size) - np.repeat(np.cumsum(bins) - bins, bins)
-    column = which[entry] * n_bins + level
+    column = which[entry] * n_bins + (np.arange(entry.size) - np.repeat(np.cumsum(bins) - bins, bins))
     order = np.argsort(column, kind="stable")
     indptr = np.concatenate(([0], np.cumsum(np.bincount(column, minlength=k * n_bins))))
     step = np.sqrt(np.maximum(high, 0.0) / n_bins)

@@ -68,8 +68,7 @@ def _transpose(indptr: Array, members: Array, n_features: int) -> tuple[Array, A
     if members.size == n_features and (members[1:] > members[:-1]).all():
         return np.arange(n_features + 1, dtype=np.int64), owners
     order = np.argsort(members, kind="stable")
-    counts = np.bincount(members, minlength=n_features)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), owners[order]
+    return np.concatenate(([0], np.cumsum(np.bincount(members, minlength=n_features)))).astype(np.int64), owners[order]
 
 
 def _from_labels(labels: Array, n_features: int) -> tuple[Array, Array, Array]:
@@ -347,8 +346,7 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
     parent = flat(index.parent)
     _children(parent, begin, child)
     # The order that fixed the parents: of equal sets the later one is the child.
-    by_size = np.argsort(-index.sizes, kind="stable")
-    below = _heaviest(by_size, parent, flat(index.weight))
+    below = _heaviest(np.argsort(-index.sizes, kind="stable"), parent, flat(index.weight))
     tree = (flat(index.indptr), flat(index.members), flat(index.weight), below, begin, child)
     size, visited, bad = _search(flat(np.ascontiguousarray(c, dtype=np.float64)), tree, float(threshold), *heap)
     if bad >= 0:

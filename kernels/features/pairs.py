@@ -202,8 +202,7 @@ def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap,
     ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
         linear, square = pair_map.linear * bounds.linear, pair_map.square * bounds.square
-    tops = [_single_top(linear, ids, None, B, threshold), _single_top(square, ids, ids, B, threshold)]
-    return as_pairs(merge_top(tops, B))
+    return as_pairs(merge_top([_single_top(linear, ids, None, B, threshold), _single_top(square, ids, ids, B, threshold)], B))
 
 
 def _single_top(values: Array, first: Array, second: Array | None, B: int, threshold: float) -> TopB:
@@ -224,8 +223,7 @@ def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> 
     linear, square = ids[:, 1] == -1, ids[:, 1] == ids[:, 0]
     factor = np.where(linear, pair_map.linear, np.where(square, pair_map.square, pair_map.product))
     if isinstance(X, np.ndarray):
-        right = np.where(linear, 1.0, X[:, second].astype(np.float64))
-        return np.asfortranarray(X[:, first].astype(np.float64) * right * factor)
+        return np.asfortranarray(X[:, first].astype(np.float64) * np.where(linear, 1.0, X[:, second].astype(np.float64)) * factor)
     return _sparse_products(X, first, second, linear, factor)
 
 

@@ -108,8 +108,7 @@ def dense_view(X: Array) -> DenseView:
     if not usable or max(down, across) < item * (k if across == item else n):
         X = np.ascontiguousarray(X)
         down, across = item * k, item
-    size = ((n - 1) * down + (k - 1) * across) // item + 1
-    return DenseView(alias(X, size), down // item, across // item)
+    return DenseView(alias(X, ((n - 1) * down + (k - 1) * across) // item + 1), down // item, across // item)
 
 
 def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:

@@ -133,8 +133,7 @@ def _sum_kernels(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: li
     plan = plan_chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
     powers = []
     for base, group in others.items():
-        ordered = sorted((_power_parameters(specs[q])[2], q) for q in group)
-        degrees, places = np.array(ordered, dtype=np.int64).T.copy()
+        degrees, places = np.array(sorted((_power_parameters(specs[q])[2], q) for q in group), dtype=np.int64).T.copy()
         powers.append(Powers(base[0], base[1], degrees, places))
     return _SumKernels(kind, gamma, plan, tuple(powers))
 

@@ -124,8 +124,7 @@ def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array)
 
 def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Array) -> None:
     (copies, tail), counts = series_lengths(MATRIX_ERROR), np.empty(len(columns), np.int64)
-    longest = max(8, min(MAX_TERMS, columns.shape[1] // 4))
-    _column_counts(columns, widths, copies, tail, longest, counts)
+    _column_counts(columns, widths, copies, tail, max(8, min(MAX_TERMS, columns.shape[1] // 4)), counts)
     for lo, hi in _split_batches(np.maximum(counts, 0)):
         part = slice(lo, hi)
         taken = np.maximum(counts[part], 0)
@@ -150,8 +149,7 @@ def _split_batches(counts: Array) -> Iterator[tuple[int, int]]:
 
 def _add_products(rows: Array, weights: Array, out: Array) -> None:
     product: Any = get_blas_funcs("syrk", dtype=rows.dtype)
-    roots = np.sqrt(weights).astype(rows.dtype)
-    for root, matrix in zip(roots, out, strict=True):
+    for root, matrix in zip(np.sqrt(weights).astype(rows.dtype), out, strict=True):
         if not root.any():
             continue
         # The upper triangle of a C array is for Fortran the lower one of its transpose.

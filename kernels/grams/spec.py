@@ -105,8 +105,7 @@ class KernelSpec:
 
     def raw_json(self) -> dict[str, Any]:
         """Return the kernel without its normalisation as a dictionary of JSON values."""
-        columns = None if self.columns is None else list(self.columns)
-        return {"name": self.name, "params": self.arguments, "columns": columns}
+        return {"name": self.name, "params": self.arguments, "columns": None if self.columns is None else list(self.columns)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the kernel as a dictionary of JSON values."""

@@ -120,8 +120,7 @@ class KernelGrid:
         """Return the nodes one step further along one chain."""
         if self.limit is not None and key.sum() >= self.limit:
             return np.zeros((0, self.width), np.int64)
-        free = np.flatnonzero(key < self.lengths)
-        return key + np.eye(self.width, dtype=np.int64)[free]
+        return key + np.eye(self.width, dtype=np.int64)[np.flatnonzero(key < self.lengths)]
 
     def parents(self, key: Keys) -> Keys:
         """Return the nodes one step back along one chain."""
@@ -159,8 +158,7 @@ class KernelGrid:
         """``a`` (or its least power) where all kernels decay from 1, wider ones first; else 0."""
         if not all(_is_decaying(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
             return 0.0
-        deepest = int(self.lengths.sum()) if self.limit is None else self.limit
-        return self.a if self.a >= 1 else self.a**deepest
+        return self.a if self.a >= 1 else self.a ** (int(self.lengths.sum()) if self.limit is None else self.limit)
 
     def scaled(self, scales: Sequence[Sequence[float]]) -> KernelGrid:
         """Return the grid with multipliers of its kernels."""

@@ -138,8 +138,7 @@ def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> 
     power, value = dual_exponent(rho), log_psi(hull, eta, forms, rho)
     if not np.isfinite(value):
         return 0.0, np.zeros(hull.size)
-    slopes = log_slopes(hull, eta, forms, rho)
-    return math.exp(value / power), np.exp(slopes + (1.0 / power - 1.0) * value) / power
+    return math.exp(value / power), np.exp(log_slopes(hull, eta, forms, rho) + (1.0 / power - 1.0) * value) / power
 
 
 def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:

@@ -83,8 +83,7 @@ class TaskRows:
     def moments(self, target: FloatArray, cost: FloatArray, fit_bias: bool) -> Moments:
         """Return the moments of a weighted least squares problem on these rows."""
         shift = self.shift if fit_bias else None
-        raw = row_moments(self.X, target, cost, shift=shift, codes=self.codes, n_tasks=self.n_tasks)
-        result = target_moments(raw, fit_bias)
+        result = target_moments(row_moments(self.X, target, cost, shift=shift, codes=self.codes, n_tasks=self.n_tasks), fit_bias)
         return result if shift is None else replace(result, means=result.means + shift)
 
 

@@ -93,8 +93,7 @@ class GroupPenalty:
 
     def prox(self, copies: FloatArray, length: float) -> FloatArray:
         """Return argmin ``1/2 ||v - copies||^2 + length Omega(v)/lam``: entries shrink by r_g, then groups by kappa_g."""
-        tau = (length * self.inner)[self.owner]
-        shrunk = np.sign(copies) * np.maximum(np.abs(copies) - tau, 0.0)
+        shrunk = np.sign(copies) * np.maximum(np.abs(copies) - (length * self.inner)[self.owner], 0.0)
         norms, bar = self.norms(shrunk), length * self.kappa
         factor = np.zeros(self.n_groups)
         alive = norms > bar
@@ -103,8 +102,7 @@ class GroupPenalty:
 
     def copies_of(self, groups: Array) -> Array:
         """Return the copies of some groups, group after group."""
-        parts = [np.arange(int(self.indptr[g]), int(self.indptr[g + 1])) for g in groups]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        return np.concatenate([np.zeros(0, np.int64), *[np.arange(int(self.indptr[g]), int(self.indptr[g + 1])) for g in groups]])
 
     def restricted(self, groups: Array, features: Array) -> GroupPenalty:
         """Return the penalty of some groups alone, over the given features (which hold all of theirs), in these orders."""

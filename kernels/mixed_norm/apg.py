@@ -72,8 +72,7 @@ class _Accelerated:
                 stop = "max_iter"
                 break
             stop, steps = self._step(), steps + 1
-        final = certify(self._problem, self._point.omega, self._evaluate(self._point.omega))
-        return solution(self._problem, final, steps, stop)
+        return solution(self._problem, certify(self._problem, self._point.omega, self._evaluate(self._point.omega)), steps, stop)
 
     def _step(self) -> str | None:
         """Take one proximal step from the extrapolated point, or restart there."""

@@ -128,8 +128,7 @@ class _Newton:
         omega = self._point.omega + trial.step * path.direction
         self._point = certify(self._problem, omega, self._rows.advance(trial.step))
         if self._point.shortest < MIN_GROUP_SHARE * self._point.gamma:
-            negligible = self._point.norms < MIN_GROUP_SHARE * self._point.gamma
-            omega[np.repeat(negligible, np.diff(self._starts))] = 0.0
+            omega[np.repeat(self._point.norms < MIN_GROUP_SHARE * self._point.gamma, np.diff(self._starts))] = 0.0
             self._point = certify(self._problem, omega, self._point.evaluation)
 
 

@@ -55,8 +55,7 @@ class LocalRows:
 
     def line(self, steps: FloatArray) -> FloatArray:
         """Return P, its slope and its curvature at every step, shape (3, n_steps)."""
-        bias = self._bias or 0.0
-        return line_pass(self._kind, self._z, self._move, self._y, self._cost, bias, self._shift, steps)
+        return line_pass(self._kind, self._z, self._move, self._y, self._cost, self._bias or 0.0, self._shift, steps)
 
     def advance(self, step: float) -> Evaluation:
         """Move along the line and eliminate the bias there."""

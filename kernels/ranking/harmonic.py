@@ -56,8 +56,7 @@ def _check_weights(W: object, values: FloatArray) -> Any:
         raise ValueError("W holds a weight that is negative or not finite; strengths must be at least 0")
     if np.isinf(values).any():
         raise ValueError("labels hold infinity; they must be numbers, NaN where unknown")
-    gap = abs(weights - weights.T)
-    if gap.max() > 1e-10 * max(float(entries.max(initial=0.0)), 1e-300):
+    if abs(weights - weights.T).max() > 1e-10 * max(float(entries.max(initial=0.0)), 1e-300):
         raise ValueError("W is not symmetric; strength_graph takes the mean of both directions")
     return weights
 

@@ -85,8 +85,7 @@ class PairSum:
             rows, cols, values = [s, t], [t, s], [coef, coef]
         elif kind == "mlpk":
             rows, cols, values = [s, t, s, t], [s, t, t, s], [coef, coef, -coef, -coef]
-        entries = (np.concatenate(rows), np.concatenate(cols))
-        self._matrix = sp.csr_array((np.concatenate(values), entries), shape=(n, n))
+        self._matrix = sp.csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))), shape=(n, n))
 
     def at(self, K: NDArray[Any], pairs: IntArray) -> FloatArray:
         """Return f at pairs of the users themselves, ``(len(pairs),)``; K is ``(n, n)``."""
@@ -105,8 +104,7 @@ class PairSum:
             inside = order[slice(*np.searchsorted(u, [users[0], users[-1] + 1], sorter=order))]
             for first in range(0, len(inside), USERS_PER_TILE):
                 chosen = inside[first : first + USERS_PER_TILE]
-                at = np.searchsorted(users, u[chosen])
-                out[chosen] = np.einsum("ij,ij->i", product[at], K[v[chosen]].astype(np.float64))
+                out[chosen] = np.einsum("ij,ij->i", product[np.searchsorted(users, u[chosen])], K[v[chosen]].astype(np.float64))
         return diagonal[u] + diagonal[v] - 2.0 * out if self.kind == "mlpk" else out
 
     def rows(self, left: NDArray[Any], K: NDArray[Any]) -> FloatArray:

@@ -124,8 +124,7 @@ def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candi
     columns, new = _candidate_columns(gram, machine.factor, candidates)
     if not new.any():
         return machine
-    values = np.where(new, _predict_objectives(z, C, machine, columns), np.inf)
-    best = int(np.argmin(values))
+    best = int(np.argmin(np.where(new, _predict_objectives(z, C, machine, columns), np.inf)))
     chosen = np.append(machine.chosen, candidates[best])
     # Computed by itself, as a resumed run does: among other candidates a product may round otherwise.
     factor = _grow_factor(gram, machine.factor, chosen)
@@ -152,8 +151,7 @@ def _predict_objectives(z: IntArray, C: float, machine: ImportMachine, columns: 
             hessian.flat[:: len(hessian) + 1] += C
             root = cho_factor(hessian, lower=True)
             cross = factor.T @ weighted
-            inner_slope = factor.T @ slope + C * machine.inner
-            solved, still = cho_solve(root, cross), cho_solve(root, inner_slope)
+            solved, still = cho_solve(root, cross), cho_solve(root, factor.T @ slope + C * machine.inner)
             move = -(pull - cross.T @ still) / (bends - np.einsum("ij,ij->j", cross, solved))
             inner = -(still[:, None] + solved * move)
         decisions = machine.decision[:, None] + factor @ inner + columns * move
@@ -166,5 +164,4 @@ def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float
     y, cost = signed_labels(z), np.full(len(z), 1.0 / (C * len(z)))
     alpha = _LOSS.dual(y, machine.decision, cost)
     beta = alpha * y
-    bound = _LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))
-    return max(machine.objective - C * bound, 0.0)
+    return max(machine.objective - C * (_LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))), 0.0)

@@ -89,8 +89,7 @@ def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
     """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer rows than ``min_images``, and those of all rows, weigh nothing."""
     n, width = counts.shape or (0, 0)
     images = np.bincount(counts.indices, minlength=width)
-    weigh = (images >= max(1, min_images)) & (images < n)
-    idf = np.where(weigh, np.log(n / np.maximum(images, 1)), 0.0)
+    idf = np.where((images >= max(1, min_images)) & (images < n), np.log(n / np.maximum(images, 1)), 0.0)
     vectors = sp.csr_array(counts.multiply(idf[None, :]))
     vectors.eliminate_zeros()
     # By the largest entry first: squares of large counts overflow.

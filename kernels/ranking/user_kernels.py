@@ -62,8 +62,7 @@ def text_kernel(tags: object) -> FloatArray:
     """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)``, tf counts ``(n, n_tags)``, r_j users carry tag j."""
     counts: Any = check_counts("tags", tags)
     n, n_tags = counts.shape
-    carried = np.bincount(counts.indices, minlength=n_tags)
-    counts.data *= np.log(n / np.maximum(carried, 1))[counts.indices]
+    counts.data *= np.log(n / np.maximum(np.bincount(counts.indices, minlength=n_tags), 1))[counts.indices]
     rows = np.repeat(np.arange(n), np.diff(counts.indptr))
     lengths = np.sqrt(np.bincount(rows, counts.data**2, n))
     counts.data /= np.where(lengths > 0, lengths, 1.0)[rows]
@@ -115,8 +114,7 @@ def normalise_row_maximum(gram: ArrayLike) -> FloatArray:
 
 def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
     """Return a symmetric matrix less its least eigenvalue on the diagonal where that is negative; in place."""
-    lowest = least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix)
-    matrix.flat[:: len(matrix) + 1] += max(0.0, -lowest)
+    matrix.flat[:: len(matrix) + 1] += max(0.0, -least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix))
     return matrix
 
 

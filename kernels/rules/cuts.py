@@ -56,8 +56,7 @@ def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: i
     change = np.zeros(len(values))
     for t, (rows, y, cost) in enumerate(zip(machine.rows, machine.y, machine.cost, strict=True)):
         base = 1.0 - y * (without_e[rows, t] - machine.bias[t])
-        with_it = cost * np.maximum(base - y * gain[rows, t], 0.0)
-        np.add.at(change, rows, with_it - cost * np.maximum(base, 0.0))
+        np.add.at(change, rows, cost * np.maximum(base - y * gain[rows, t], 0.0) - cost * np.maximum(base, 0.0))
     order = np.argsort(values, kind="stable")
     order = order[: int(np.sum(~np.isnan(values)))]
     ordered = values[order]

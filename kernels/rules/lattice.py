@@ -124,10 +124,8 @@ class RuleLattice:
 
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
         """Return the rows in the order a search counts them."""
-        costs = np.concatenate(self.cost)
-        values, amounts = np.unique(costs, return_counts=True)
-        unit = float(values[np.argmax(amounts)])
-        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, unit)
+        values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
+        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, float(values[np.argmax(amounts)]))
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
@@ -158,6 +156,5 @@ class RuleLattice:
             phi = np.stack([X[:, list(u)].all(axis=1) for u in some], axis=1).astype(np.float64)
             # sum over s and t of B_st z_s' R z_t, z_s = phi * Z_s, by the root of B.
             forms = sum((part * (R @ part)).sum(axis=0) for part in (phi * row[:, None] for row in self.root.T @ Z))
-            factors = (self.a**-2 / (1.0 + b)) ** np.array([len(u) for u in some])
-            best = max(best, float(np.max(factors * forms)))
+            best = max(best, float(np.max((self.a**-2 / (1.0 + b)) ** np.array([len(u) for u in some]) * forms)))
         return best

@@ -132,8 +132,7 @@ def find_violators(
         float(threshold), bool(frontier), int(depth), int(visits),
     )  # fmt: skip
     count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
-    finished = end != GIVEN_UP
-    return ViolatorSearch(items[:count], values[:count], n_visits, depth, finished, end == COMPLETE)
+    return ViolatorSearch(items[:count], values[:count], n_visits, depth, end != GIVEN_UP, end == COMPLETE)
 
 
 class _Walk(NamedTuple):

@@ -62,8 +62,7 @@ def pair_constraints(pairs: object, n: int) -> PairConstraints:
     if len(loops):
         raise ValueError(f"constraints: the pair ({i[loops[0]]}, {i[loops[0]]}) pairs a row with itself")
     keys, first = np.unique(low * np.int64(n) + high, return_index=True)
-    places = np.searchsorted(keys, low * np.int64(n) + high)
-    against = np.flatnonzero(signs != signs[first][places])
+    against = np.flatnonzero(signs != signs[first][np.searchsorted(keys, low * np.int64(n) + high)])
     if len(against):
         e = against[0]
         raise ValueError(f"constraints: the pair ({low[e]}, {high[e]}) is given with both signs")

@@ -121,8 +121,7 @@ def label_target(factor: np.ndarray) -> SymmetricOperator:
 def split_target(directions: np.ndarray) -> SymmetricOperator:
     """Return ``2 V V' - I``: the sum of the eigenvalues along V less the sum of the others, as a function of K."""
     n, d = directions.shape
-    identity = sp.eye_array(n, format="csr")
-    return SymmetricOperator(-sp.csr_array(identity), directions, np.full(d, 2.0))
+    return SymmetricOperator(-sp.csr_array(sp.eye_array(n, format="csr")), directions, np.full(d, 2.0))
 
 
 def graph_target(graph: Neighbourhood) -> SymmetricOperator:
@@ -131,8 +130,7 @@ def graph_target(graph: Neighbourhood) -> SymmetricOperator:
     ones = np.ones(graph.n)
     # HWH = W - (w 1' + 1 w')/n + (1'w) 11'/n^2, w the degrees; a sum of two squares with opposite signs.
     shifted = degrees / graph.n - 0.5 * degrees.sum() / graph.n**2
-    factor = np.column_stack([ones + shifted, ones - shifted])
-    return SymmetricOperator(graph.adjacency, factor, np.array([-0.5, 0.5]))
+    return SymmetricOperator(graph.adjacency, np.column_stack([ones + shifted, ones - shifted]), np.array([-0.5, 0.5]))
 
 
 @dataclass(frozen=True)

@@ -91,8 +91,7 @@ def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
     rows, cols = np.repeat(np.arange(n), k), ids.ravel()
     there = cols >= 0
     one_way = sp.csr_array((np.ones(int(there.sum())), (rows[there], cols[there])), shape=(n, n))
-    both = one_way.minimum(one_way.T) if kind == "mutual" else one_way.maximum(one_way.T)
-    graph = sp.csr_array(both)
+    graph = sp.csr_array(one_way.minimum(one_way.T) if kind == "mutual" else one_way.maximum(one_way.T))
     graph.eliminate_zeros()
     graph.sort_indices()
     return graph

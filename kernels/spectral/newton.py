@@ -59,8 +59,7 @@ class Edges:
         """Return A, ``(n, n)``: M plus the Laplacian of the edges with weights alpha."""
         n = len(self.target)
         places = np.concatenate([self.rows * n + self.cols, self.cols * n + self.rows, self.rows * (n + 1), self.cols * (n + 1)])
-        laplacian = np.bincount(places, np.concatenate([-alpha, -alpha, alpha, alpha]), minlength=n * n)
-        return self.target + laplacian.reshape(n, n)
+        return self.target + np.bincount(places, np.concatenate([-alpha, -alpha, alpha, alpha]), minlength=n * n).reshape(n, n)
 
 
 def prepare_edges(problem: SpectralProblem) -> Edges:

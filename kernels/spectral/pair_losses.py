@@ -90,8 +90,7 @@ class DistanceTerms:
     @property
     def norm2(self) -> float:
         """Twice the largest degree of the graph of the pairs, and 2."""
-        degrees = np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n)
-        return 2.0 * float(degrees.max(initial=0)) + 2.0
+        return 2.0 * float(np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n).max(initial=0)) + 2.0
 
     def matrix(self, alpha: np.ndarray) -> sp.csr_array:
         """Return the signed Laplacian of the graph with edge weights ``sign * alpha``."""

@@ -157,8 +157,7 @@ class _State:
                 self._g = self._gram.matvec(self._beta) + self._ridge * self._beta - self._problem.c
                 self._products, fresh = self._products + 1, 0
                 continue
-            done = self._round(slopes, tol, limit - self._steps)
-            idle = 0 if done else idle + 1
+            idle = 0 if self._round(slopes, tol, limit - self._steps) else idle + 1
             fresh += 1
 
     def _measure(self) -> _Slopes:
@@ -182,8 +181,7 @@ class _State:
         inside[self._members] = True
         newcomers = self._choose_worst(slopes, np.flatnonzero((ranks == VIOLATING) & ~inside), max(2, self._size // 2))
         # Those that lie still leave first, and among them those with the smallest violations.
-        order = np.lexsort((slopes.violations(self._paired)[self._members], ranks[self._members]))
-        places = np.sort(order[: len(newcomers)])
+        places = np.sort(np.lexsort((slopes.violations(self._paired)[self._members], ranks[self._members]))[: len(newcomers)])
         self._members[places] = np.sort(newcomers)
         return places
 

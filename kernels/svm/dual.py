@@ -123,8 +123,7 @@ class DualProblem:
         return _shift_to_sum(beta, self)
 
     def _balanced_groups(self, beta: FloatArray, clipped: FloatArray, groups: IntArray) -> FloatArray:
-        off = np.abs(np.bincount(groups, clipped)) > SUM_SLACK * np.bincount(groups, np.abs(clipped))
-        for group in np.flatnonzero(off):
+        for group in np.flatnonzero(np.abs(np.bincount(groups, clipped)) > SUM_SLACK * np.bincount(groups, np.abs(clipped))):
             members = groups == group
             clipped[members] = _shift_to_sum(beta[members], self.part(np.flatnonzero(members)))
         return clipped

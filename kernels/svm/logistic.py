@@ -42,8 +42,7 @@ class LogisticProblem:
 
 def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> LogisticProblem:
     """Return the problem with primal 1/2 ||w||^2 + sum_i C_i log(1 + exp(-y_i (f_i + b))); a bias needs both classes."""
-    n = np.asarray(y).shape[0] if np.ndim(y) else 0
-    cost = check_cost(C, n)
+    cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     return LogisticProblem(check_labels(y, cost, bias), cost, bias)
 
 
@@ -140,8 +139,7 @@ class _Newton:
         weight[used] = np.maximum(alpha[used] * (1.0 - alpha[used] / self._cost[used]), MIN_WEIGHT_SHARE * self._cost[used])
         # P has the gradient K (beta - alpha y) in beta; the step makes beta + W (K delta + shift) equal to alpha y.
         root = np.sqrt(weight)
-        right = np.divide(alpha * self._y - self._beta, root, out=np.zeros_like(root), where=used)
-        delta = root * self._solve(root, right)
+        delta = root * self._solve(root, np.divide(alpha * self._y - self._beta, root, out=np.zeros_like(root), where=used))
         return self._search_line(delta, self._product(delta))
 
     def _search_line(self, delta: FloatArray, move: FloatArray) -> bool:

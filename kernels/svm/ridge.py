@@ -206,5 +206,4 @@ def _factorise(gram: DenseGram, problem: DualProblem) -> NDArray[np.float32]:
         lower, failed = potrf(factor, lower=1, clean=0, overwrite_a=1)
         if not failed:
             return lower
-    root = np.sqrt(np.where(diag > 0, diag, 1.0)).astype(np.float32)
-    return np.asfortranarray(np.diag(root))
+    return np.asfortranarray(np.diag(np.sqrt(np.where(diag > 0, diag, 1.0)).astype(np.float32)))

@@ -148,8 +148,7 @@ def _start_point(
     first = np.unique(convex.rows, return_index=True)[1]
     second = np.setdiff1d(np.arange(problem.n), first)
     variables[first] = np.clip(goal, problem.lo[first], problem.hi[first])
-    second_rows = convex.rows[second]
-    variables[second] = np.clip((goal - variables[first])[second_rows], problem.lo[second], problem.hi[second])
+    variables[second] = np.clip((goal - variables[first])[convex.rows[second]], problem.lo[second], problem.hi[second])
     # The mean of the unlabelled points moves first, labelled points last.
     values, inside = warm.decision[np.minimum(convex.rows, n - 1)], np.append(points.unlabelled, True)[np.minimum(convex.rows, n)]
     distance = np.abs(np.abs(convex.target - values) - convex.kink) + np.where(inside, 0.0, LABELLED_DISTANCE)

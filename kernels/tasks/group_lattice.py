@@ -115,8 +115,7 @@ def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
     k, tasks = forms.shape[:2]
     half = (inside @ forms.transpose(1, 0, 2).reshape(tasks, k * tasks)).reshape(len(groups), k, tasks)
     crossed = np.einsum("gkt,gt->gk", half, inside)
-    single = inside @ np.diagonal(forms, axis1=1, axis2=2).T
-    return np.maximum(single + crossed / mu, 0.0)
+    return np.maximum(inside @ np.diagonal(forms, axis1=1, axis2=2).T + crossed / mu, 0.0)
 
 
 def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
@@ -136,8 +135,7 @@ def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
 def kernel_norms(values: FloatArray, exponent: float) -> FloatArray:
     """Return ``(sum_j values_wj^exponent)^(1/exponent)`` of each row, relative to its greatest entry."""
     top = values.max(axis=1, initial=0.0)
-    shares = values / np.where(top > 0, top, 1.0)[:, None]
-    return top * np.power(shares, exponent).sum(axis=1) ** (1.0 / exponent)
+    return top * np.power(values / np.where(top > 0, top, 1.0)[:, None], exponent).sum(axis=1) ** (1.0 / exponent)
 
 
 def kernel_shares(norms: FloatArray, p: float) -> FloatArray:

@@ -142,8 +142,7 @@ def certify_machine(
     """
     biases = task_biases(problem, edges, decision)
     loss = total_loss(problem, problem.c - decision - np.repeat(biases, np.diff(edges)))
-    primal = 0.5 * squared_norm(forms, weights, p, q) + loss
-    return Certificate(primal, dual_value(problem, beta, forms, p, q), biases)
+    return Certificate(0.5 * squared_norm(forms, weights, p, q) + loss, dual_value(problem, beta, forms, p, q), biases)
 
 
 def total_loss(problem: DualProblem, slope: FloatArray) -> float:

@@ -101,8 +101,7 @@ def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: floa
     """
 
     def smooth_logarithms(values: FloatArray) -> FloatArray:
-        top = np.maximum(values[:, -1:], np.finfo(float).tiny)
-        smooth = np.sqrt(np.maximum(values / top, 0.0) ** 2 + smoothing**2)
+        smooth = np.sqrt(np.maximum(values / np.maximum(values[:, -1:], np.finfo(float).tiny), 0.0) ** 2 + smoothing**2)
         return np.log(np.maximum(smooth, NEGLIGIBLE_SHARE))
 
     half = _matrix_function(coupling, lambda values: np.sqrt(np.maximum(values, 0.0)))
@@ -150,6 +149,5 @@ def subspace_bounds(
     problem: DualProblem, beta: FloatArray, decision: FloatArray, forms: FloatArray, coupling: FloatArray, q: float
 ) -> SubspaceBounds:
     """Return primal and dual value of the machine at a coupling, from its values ``(n,)`` without biases; its groups are the tasks."""
-    norm = float(power_norm(nuclear_norms(coupling, forms), q))
-    primal, biases = machine_value(problem, decision, norm)
+    primal, biases = machine_value(problem, decision, float(power_norm(nuclear_norms(coupling, forms), q)))
     return SubspaceBounds(primal, dual_value(problem, beta, forms, q), biases)

@@ -136,8 +136,7 @@ class Parts:
         """Return parts away from their ends; their coefficients are as balanced as ``beta`` and ``centre``."""
         size = float(np.abs(centre).mean())
         share = min(START_MARGINS[0], START_MARGINS[1] * float(np.abs(beta).mean()) / size) if size > 0 else 0.0
-        mixed = ((1.0 - share) * beta + share * centre)[self.rows]
-        signed = self.signs * mixed
+        signed = self.signs * ((1.0 - share) * beta + share * centre)[self.rows]
         split = np.arange(len(signed)) >= self.singles
         margin = START_MARGINS[0] * np.where(np.isfinite(self.high), self.high, 1.0)
         margin = np.minimum(margin, START_MARGINS[1] * float(np.abs(beta).mean()) + np.finfo(float).tiny)

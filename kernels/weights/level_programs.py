@@ -232,5 +232,4 @@ def _lower_to_level(theta: FloatArray, cuts: Cuts, level: float, domain: Domain,
     bottom = cuts.height(low)
     if bottom > level:
         raise ValueError(f"level={level!r}: the cuts do not fall below {bottom!r} at the lowest point known")
-    share = (height - level) / (height - bottom)
-    return theta + share * (low - theta)
+    return theta + (height - level) / (height - bottom) * (low - theta)

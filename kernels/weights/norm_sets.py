@@ -50,8 +50,7 @@ class ElasticNetSet:
         z s_q - v) / (2 (1 - v)), with z such that the constraint is tight. Without a positive entry the maximum is 0; a zero direction
         gives the start.
         """
-        best = elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v)
-        return _with_support(direction, best, self)
+        return _with_support(direction, elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; zero norms alone give the start. It solves 2 (1 - v) w^3 +
@@ -131,8 +130,7 @@ class LpBall:
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
         """Return max over the set of <direction, w>, the dual norm of its positive part, and its maximiser, as the elastic net does."""
-        best = power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p)
-        return _with_support(direction, best, self)
+        return _with_support(direction, power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: norms^(2 / (p + 1)), scaled; zero norms alone give the start."""
