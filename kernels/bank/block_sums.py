@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..arrays import Array, FloatArray
 from .loops import BAND, combine_block, sum_tiles
@@ -80,9 +80,9 @@ def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> F
     return out
 
 
-def combine_kernels(block: Array, theta: FloatArray) -> Array:
-    """Return ``sum_q theta_q K_q`` of a block pair, in the block's type; kernels of weight zero are not read."""
+def combine_kernels(block: Array, theta: FloatArray, dtype: DTypeLike = None) -> Array:
+    """Return ``sum_q theta_q K_q`` of a block pair, by default in the block's type; kernels of weight zero are not read."""
     used = np.flatnonzero(theta)
     out = np.zeros(block.shape[1] * block.shape[2])
     combine_block(np.ascontiguousarray(block), used, np.ascontiguousarray(theta[used], np.float64), out)
-    return out.reshape(block.shape[1:]).astype(block.dtype)
+    return out.reshape(block.shape[1:]).astype(block.dtype if dtype is None else dtype, copy=False)

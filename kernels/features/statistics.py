@@ -86,14 +86,6 @@ def _growth(n: int) -> float:
     return (1.0 + (n + 2) * 2.0**-53) * (1.0 + 2.0**-23)
 
 
-def _rounded_up(sums: Array, n: int) -> Array:
-    """Return float32 numbers not below the exact sums of n non-negative terms, given their float64 sums."""
-    # The added number covers the loss of precision below the normal range of float32.
-    upper = sums * _growth(n)
-    with np.errstate(over="ignore"):
-        return upper.astype(np.float32) + np.float32(2.0**-126) * (sums > 0.0)
-
-
 @compiled
 def _sparse_norm1(values: Array, starts: Array, grow: float, bounds: Array) -> None:
     for j in range(bounds.size):
@@ -144,4 +136,8 @@ def column_stats(X: Columns) -> ColumnStats:
     elif k and not isinstance(block, SparseView):
         _dense_stats(*block, n, counts, *out)
     sums, squares, low, high = out
-    return ColumnStats(counts, _rounded_up(sums, n), squares, low, high)
+    upper = sums * _growth(n)
+    # Float32 numbers not below the exact sums; the added number covers the loss of precision below the normal range of float32.
+    with np.errstate(over="ignore"):
+        norm1 = upper.astype(np.float32) + np.float32(2.0**-126) * (sums > 0.0)
+    return ColumnStats(counts, norm1, squares, low, high)

@@ -152,14 +152,9 @@ def biases_at(problem: RowProblem, z: FloatArray, start: FloatArray) -> FloatArr
 
 
 def solve_rows(
-    problem: RowProblem,
-    *,
-    warm: FloatArray | None = None,
-    biases: FloatArray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 1000,
+    problem: RowProblem, *, warm: FloatArray | None = None, biases: FloatArray | None = None, tol: float = 1e-4, max_iter: int = 1000,
     method: str = "auto",
-) -> RowSolution:
+) -> RowSolution:  # fmt: skip
     """Minimise a mean loss plus ``lam Omega`` over rows. Stops when the gap is at most ``tol`` times the objective. ``problem.loss.mu`` is
     the first smoothing of a hinge (0: 1); ``warm``, ``biases`` are first copies and biases, zeros by default; ``max_iter`` bounds sweeps
     (squared), Newton steps (logistic) or proximal steps; ``method`` is ``"auto"`` or ``"fista"``.

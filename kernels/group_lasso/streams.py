@@ -49,20 +49,9 @@ class StreamLearner:
     """
 
     def __init__(
-        self,
-        penalty: GroupPenalty,
-        lam: float,
-        n_machines: int = 1,
-        *,
-        loss: str,
-        gamma: float,
-        rho: float = 0.0,
-        batch: int = 1,
-        intercept: bool = True,
-        average: bool = False,
-        algorithm: Algorithm = "da",
-        groups: Groups | None = None,
-    ) -> None:
+        self, penalty: GroupPenalty, lam: float, n_machines: int = 1, *, loss: str, gamma: float, rho: float = 0.0, batch: int = 1,
+        intercept: bool = True, average: bool = False, algorithm: Algorithm = "da", groups: Groups | None = None,
+    ) -> None:  # fmt: skip
         self.penalty, n_features = penalty, penalty.n_features
         self.groups, self.algorithm, self._lam = groups or stream_groups(penalty, lam), algorithm, lam
         if algorithm == "fobos" and penalty.overlapping:

@@ -131,6 +131,9 @@ def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense:
 
 
 def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float:
+    # Loaded on demand, as every worker would pay for it.
+    from scipy.linalg import eigh_tridiagonal
+
     steps = min(n, LANCZOS_STEPS)
     basis, diagonal, off_diagonal = np.zeros((steps, n)), np.zeros(steps), np.zeros(steps)
     vector = np.random.default_rng(0).standard_normal(n)
@@ -143,18 +146,10 @@ def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float
             image -= basis[: k + 1].T @ (basis[: k + 1] @ image)
         off_diagonal[k] = np.linalg.norm(image)
         if k + 1 == steps or k % 10 == 9 or off_diagonal[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max():
-            values, vectors = _ritz_pairs(diagonal[: k + 1], off_diagonal[:k])
+            values, vectors = eigh_tridiagonal(diagonal[: k + 1], off_diagonal[:k])  # pyright: ignore[reportAssignmentType]
             lowest, residual = float(values[0]), float(off_diagonal[k] * abs(vectors[-1, 0]))
             if residual <= LANCZOS_TOL * np.abs(values).max():
                 break
         if k + 1 < steps:
             basis[k + 1] = image / off_diagonal[k]
     return lowest - residual
-
-
-def _ritz_pairs(diagonal: FloatArray, off_diagonal: FloatArray) -> tuple[FloatArray, FloatArray]:
-    # Loaded on demand, as every worker would pay for it.
-    from scipy.linalg import eigh_tridiagonal
-
-    values, vectors = eigh_tridiagonal(diagonal, off_diagonal)  # pyright: ignore[reportAssignmentType] (vectors are returned)
-    return values, vectors

@@ -233,12 +233,6 @@ def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float,
     return _with_kernel(state, kernel, kernel.upper)
 
 
-def volume_objective(kernel: KernelSolution, graph: Neighbourhood, count: int, C: float) -> float:
-    """Return ``-sum_{i<=d} lam_i + sum_{i>d} lam_i + C/2 sum_e (D_e - u_e)^2``, which no exact outer step raises."""
-    lam = kernel.spectrum
-    return float(lam.sum()) - 2.0 * float(lam[:count].sum()) + 0.5 * C * float(np.sum((graph.goal - kernel.forms) ** 2))
-
-
 def volume_step(
     graph: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int
 ) -> EmbeddingState:
@@ -250,7 +244,9 @@ def volume_step(
         kernel = solve_kernel(problem, state.alpha, state.inner_tol)
     else:
         kernel = _best_kernel(*newton_steps(problem, newton_start(graph.n, state.alpha), tol=state.inner_tol, max_iter=MAX_INNER_STEPS))
-    value = volume_objective(kernel, graph, count, C)
+    # -sum_{i<=d} lam_i + sum_{i>d} lam_i + C/2 sum_e (D_e - u_e)^2, which no exact outer step raises.
+    lam = kernel.spectrum
+    value = float(lam.sum()) - 2.0 * float(lam[:count].sum()) + 0.5 * C * float(np.sum((graph.goal - kernel.forms) ** 2))
     gain = (state.upper - value) / max(abs(value), MIN_POSITIVE)
     state = replace(state, iteration=state.iteration + 1, alpha=kernel.alpha, evaluations=state.evaluations + kernel.evaluations)
     if gain > 0:

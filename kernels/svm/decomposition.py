@@ -50,15 +50,9 @@ class PartGram(Protocol):
 
 
 def solve_decomposition(
-    gram: Gram,
-    problem: DualProblem,
-    *,
-    warm: Warm = None,
-    tol: float = 1e-3,
-    max_iter: int | None = None,
-    gradient: FloatArray | None = None,
-    working: int | None = None,
-) -> DualSolution:
+    gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float = 1e-3, max_iter: int | None = None,
+    gradient: FloatArray | None = None, working: int | None = None,
+) -> DualSolution:  # fmt: skip
     """Solve a dual with access to rows and products of K only; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments. A
     :class:`PartGram` gives entries between chosen variables and products, never rows. ``working`` is the greatest number of variables in
     the working set, at least 3; by default as many as a :class:`PartGram` allows, but at most twice those that move at first, and of rows

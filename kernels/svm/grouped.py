@@ -98,16 +98,9 @@ def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: Fl
 
 @compiled
 def move_pairs_in_groups(
-    source: Array,
-    layout: tuple[IntArray, IntArray, Array],
-    fixed: tuple[FloatArray, ...],
-    floor: float,
-    beta: FloatArray,
-    g: FloatArray,
-    tol: float,
-    cap: int,
-    worst: FloatArray,
-) -> tuple[int, int, float]:
+    source: Array, layout: tuple[IntArray, IntArray, Array], fixed: tuple[FloatArray, ...], floor: float, beta: FloatArray, g: FloatArray,
+    tol: float, cap: int, worst: FloatArray,
+) -> tuple[int, int, float]:  # fmt: skip
     """Move pairs inside groups until no group violates optimality by `tol`, or `cap` steps; beta and g are changed in place. ``source``:
     ``(n, n)``; ``layout``: order, starts and a buffer for the matrix of the largest group, group q having the variables order[starts[q] :
     starts[q + 1]]; ``fixed``: diagonal of K + diag(ridge), ridge, lo, hi and kink; ``worst``: ``(1,)``, receives the most negative

@@ -125,14 +125,8 @@ def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: S
 def _with_mean_variable(convex: Convex, balance: float) -> Convex:
     """Return the problem with one more variable, of the mean of the unlabelled points, in a box as large as the sum of all others."""
     n, bound = len(convex.fixed), float(np.maximum(-convex.lo, convex.hi).sum() + np.abs(convex.fixed).sum())
-    return Convex(
-        np.append(convex.rows, n),
-        np.append(convex.target, balance),
-        np.append(convex.lo, -bound),
-        np.append(convex.hi, bound),
-        np.append(convex.kink, 0.0),
-        np.append(convex.fixed, 0.0),
-    )
+    fields = (convex.rows, n), (convex.target, balance), (convex.lo, -bound), (convex.hi, bound), (convex.kink, 0.0), (convex.fixed, 0.0)
+    return Convex(*(np.append(values, one_more) for values, one_more in fields))
 
 
 def _start_point(
