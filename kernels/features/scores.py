@@ -19,17 +19,8 @@ from ..jit import compiled
 from .top import Heap, TopB, merge_top, offer, refuse, top_b
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, sparse_view, view
 
-__all__ = [
-    "TopB",
-    "accumulate",
-    "apply_scaling",
-    "correlations",
-    "correlations_many",
-    "merge_top",
-    "select_dense",
-    "select_sparse",
-    "top_b",
-]
+__all__ = ["TopB", "accumulate", "apply_scaling", "correlations", "correlations_many", "merge_top"]
+__all__ += ["select_dense", "select_sparse", "top_b"]
 
 TILE = 2048  # Columns whose accumulators stay in the first cache (16 KiB) while rows stream past.
 NONE = np.zeros(0)

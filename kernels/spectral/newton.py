@@ -251,9 +251,9 @@ def newton_steps(
 
 
 def _begin_ascent(problem: SpectralProblem, edges: Edges, state: NewtonState, tol: float) -> tuple[NewtonState, Decomposed]:
-    if state.iteration:
-        return state, decompose(problem, edges, state.alpha, state.prox)
     at = decompose(problem, edges, state.alpha, state.prox)
+    if state.iteration:
+        return state, at
     # A weight G keeps the gap open by at most G B / 2; where the cap is not active a larger one comes first.
     level = float(np.linalg.norm(at.values[: at.rank])) / float(np.sqrt(edges.cap))
     weight = max(tol * abs(at.primal) / edges.cap, FIRST_WEIGHT * level, MIN_POSITIVE)

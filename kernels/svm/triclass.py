@@ -126,14 +126,8 @@ def _with_tubes(points: Points, first: FloatArray, factor: float, second: FloatA
     if second is None:
         return one
     cost = points.cost[free]
-    return replace(
-        one,
-        rows=np.concatenate([one.rows, free]),
-        target=np.concatenate([one.target, np.zeros(len(free))]),
-        lo=np.concatenate([lo, -cost]),
-        hi=np.concatenate([hi, cost]),
-        kink=np.concatenate([kink, second[free]]),
-    )
+    more = {"rows": free, "target": np.zeros(len(free)), "lo": -cost, "hi": cost, "kink": second[free]}
+    return replace(one, **{name: np.concatenate([getattr(one, name), values]) for name, values in more.items()})
 
 
 def concave_linearised(points: Points, labels: FloatArray) -> Convex:
