@@ -67,12 +67,8 @@ class ElasticNetSet:
         def weights(kappa: float) -> FloatArray:
             return _cubic_roots(2.0 * a, v, kappa * square)
 
-        def excess(kappa: float) -> float:
-            x = weights(kappa)
-            return v * x.sum() + a * (x @ x) - 1.0
-
         # The root is between the kappa of equal norms and that of a single norm.
-        w = weights(_find_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
+        w = weights(_find_root(lambda kappa: self._excess(weights(kappa)), (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
         # Moved along its ray onto the boundary.
         linear = v * w.sum()
         return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * (a * float(w @ w)))))
@@ -87,11 +83,10 @@ class ElasticNetSet:
             # x = u exp(-eta (v + 2 a x)) through Lambert's function of a logarithm, which cannot overflow.
             return _damped_root(log_free - eta * v, 2.0 * a * eta)
 
-        def excess(eta: float) -> float:
-            x = at(eta)
-            return v * x.sum() + a * (x @ x) - 1.0
+        return _first_inside(at, lambda eta: self._excess(at(eta)), log_free)
 
-        return _first_inside(at, excess, log_free)
+    def _excess(self, x: FloatArray) -> float:
+        return self.v * x.sum() + (1.0 - self.v) * (x @ x) - 1.0
 
 
 @dataclass(frozen=True)
