@@ -80,7 +80,7 @@ def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> F
     return out
 
 
-def combine_kernels(block: Array, theta: FloatArray, dtype: DTypeLike = None) -> Array:
+def combine_kernels(block: Array, theta: FloatArray, dtype: DTypeLike | None = None) -> Array:
     """Return ``sum_q theta_q K_q`` of a block pair, by default in the block's type; kernels of weight zero are not read."""
     used = np.flatnonzero(theta)
     out = np.zeros(block.shape[1] * block.shape[2])
