@@ -146,7 +146,7 @@ def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float
             image -= basis[: k + 1].T @ (basis[: k + 1] @ image)
         off_diagonal[k] = np.linalg.norm(image)
         if k + 1 == steps or k % 10 == 9 or off_diagonal[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max():
-            values, vectors = eigh_tridiagonal(diagonal[: k + 1], off_diagonal[:k])  # pyright: ignore[reportAssignmentType]
+            values, vectors = eigh_tridiagonal(diagonal[: k + 1], off_diagonal[:k])  # pyright: ignore[reportAssignmentType] (vectors are returned)
             lowest, residual = float(values[0]), float(off_diagonal[k] * abs(vectors[-1, 0]))
             if residual <= LANCZOS_TOL * np.abs(values).max():
                 break
