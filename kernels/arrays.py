@@ -10,5 +10,4 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-Entry = Any
-"""A number that a compiled loop reads from an array; type checkers take it for an array."""
+Entry = Any  # A number that a compiled loop reads from an array; type checkers take it for an array.

@@ -23,11 +23,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _number_functions_at_random() -> None:
-    """Let the functions that this process compiles have names that no other process gives.
-
-    numba numbers the functions of a process from 1 and names by that number what cached code refers to. Two cache files that were written
-    by two processes, or by two versions of the source, then now and then mean different things by one name, and a call ends with
-    "'descr' is NULL". Numbers that begin at random do not meet.
+    """Let the functions that this process compiles have names that no other process gives. numba numbers the functions of a process from 1
+    and names by that number what cached code refers to. Two cache files that were written by two processes, or by two versions of the
+    source, then now and then mean different things by one name, and a call ends with "'descr' is NULL". Numbers that begin at random do not
+    meet.
     """
     identity: Any = getattr(importlib.import_module("numba.core.bytecode"), "FunctionIdentity", None)
     if hasattr(identity, "_unique_ids"):
@@ -43,7 +42,6 @@ def compiled(function: F) -> F: ...
 def compiled(*, reassociate: bool = False, inline: bool = False) -> Callable[[F], F]: ...
 def compiled(function: F | None = None, *, reassociate: bool = False, inline: bool = False) -> F | Callable[[F], F]:
     """Compile a function with numba: cached on disk, without the interpreter lock, IEEE division. Bare, or with options, a decorator.
-
     ``reassociate``: let sums be re-ordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one
     kind of CPU; NaN and infinity keep their meaning. Measured: a gather loop gets *slower* with it, so it is chosen loop by loop.
     ``inline``: paste the body into compiled callers, which saves a call in an inner loop.
@@ -63,7 +61,6 @@ def compiled(function: F | None = None, *, reassociate: bool = False, inline: bo
 
 def cache_if_possible(decorate: Callable[[bool], Callable[..., Any]], function: F) -> F:
     """Compile a function with numba's cache where there is one to write to; a cache that is full or may not be written costs time only.
-
     ``decorate`` returns the decorator, with the cache or without.
     """
     try:
@@ -128,11 +125,10 @@ prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
 
 
 class one_thread:
-    """Hold BLAS to one thread inside a ``with`` block, whatever the caller had set; re-entrant.
-
-    Entering again in the same thread costs about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the
-    whole process, so the threads that are inside count as one holder: the last to leave restores what was set before the first one. (Two
-    BLAS threads on two loaded cores made the Newton steps 5 to 14 times slower, and let the bits depend on the machine.)
+    """Hold BLAS to one thread inside a ``with`` block, whatever the caller had set; re-entrant. Entering again in the same thread costs
+    about a microsecond, entering from outside some tens. Most BLAS libraries keep one limit for the whole process, so the threads that are
+    inside count as one holder: the last to leave restores what was set before the first one. (Two BLAS threads on two loaded cores made the
+    Newton steps 5 to 14 times slower, and let the bits depend on the machine.)
     """
 
     __slots__ = ()

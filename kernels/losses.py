@@ -33,8 +33,7 @@ from scipy.special import entr, expit
 from .jit import compiled
 
 FloatArray = NDArray[np.float64]
-LossName = Literal["logistic", "squared", "hinge"]
-"""Losses of linear models under a mean."""
+LossName = Literal["logistic", "squared", "hinge"]  # Losses of linear models under a mean.
 L = TypeVar("L", bound="Loss")
 
 
@@ -153,7 +152,6 @@ class MarginLoss(Loss):
 
     def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
         """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, s alpha within the dual bounds: here by sections of a concave function.
-
         With norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, it is a lower bound of the Feature Generating Machine's exact
         optimum from any dual vector (docs/methods.md, "Outer bounds").
         """
@@ -218,11 +216,9 @@ class RowLoss(Loss):
 
     def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
         """Return the dual value ``sum c U(t s)`` of slopes scaled until ``t Omega*(sum c s x) <= lam``; with a bias ``sum c s`` must be 0.
-
         ``reach`` is ``Omega*(sum c s x)``.
         """
-        bound = lam / reach if reach > 0.0 else np.inf
-        return float(cost @ self.utilities(y, min(1.0, bound) * s))
+        return float(cost @ self.utilities(y, min(1.0, lam / reach if reach > 0.0 else np.inf) * s))
 
 
 @dataclass(frozen=True)
@@ -283,9 +279,8 @@ class SquaredHinge(MarginLoss):
 
 @dataclass(frozen=True)
 class Logistic(MarginLoss, RowLoss):
-    """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)).
-
-    The utility contains the constant n C log C that Tan, Tsang and Wang drop (docs/methods.md, "Losses and duals").
+    """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)). The utility contains the constant n C log C that Tan, Tsang and Wang drop
+    (docs/methods.md, "Losses and duals").
     """
 
     name = "logistic"
@@ -411,10 +406,8 @@ def best_dual(square: float, aligned: float, bound: float) -> float:
 
 @dataclass(frozen=True)
 class Hinge(RowLoss):
-    """Hinge loss, smoothed by mu > 0: max over 0 <= a <= 1 of a (1 - y f) - mu a^2 / 2.
-
-    That lies below the hinge by at most mu/2, and its slopes are points of the hinge's own dual: the certificate is that of the hinge,
-    whatever mu.
+    """Hinge loss, smoothed by mu > 0: max over 0 <= a <= 1 of a (1 - y f) - mu a^2 / 2. That lies below the hinge by at most mu/2, and its
+    slopes are points of the hinge's own dual: the certificate is that of the hinge, whatever mu.
     """
 
     mu: float = 0.0
@@ -448,8 +441,7 @@ class Hinge(RowLoss):
 
     def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:
         """Return 1 / mu where the parabola is, else 0."""
-        inside = (1.0 - y * f > 0.0) & (1.0 - y * f < self.mu)
-        return inside / self.mu
+        return ((1.0 - y * f > 0.0) & (1.0 - y * f < self.mu)) / self.mu
 
     def utilities(self, y: FloatArray, s: FloatArray) -> FloatArray:
         """Return y s."""
@@ -485,5 +477,4 @@ def margin_loss(name: str, solver: str = "the sub-problem of the Feature Generat
 
 def mean_loss(name: str, mu: float = 0.0) -> RowLoss:
     """Return a loss of linear models by name, smoothed by mu where it needs that; ValueError for any other name."""
-    loss: RowLoss = named_loss(name, "a group lasso", "values", "slopes", "utilities")
-    return loss.smoothed(mu)
+    return named_loss(name, "a group lasso", "values", "slopes", "utilities").smoothed(mu)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 
 def refuse_array(what: str, needed: int, allowed: int | None) -> None:
-    """Refuse an array, or several at once, beyond what is allowed.
-
-    ``what`` names it, such as ``"a dense decomposition of 3000 rows"``; sizes are in bytes, ``None`` allows any. The MemoryError names
-    both.
+    """Refuse an array, or several at once, beyond what is allowed. ``what`` names it, such as ``"a dense decomposition of 3000 rows"``;
+    sizes are in bytes, ``None`` allows any. The MemoryError names both.
     """
     if allowed is not None and needed > allowed:
         raise MemoryError(

@@ -19,6 +19,7 @@ from ..jit import compiled
 from .median_width import median_distance
 
 Table = tuple[Array, Array, Array]  # Distinct values, their sums of labels, and counts.
+Entries = tuple[Array, Array, Array]  # Values, their bits as int64, and rows.
 
 ROOT_TWO = math.sqrt(2.0)
 SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a second step.
@@ -66,18 +67,10 @@ def _find_slot(bits: int) -> int:
 
 @compiled
 def fill_value_table(
-    entries: tuple[Array, Array, Array],
-    lo: int,
-    hi: int,
-    labels: Array,
-    times: Array,
-    m: float,
-    table: Table,
-    slots: Array,
-    filled_at: Array,
+    entries: Entries, lo: int, hi: int, labels: Array, times: Array, m: float, table: Table, slots: Array, filled_at: Array
 ) -> int:
-    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size. ``bits`` are the
-    values as int64; ``slots`` (2 ** SLOT_BITS,) and ``filled_at`` (m,) are work space.
+    """Fill v, s, c with the distinct values, ascending, their sums of labels and counts; -1 if there are more than v.size. ``slots`` (2 **
+    SLOT_BITS,) and ``filled_at`` (m,) are work space.
     """
     values, bits, rows = entries
     v, s, c = table

@@ -121,8 +121,7 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
         raise ValueError(f"n_features is {n_features}; at p = {p_end} still {n_last} kernels are active: raise lam2 or eps (see lam2_for)")
     if not np.searchsorted(ordered, high, side="left"):
         raise ValueError(f"n_features is {n_features}; the last {int((ordered == high).sum())} kernels leave together at p = {high}")
-    left = ordered[ordered < high]
-    return 0.5 * (max(float(left[-1]), p_end) + high)
+    return 0.5 * (max(float(ordered[ordered < high][-1]), p_end) + high)
 
 
 def lam2_for(problem: AlignmentProblem, a: FloatArray, n_features: int, *, p: float = 1.0, eps: float = 1e-4) -> float:

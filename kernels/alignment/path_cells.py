@@ -72,18 +72,12 @@ def cut_into_cells(a: Array, weights: Array, *, tol: float, max_cells: int) -> C
     edges = _refine_cells(levels, eta * times, times, edges, total, tol, max_cells)
     if edges is None:
         return None
-    low, high = eta[:, edges[:-1]], eta[:, edges[1:] - 1]
-    shares = _member_shares(levels, edges)
-    mixed = (1.0 - shares) * np.repeat(low, np.diff(edges), axis=1) + shares * np.repeat(high, np.diff(edges), axis=1)
+    low, high, sizes = eta[:, edges[:-1]], eta[:, edges[1:] - 1], np.diff(edges)
+    first_level, span = np.repeat(levels[edges[:-1]], sizes), np.repeat(levels[edges[1:] - 1] - levels[edges[:-1]], sizes)
+    shares = np.divide(levels - first_level, span, out=np.zeros(len(levels)), where=span > 0.0)
+    mixed = (1.0 - shares) * np.repeat(low, sizes, axis=1) + shares * np.repeat(high, sizes, axis=1)
     error = np.divide((np.abs(mixed - eta) * times).sum(axis=1), total, out=np.zeros(len(total)), where=total > 0.0)
-    starts = np.append(first, len(order))[edges]
-    return Cells(order, starts, np.repeat(shares, times), low, high, error)
-
-
-def _member_shares(levels: Array, edges: Array) -> Array:
-    sizes = np.diff(edges)
-    low, span = np.repeat(levels[edges[:-1]], sizes), np.repeat(levels[edges[1:] - 1] - levels[edges[:-1]], sizes)
-    return np.divide(levels - low, span, out=np.zeros(len(levels)), where=span > 0.0)
+    return Cells(order, np.append(first, len(order))[edges], np.repeat(shares, times), low, high, error)
 
 
 def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total: Array, tol: float, max_cells: int) -> Array | None:
@@ -103,7 +97,8 @@ def _refine_cells(levels: Array, mass: Array, times: Array, edges: Array, total:
         largest = max(range(len(cell_sums)), key=lambda c: float(cell_sums[c][point]))
         lo, hi = cells.pop(largest)
         cell_sums.pop(largest)
-        middle = lo + _cut_position(errors(lo, hi)[point])
+        running = np.cumsum(errors(lo, hi)[point])
+        middle = lo + int(np.clip(np.searchsorted(running, 0.5 * running[-1]) + 1, 1, hi - lo - 1))
         for cell in ((lo, middle), (middle, hi)):
             cells.append(cell)
             cell_sums.append(errors(*cell).sum(axis=1))
@@ -115,8 +110,3 @@ def _cell_errors(levels: Array, mass: Array, times: Array) -> Array:
     t = np.divide(levels - levels[0], levels[-1] - levels[0], out=np.zeros(len(levels)), where=levels[-1] > levels[0])
     ends = mass[:, [0, -1]] / times[[0, -1]]
     return np.abs(np.outer(ends[:, 0], 1.0 - t) + np.outer(ends[:, 1], t) - mass / times) * times
-
-
-def _cut_position(error: Array) -> int:
-    running = np.cumsum(error)
-    return int(np.clip(np.searchsorted(running, 0.5 * running[-1]) + 1, 1, len(error) - 1))

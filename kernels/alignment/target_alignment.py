@@ -53,8 +53,7 @@ class MatrixSums:
 
     def shifted(self, shifts: FloatArray, rows: NDArray[np.bool_]) -> MatrixSums:
         """Return the sums of the matrices plus ``shifts[t]`` times the identity on some rows."""
-        traces = self.diagonals[:, rows].sum(axis=1)
-        cross = np.outer(shifts, traces)
+        cross = np.outer(shifts, self.diagonals[:, rows].sum(axis=1))
         products = self.products + cross + cross.T + np.outer(shifts, shifts) * rows.sum()
         more = shifts[:, None] * rows
         return replace(self, products=products, row_sums=self.row_sums + more, diagonals=self.diagonals + more)

@@ -23,13 +23,11 @@ GEMM_BYTES = 8 << 20  # Size of the float64 strip of entries that one matrix pro
 
 
 class PackedBank:
-    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q in float32 or float64.
-
-    Sums are accumulated in float64. A result of one kernel has the same bits whichever other kernels are computed with it; only
-    :meth:`inner_products` is an exception. ``values`` are ``(k, n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices
-    (:meth:`over`); ``bands`` ``(n_bands, 2)`` the first entry of each band in a matrix and the stride of its rows; ``frozen`` a read-only
-    view of the values, so that one compiled version of the loops serves both layouts; ``scale`` ``(k,)``, one by default, may be assigned
-    to normalise without touching the bank.
+    """k symmetric n x n matrices K_q = scale_q R_q in memory, R_q in float32 or float64. Sums are accumulated in float64. A result of one
+    kernel has the same bits whichever other kernels are computed with it; only :meth:`inner_products` is an exception. ``values`` are ``(k,
+    n_packed)``, used without a copy, or ``(k, n * n)`` of whole matrices (:meth:`over`); ``bands`` ``(n_bands, 2)`` the first entry of each
+    band in a matrix and the stride of its rows; ``frozen`` a read-only view of the values, so that one compiled version of the loops serves
+    both layouts; ``scale`` ``(k,)``, one by default, may be assigned to normalise without touching the bank.
     """
 
     def __init__(self, values: Array, n: int) -> None:
@@ -151,8 +149,7 @@ class PackedBank:
             if inside > 0:
                 image = part[:, :, :inside].transpose(0, 2, 1)
                 below = np.tri(inside, bottom - top, -1, dtype=bool) if lo == hi else np.ones((inside, bottom - top), dtype=bool)
-                square = band[:, left - first : left - first + inside, at]
-                np.copyto(square, image, where=below)
+                np.copyto(band[:, left - first : left - first + inside, at], image, where=below)
 
     def _band(self, first: int) -> Array:
         """Return the band that starts at row `first` of all kernels, shape (k, rows, n - first): a view."""
@@ -247,9 +244,8 @@ class PackedBank:
     def products(
         self, beta: ArrayLike, kernels: ArrayLike | None = None, *, wanted: NDArray[np.bool_] | None = None, units: FloatArray | None = None
     ) -> FloatArray:
-        """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors.
-
-        With them beta' U_q are the forms and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
+        """Return U_q = K_q beta, ``(len(kernels), n)`` or ``(len(kernels), m, n)``, in one pass over the matrices for all vectors. With
+        them beta' U_q are the forms and U' theta = K_theta beta for every theta. ``beta`` is ``(n,)`` or ``(n, m)``. Rows that are not
         ``wanted`` are zero in the result, and not read where beta is zero too. Sums are rounded to ``units``, ``(len(kernels), m)``, by
         default :func:`gramplane.kernels.bank.products.product_units` of the diagonals. The bits of a vector's products do not depend on the
         other ones.
@@ -287,8 +283,7 @@ class PackedBank:
         upper, right = np.minimum(i, j), np.maximum(i, j)
         first = upper // BAND * BAND
         starts, strides = self.bands[upper // BAND].T
-        at = starts + (upper - first) * strides + right - first
-        return self.values[:, at] * self.scale[:, None]
+        return self.values[:, starts + (upper - first) * strides + right - first] * self.scale[:, None]
 
     def alignments(self, y: ArrayLike, kernels: ArrayLike | None = None, *, centred: bool = False) -> FloatArray:
         """Return <K_q, y y'>_F = y' K_q y, for y of shape (n,) or (n, m). With ``centred`` the matrices are H K_q H, H = I - 11'/n (source:

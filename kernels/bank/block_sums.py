@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ..arrays import Array, FloatArray
 from .loops import BAND, combine_block, sum_tiles
@@ -31,8 +31,7 @@ class TileSums(NamedTuple):
 def tile_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray) -> TileSums:
     """Return the shares of a block pair ``(k, rows, columns)`` in ``beta' K_q beta`` of vectors ``(m, n)``, whose zeros are not read."""
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
-    tiles = [-(-part.shape[1] // BAND) for part in (left, right)]
-    values = np.zeros((len(block), len(vectors), *tiles))
+    values = np.zeros((len(block), len(vectors), *[-(-part.shape[1] // BAND) for part in (left, right)]))
     sum_tiles(np.ascontiguousarray(block), rows == cols, left, right, values)
     return TileSums(rows, cols, values)
 
@@ -81,9 +80,9 @@ def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> F
     return out
 
 
-def combine_kernels(block: Array, theta: FloatArray) -> Array:
-    """Return ``sum_q theta_q K_q`` of a block pair, in the block's type; kernels of weight zero are not read."""
+def combine_kernels(block: Array, theta: FloatArray, dtype: DTypeLike | None = None) -> Array:
+    """Return ``sum_q theta_q K_q`` of a block pair, by default in the block's type; kernels of weight zero are not read."""
     used = np.flatnonzero(theta)
     out = np.zeros(block.shape[1] * block.shape[2])
     combine_block(np.ascontiguousarray(block), used, np.ascontiguousarray(theta[used], np.float64), out)
-    return out.reshape(block.shape[1:]).astype(block.dtype)
+    return out.reshape(block.shape[1:]).astype(block.dtype if dtype is None else dtype, copy=False)

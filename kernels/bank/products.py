@@ -47,17 +47,9 @@ def _add_four_rows(out: FloatArray, a: Array, b: Array, c: Array, d: Array, p: f
 
 @compiled
 def add_band(
-    entries: Array,
-    stride: int,
-    on_diagonal: bool,
-    read: IntArray,
-    left: FloatArray,
-    right: FloatArray,
-    unit: float,
-    part: FloatArray,
-    to_rows: FloatArray,
-    to_cols: FloatArray,
-) -> None:
+    entries: Array, stride: int, on_diagonal: bool, read: IntArray, left: FloatArray, right: FloatArray, unit: float, part: FloatArray,
+    to_rows: FloatArray, to_cols: FloatArray,
+) -> None:  # fmt: skip
     """Add the share of a band of rows in K beta to its rows and to its columns. Row r of the band begins at entries[r * stride]; the first
     tile of a band on the diagonal is the square there. The rows to ``read`` are ascending; the last one, with weight zero, fills their
     number up to a multiple of four. ``left`` and ``right`` are beta of the rows and of the columns, ``part`` is work space for one number a
@@ -108,15 +100,9 @@ def bank_products(
 
 @compiled
 def block_products(
-    block: Array,
-    on_diagonal: bool,
-    left: FloatArray,
-    right: FloatArray,
-    wanted: Mask,
-    units: FloatArray,
-    to_rows: FloatArray,
+    block: Array, on_diagonal: bool, left: FloatArray, right: FloatArray, wanted: Mask, units: FloatArray, to_rows: FloatArray,
     to_cols: FloatArray,
-) -> None:
+) -> None:  # fmt: skip
     """Add the share of a block (k, rows, columns) in R_q beta to its rows (k, m, rows) and columns (k, m, columns)."""
     k, height, width = block.shape
     part = np.empty(width)

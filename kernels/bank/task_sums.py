@@ -172,18 +172,9 @@ def add_task_sums(
 
 @compiled
 def combine_task_rows(
-    values: Array,
-    at: int,
-    stride: int,
-    used: IntArray,
-    weights: FloatArray,
-    order: IntArray,
-    left: IntArray,
-    right: IntArray,
-    out: Array,
-    out_at: int,
-    out_stride: int,
-) -> None:
+    values: Array, at: int, stride: int, used: IntArray, weights: FloatArray, order: IntArray, left: IntArray, right: IntArray, out: Array,
+    out_at: int, out_stride: int,
+) -> None:  # fmt: skip
     """Write the weighted sum of some rows to out[out_at + r * out_stride :], a strip of columns at a time. Row r of kernel q begins at
     values[q, at + r * stride]; ``used``, ``(u,)``, and ``weights``, ``(u, T, T)``, are the kernels that have a weight; ``order`` has the
     rows, task by task; ``left`` and ``right`` are the tasks of the rows and of the columns.

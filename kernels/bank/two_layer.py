@@ -22,8 +22,8 @@ from ..arrays import Array, FloatArray
 from ..svm.dual import DenseGram, DualProblem, Gram, Scratch, Warm
 from ..svm.smo import solve_smo
 from .bank import PackedBank
-from .block_sums import Span, TileSums, total_forms
-from .loops import BAND, combine_block, weight_entries
+from .block_sums import Span, TileSums, combine_kernels, total_forms
+from .loops import BAND, weight_entries
 
 LARGEST_EXPONENT = 50.0  # Greatest entry of the inner sum that weights may give: beyond it the machine would memorise, and later overflow.
 ARMIJO_SHARE = 1e-4
@@ -49,10 +49,7 @@ def is_refused(kernel: FloatArray) -> bool:
 
 def block_layer(block: Array, weights: FloatArray) -> FloatArray:
     """Return ``exp(sum_q weights_q K_q)`` of a block pair (k, rows, columns) in float64, to the bits of :class:`BankLayer`."""
-    used = np.flatnonzero(weights)
-    inner = np.zeros(block.shape[1] * block.shape[2])
-    combine_block(np.ascontiguousarray(block), used, np.ascontiguousarray(weights[used], np.float64), inner)
-    return exponentiate(inner.reshape(block.shape[1:]))
+    return exponentiate(combine_kernels(block, weights, np.float64))
 
 
 def block_sums(block: Array, rows: Span, cols: Span, kernel: FloatArray, beta: FloatArray) -> TileSums:

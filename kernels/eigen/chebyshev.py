@@ -97,16 +97,9 @@ def _plan_size(spectrum: Spectrum, size: int, tol: float) -> BlockPlan:
 
 
 def chebyshev_positive(
-    operator: SymmetricOperator,
-    spectrum: Spectrum,
-    *,
-    tol: float,
-    start: Block | None = None,
-    seed: int = 0,
-    max_rank: int | None = None,
-    threads: int = 1,
-    memory: int | None = None,
-) -> LeadingPairs:
+    operator: SymmetricOperator, spectrum: Spectrum, *, tol: float, start: Block | None = None, seed: int = 0, max_rank: int | None = None,
+    threads: int = 1, memory: int | None = None,
+) -> LeadingPairs:  # fmt: skip
     """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``; they do not depend on the number of threads. The
     ``spectrum`` only decides how large the block is and what is damped. ``tol`` is the relative error of ``||A_+||_F^2``; with the block of
     a similar matrix as ``start`` a smaller degree does. Raises MemoryError before a block, or the dense matrix in its place, would take
@@ -122,8 +115,8 @@ def chebyshev_positive(
     degree = plan.stage(plan.degree) if warm else plan.degree
     for stage in range(MAX_STAGES):
         _filter_in_stages(panels, block, plan, degree, threads)
-        ritz = _rayleigh_ritz(operator, block, threads)
-        n_pairs = min(int(np.count_nonzero(ritz.values > 0)), limit)
+        values, weights = _rayleigh_ritz(operator, block, threads)
+        n_pairs = min(int(np.count_nonzero(values > 0)), limit)
         if n_pairs == block.shape[1]:
             wider = math.ceil(1.5 * n_pairs)
             if 2 * wider > n:
@@ -134,13 +127,12 @@ def chebyshev_positive(
             orthonormalise(block, threads)
             block, degree = _make_first_block(n, wider, block, seed + stage + 1)[0], plan.degree
             continue
-        error = _estimate_error(operator, block, ritz, n_pairs, plan.damped[1], threads)
+        error = _estimate_error(operator, block, values, weights, n_pairs, plan.damped[1], threads)
         if error <= tol or stage == MAX_STAGES - 1:
             break
         orthonormalise(block, threads)
         degree = plan.stage(8)
-    vectors = rotate_in_place(block, ritz.weights, n_pairs, threads)
-    return LeadingPairs(ritz.values[:n_pairs], vectors, block, error)
+    return LeadingPairs(values[:n_pairs], rotate_in_place(block, weights, n_pairs, threads), block, error)
 
 
 def block_bytes(n: int, columns: int, rank: float) -> int:
@@ -225,16 +217,10 @@ def _factorise(matrix: FloatArray, shift: float) -> FloatArray:
             shift = max(10 * shift, 1e-14)
 
 
-@dataclass(frozen=True)
-class _Ritz:
-    """All Ritz pairs of a block by descending value; the vectors are ``V weights``."""
-
-    values: FloatArray
-    weights: FloatArray
-
-
-def _rayleigh_ritz(operator: SymmetricOperator, block: Block, threads: int) -> _Ritz:
-    """Return the Ritz pairs in double precision: ``L^{-1} V'AV L'^{-1} = Q diag(values) Q'`` with ``V'V = L L'``."""
+def _rayleigh_ritz(operator: SymmetricOperator, block: Block, threads: int) -> tuple[FloatArray, FloatArray]:
+    """Return all Ritz values, descending, and weights, the vectors being ``V weights``, in double precision: ``L^{-1} V'AV L'^{-1} = Q
+    diag(values) Q'`` with ``V'V = L L'``.
+    """
     product = inner_product(block, lambda columns: block[:, columns], threads, np.float64)
     scale = _unit_scale(product)
     lower = _factorise(product * np.multiply.outer(scale, scale), 0.0)
@@ -253,19 +239,21 @@ def _rayleigh_ritz(operator: SymmetricOperator, block: Block, threads: int) -> _
         values, vectors = scipy.linalg.eigh(0.5 * (small + small.T), driver="evd", overwrite_a=True, check_finite=False)
     weights = solve_lower(lower, vectors[:, ::-1], threads, transposed=True)
     weights *= scale[:, None]
-    return _Ritz(values[::-1].copy(), weights)
+    return values[::-1].copy(), weights
 
 
-def _estimate_error(operator: SymmetricOperator, block: Block, ritz: _Ritz, n_pairs: int, edge: float, threads: int) -> float:
+def _estimate_error(
+    operator: SymmetricOperator, block: Block, values: FloatArray, weights: FloatArray, n_pairs: int, edge: float, threads: int
+) -> float:
     """Return the estimated relative error of ``sum_i s_i^2``. A Ritz value s_i with residual ``rho_i = ||A u_i - s_i u_i||`` is too small
     by about ``rho_i^2 / (s_i - edge)``: what the block misses lies below the edge. The residuals are taken at 64 pairs, evenly spaced.
     """
     if n_pairs == 0:
         return 0.0
     sample = np.unique(np.linspace(0, n_pairs - 1, RESIDUAL_SAMPLES).round().astype(np.intp))
-    values = ritz.values[sample]
-    vectors = rotate_columns(block, np.ascontiguousarray(ritz.weights[:, sample]), threads)
+    some = values[sample]
+    vectors = rotate_columns(block, np.ascontiguousarray(weights[:, sample]), threads)
     with one_thread():
-        residuals = np.square(operator.product(vectors) - vectors * values).sum(axis=0)
-    gaps = np.maximum(values - edge, 1e-3 * ritz.values[0])
-    return n_pairs * float(np.mean(2 * values * residuals / gaps)) / float(ritz.values[:n_pairs] @ ritz.values[:n_pairs])
+        residuals = np.square(operator.product(vectors) - vectors * some).sum(axis=0)
+    gaps = np.maximum(some - edge, 1e-3 * values[0])
+    return n_pairs * float(np.mean(2 * some * residuals / gaps)) / float(values[:n_pairs] @ values[:n_pairs])

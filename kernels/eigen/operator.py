@@ -123,8 +123,7 @@ def _check_factor(factor: object, weights: ArrayLike | None, n: int) -> tuple[An
     matrix: Any = sp.csr_array(factor, dtype=np.float64) if sp.issparse(factor) else np.asarray(factor, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != n:
         raise ValueError(f"factor: shape {matrix.shape}; must be ({n}, k), one row per row of the sparse part")
-    entries = matrix.data if sp.issparse(matrix) else matrix
-    if not np.isfinite(np.asarray(entries)).all():
+    if not np.isfinite(np.asarray(matrix.data if sp.issparse(matrix) else matrix)).all():
         raise ValueError("factor: holds an entry that is not finite")
     scale = np.ones(matrix.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
     if scale.shape != (matrix.shape[1],) or not np.isfinite(scale).all():

@@ -79,8 +79,8 @@ def positive_part(
         return _finish_part(*_solve_whole(_make_dense(operator, memory)), None, "dense", max_rank)
     if method == "dense":
         return _finish_part(*dense_positive(_make_dense(operator, memory)), None, "dense", max_rank)
-    settings = _Settings(tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
-    return _assemble_parts(operator.n, [_solve_part(part, settings, start) for part in connected_parts(operator)], max_rank)
+    settings = (start, tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
+    return _assemble_parts(operator.n, [(part.rows, _solve_part(part, *settings)) for part in connected_parts(operator)], max_rank)
 
 
 def lanczos_positive(
@@ -128,28 +128,6 @@ def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, vectors
 
 
-@dataclass(frozen=True)
-class _Settings:
-    tol: float
-    seed: int
-    method: str
-    max_rank: int | None
-    threads: int
-    memory: int | None
-
-
-@dataclass(frozen=True)
-class _SolvedPart:
-    """Positive eigenpairs of a part; ``rows`` are its rows in the whole."""
-
-    rows: NDArray[np.intp]
-    values: FloatArray
-    vectors: FloatArray
-    block: NDArray[np.float32] | None
-    method: str
-    error: float = 0.0
-
-
 def _check_call(operator: SymmetricOperator, tol: float, start: NDArray[Any] | None, method: str, max_rank: int | None) -> None:
     if method not in METHODS:
         raise ValueError(f"method={method!r}: must be one of {', '.join(METHODS)}")
@@ -161,54 +139,53 @@ def _check_call(operator: SymmetricOperator, tol: float, start: NDArray[Any] | N
         raise ValueError(f"start: shape {np.shape(start)}; must be ({operator.n}, b), a block of an earlier result")
 
 
-def _solve_part(part: MatrixPart, settings: _Settings, start: NDArray[Any] | None) -> _SolvedPart:
-    operator, rows = part.operator, part.rows
-    n = operator.n
-    if n < MIN_BLOCK_ROWS or (settings.method == "auto" and n <= MAX_DENSE_ROWS):
-        return _SolvedPart(rows, *dense_positive(_make_dense(operator, settings.memory)), None, "dense")
-    spectrum = estimate_spectrum(operator, settings.seed)
+def _solve_part(
+    part: MatrixPart, start: NDArray[Any] | None, tol: float, seed: int, method: str, max_rank: int | None, threads: int, memory: int | None
+) -> PositivePart:
+    """Return the positive eigenpairs of a part, signs as they come."""
+    operator, n = part.operator, part.operator.n
+    if n < MIN_BLOCK_ROWS or (method == "auto" and n <= MAX_DENSE_ROWS):
+        return PositivePart(*dense_positive(_make_dense(operator, memory)), None, "dense")
+    spectrum = estimate_spectrum(operator, seed)
     if spectrum.top <= 0:
-        return _SolvedPart(rows, np.zeros(0), np.zeros((n, 0)), None, settings.method if settings.method != "auto" else "chebyshev")
+        return PositivePart(np.zeros(0), np.zeros((n, 0)), None, method if method != "auto" else "chebyshev")
     rank = max(0.0, spectrum.count(0.0))
-    if settings.method == "lanczos":
-        pairs = lanczos_positive(operator, round(rank), tol=settings.tol, seed=settings.seed, max_rank=settings.max_rank)
+    if method == "lanczos":
+        pairs = lanczos_positive(operator, round(rank), tol=tol, seed=seed, max_rank=max_rank)
         if pairs is not None:
-            return _SolvedPart(rows, *pairs, pairs[1].astype(np.float32), "lanczos")
-    size = rank if settings.max_rank is None else min(rank, settings.max_rank)
-    if (settings.method == "auto" and 1.1 * size + SPARE_COLUMNS > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE_COLUMNS > 0.8 * n:
-        return _SolvedPart(rows, *dense_positive(_make_dense(operator, settings.memory)), None, "dense")
-    first = None if start is None else start[rows]
-    leading = chebyshev_positive(
-        operator, spectrum, tol=settings.tol, start=first, seed=settings.seed,
-        max_rank=settings.max_rank, threads=settings.threads, memory=settings.memory,
-    )  # fmt: skip
+            return PositivePart(*pairs, pairs[1].astype(np.float32), "lanczos")
+    size = rank if max_rank is None else min(rank, max_rank)
+    if (method == "auto" and 1.1 * size + SPARE_COLUMNS > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE_COLUMNS > 0.8 * n:
+        return PositivePart(*dense_positive(_make_dense(operator, memory)), None, "dense")
+    first = None if start is None else start[part.rows]
+    leading = chebyshev_positive(operator, spectrum, tol=tol, start=first, seed=seed, max_rank=max_rank, threads=threads, memory=memory)
     method = "dense" if leading.block is None else "chebyshev"
-    return _SolvedPart(rows, leading.values, leading.vectors, leading.block, method, leading.error)
+    return PositivePart(leading.values, leading.vectors, leading.block, method, leading.error)
 
 
-def _assemble_parts(n: int, parts: list[_SolvedPart], max_rank: int | None) -> PositivePart:
-    """Put the eigenpairs of the parts together, by descending value, and their blocks side by side."""
-    if not parts:
+def _assemble_parts(n: int, solved: list[tuple[NDArray[np.intp], PositivePart]], max_rank: int | None) -> PositivePart:
+    """Put the eigenpairs of the parts, each with its rows in the whole, together, by descending value, and their blocks side by side."""
+    if not solved:
         return PositivePart(np.zeros(0), np.zeros((n, 0)), None, "dense")
-    values = np.concatenate([part.values for part in parts])
+    values = np.concatenate([part.values for _, part in solved])
     order = np.argsort(-values, kind="stable")[:max_rank]
     column = np.full(len(values), -1)
     column[order] = np.arange(len(order))
     vectors = np.zeros((n, len(order)))
-    ends = np.cumsum([0, *(len(part.values) for part in parts)])
-    for part, lo, hi in zip(parts, ends[:-1], ends[1:], strict=True):
+    ends = np.cumsum([0, *(len(part.values) for _, part in solved)])
+    for (rows, part), lo, hi in zip(solved, ends[:-1], ends[1:], strict=True):
         into = column[lo:hi]
-        for row in range(0, len(part.rows), ROWS_PER_CHUNK):
-            rows = part.rows[row : row + ROWS_PER_CHUNK]
-            vectors[rows[:, None], into[into >= 0]] = part.vectors[row : row + ROWS_PER_CHUNK, into >= 0]
-    widest = max((part.block.shape[1] for part in parts if part.block is not None), default=0)
+        for row in range(0, len(rows), ROWS_PER_CHUNK):
+            chunk = slice(row, row + ROWS_PER_CHUNK)
+            vectors[rows[chunk, None], into[into >= 0]] = part.vectors[chunk, into >= 0]
+    widest = max((part.block.shape[1] for _, part in solved if part.block is not None), default=0)
     block = None if widest == 0 else np.zeros((n, widest), np.float32)
-    for part in parts:
+    for rows, part in solved:
         if block is not None and part.block is not None:
-            block[part.rows, : part.block.shape[1]] = part.block
-    largest = max(parts, key=lambda part: len(part.rows))
-    squares = [float(part.values @ part.values) for part in parts]
-    error = sum(part.error * square for part, square in zip(parts, squares, strict=True)) / max(sum(squares), np.finfo(float).tiny)
+            block[rows, : part.block.shape[1]] = part.block
+    largest = max(solved, key=lambda pair: len(pair[0]))[1]
+    squares = [float(part.values @ part.values) for _, part in solved]
+    error = sum(part.error * square for (_, part), square in zip(solved, squares, strict=True)) / max(sum(squares), np.finfo(float).tiny)
     return _finish_part(values[order], vectors, block, largest.method, None, error)
 
 

@@ -101,8 +101,7 @@ def _estimate_moments(operator: SymmetricOperator, lo: float, top: float, seed: 
     """Return ``trace T_k(A~)`` for k up to ``MAX_MOMENT``; one product gives two of them, ``T_j T_k = (T_{j+k} + T_{|j-k|}) / 2``."""
     panels, n = Panels.of(operator, np.float32), operator.n
     centre, half = 0.5 * (top + lo), 0.5 * (top - lo)
-    signs = np.random.default_rng((seed, 2)).integers(0, 2, size=(n, PANEL_WIDTH))
-    old = (2 * signs - 1).astype(np.float32)
+    old = (2 * np.random.default_rng((seed, 2)).integers(0, 2, size=(n, PANEL_WIDTH)) - 1).astype(np.float32)
     new = np.zeros_like(old)
     panels.step(old, new, 1 / half, centre, 0.0)
     out = np.empty(MAX_MOMENT + 1)

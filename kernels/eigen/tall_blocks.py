@@ -59,8 +59,7 @@ def inner_product(block: Block, right: Callable[[slice], Block], threads: int, d
         other = right(slice(lo, hi))
         for row in range(0, n, TILE_ROWS):
             rows = slice(row, min(n, row + TILE_ROWS))
-            left = np.asarray(block[rows, :hi], dtype=dtype)
-            out[:hi, lo:hi] += left.T @ np.asarray(other[rows], dtype=dtype)
+            out[:hi, lo:hi] += np.asarray(block[rows, :hi], dtype=dtype).T @ np.asarray(other[rows], dtype=dtype)
 
     # The largest first, so that threads end together.
     share_tiles(tile, list(range(0, b, TILE_COLUMNS))[::-1], threads)

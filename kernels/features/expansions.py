@@ -20,12 +20,8 @@ from ..jit import compiled
 from .scores import correlations
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, view
 
-HARMONICS = 5
-"""Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all."""
-
-GAUSSIAN_REACH = 15.4
-"""``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3."""
-
+HARMONICS = 5  # Of the additive Gaussian map: one constant column and a cosine and a sine column for each, 11 in all.
+GAUSSIAN_REACH = 15.4  # ``gamma * range^2`` up to which :func:`gaussian_error_bound` stays below 1e-3.
 REACHED = 1.0 + 2.0**-20
 """A value counts as having reached a bin edge from one part in a million below: float32 multiples of ``M / n_bins`` may lie there."""
 
@@ -34,12 +30,10 @@ FEATURES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Expansion:
-    """An additive map; the range of each feature's training values is given beside it.
-
-    ``name``: ``"identity"``; ``"hik"``, the histogram intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or
-    ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a sampled spectrum of 11 columns (Vedaldi and Zisserman); ``gamma``: of the
-    Gaussian, in units of the feature to the power -2; ``n_bins``: of the histogram intersection kernel. Raises ValueError if the name is
-    unknown or a parameter is not positive.
+    """An additive map; the range of each feature's training values is given beside it. ``name``: ``"identity"``; ``"hik"``, the histogram
+    intersection kernel ``min(x, z)`` by a unary code of ``n_bins`` columns; or ``"additive_gaussian"``, ``exp(-gamma (x - z)^2)`` by a
+    sampled spectrum of 11 columns (Vedaldi and Zisserman); ``gamma``: of the Gaussian, in units of the feature to the power -2; ``n_bins``:
+    of the histogram intersection kernel. Raises ValueError if the name is unknown or a parameter is not positive.
     """
 
     name: Literal["identity", "hik", "additive_gaussian"] = "identity"
@@ -73,14 +67,12 @@ def gaussian_period(gamma: float, extent: Array) -> Array:
 
 
 def gaussian_error_bound(gamma: float, extent: Array) -> Array:
-    """Return an upper bound of ``|phi(x)'phi(z) - exp(-gamma (x - z)^2)|`` over values that span ``extent``.
-
-    The map needs ``gamma * extent^2`` to be moderate: the bound is 9e-7 at 1, 1e-3 at 16, and 0.2 at 100.
+    """Return an upper bound of ``|phi(x)'phi(z) - exp(-gamma (x - z)^2)|`` over values that span ``extent``. The map needs ``gamma *
+    extent^2`` to be moderate: the bound is 9e-7 at 1, 1e-3 at 16, and 0.2 at 100.
     """
     extent = np.asarray(extent, np.float64)
     period = gaussian_period(gamma, extent)
-    copies = np.arange(1, 40)
-    aliases = 2.0 * np.exp(-gamma * (copies * period[..., None] - extent[..., None]) ** 2).sum(axis=-1)
+    aliases = 2.0 * np.exp(-gamma * (np.arange(1, 40) * period[..., None] - extent[..., None]) ** 2).sum(axis=-1)
     left_out = 2.0 * _amplitudes(gamma, period, np.arange(HARMONICS + 1, HARMONICS + 60)).sum(axis=-1)
     return aliases + left_out
 
@@ -199,8 +191,7 @@ def _ranges(expansion: Expansion, minimum: Array, maximum: Array, k: int) -> _Ra
             j = negative[0]
             raise ValueError(f"column {j} of the block holds {low[j]:g}; the histogram intersection kernel needs values >= 0")
         return _Ranges(low, high, np.zeros(0), np.zeros((k, 0)))
-    extent = np.maximum(high - low, 0.0)
-    period = gaussian_period(expansion.gamma, extent)
+    period = gaussian_period(expansion.gamma, np.maximum(high - low, 0.0))
     power = _amplitudes(expansion.gamma, period, np.arange(HARMONICS + 1))
     power[:, 1:] *= 2.0
     return _Ranges(low, high, 2.0 * math.pi / period, np.sqrt(power))
@@ -226,11 +217,10 @@ def _squared_norms(state: Array, u: Array, expansion: Expansion, ranges: _Ranges
 
 
 def expanded_scores(X: Columns, u: Array, expansion: Expansion, minimum: Array, maximum: Array) -> Array:
-    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of every feature, without its columns.
-
-    ``X``: ``(n, k)`` block; ``u``: ``(n,)`` dual vector; ``minimum``, ``maximum``: ``(k,)`` ranges of the training values, zeros included;
-    values outside are taken at the nearest end. Histogram intersection costs one weighted histogram per feature and a reverse cumulative
-    sum, and needs a ``minimum`` that is not negative.
+    """Return ``s_j = u' K_j u = ||Phi_j' u||^2`` of every feature, without its columns. ``X``: ``(n, k)`` block; ``u``: ``(n,)`` dual
+    vector; ``minimum``, ``maximum``: ``(k,)`` ranges of the training values, zeros included; values outside are taken at the nearest end.
+    Histogram intersection costs one weighted histogram per feature and a reverse cumulative sum, and needs a ``minimum`` that is not
+    negative.
     """
     n, k = shape(X)
     if expansion.name == "identity":
@@ -265,8 +255,7 @@ def _expand_bins_dense(X: Array, n_bins: int, high: Array) -> Array:
     n, k = X.shape
     bins = np.empty(n * k, np.int64)
     _bins(flat(np.array(X, np.float64, order="C")), high, np.tile(np.arange(k), n), n_bins, bins)
-    reached = bins.reshape(n, k, 1) > np.arange(n_bins)
-    scaled = reached * np.sqrt(np.maximum(high, 0.0) / n_bins)[None, :, None]
+    scaled = (bins.reshape(n, k, 1) > np.arange(n_bins)) * np.sqrt(np.maximum(high, 0.0) / n_bins)[None, :, None]
     return np.asfortranarray(scaled.reshape(n, k * n_bins))
 
 
@@ -276,8 +265,7 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
     bins = np.empty(X.nnz, np.int64)
     _bins(flat(np.asarray(X.data, np.float64)), high, which, n_bins, bins)
     entry = np.repeat(np.arange(X.nnz), bins)
-    level = np.arange(entry.size) - np.repeat(np.cumsum(bins) - bins, bins)
-    column = which[entry] * n_bins + level
+    column = which[entry] * n_bins + (np.arange(entry.size) - np.repeat(np.cumsum(bins) - bins, bins))
     order = np.argsort(column, kind="stable")
     indptr = np.concatenate(([0], np.cumsum(np.bincount(column, minlength=k * n_bins))))
     step = np.sqrt(np.maximum(high, 0.0) / n_bins)
@@ -287,7 +275,6 @@ def _expand_bins_sparse(X: sp.csc_array, n_bins: int, high: Array) -> sp.csc_arr
 
 def expand(X: Columns, expansion: Expansion, minimum: Array, maximum: Array) -> Columns:
     """Return the columns ``Phi_1 | Phi_2 | ...`` of a block of features, float64 ``(n, k * width)``; ranges as in :func:`expanded_scores`.
-
     Histogram intersection: column k of feature j is ``1[x >= k M_j / N] sqrt(M_j / N)``, which reproduces ``min(x, z)`` on multiples of
     ``M_j / N`` and stays sparse. The Gaussian map takes a zero to a non-zero vector: always dense.
     """

@@ -25,12 +25,10 @@ GroupWeight = Literal["none", "1/size"]
 
 @dataclass(frozen=True)
 class GroupIndex:
-    """Which features belong to which group, both ways.
-
-    Group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature j lies in the groups
-    ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``: float64 ``(n_groups,)`` eta_G; ``labels``: int64
-    ``(n_groups,)`` the caller's name of each group: its label, or its place in the list; ``kind``: ``"tree"`` where any two groups are
-    nested or disjoint; ``parent``: for a tree, int64 ``(n_groups,)`` smallest group around each group, or -1.
+    """Which features belong to which group, both ways. Group g holds the features ``members[indptr[g]:indptr[g + 1]]``, ascending; feature
+    j lies in the groups ``feature_groups[feature_indptr[j]:feature_indptr[j + 1]]``. ``weight``: float64 ``(n_groups,)`` eta_G; ``labels``:
+    int64 ``(n_groups,)`` the caller's name of each group: its label, or its place in the list; ``kind``: ``"tree"`` where any two groups
+    are nested or disjoint; ``parent``: for a tree, int64 ``(n_groups,)`` smallest group around each group, or -1.
     """
 
     indptr: Array
@@ -70,8 +68,7 @@ def _transpose(indptr: Array, members: Array, n_features: int) -> tuple[Array, A
     if members.size == n_features and (members[1:] > members[:-1]).all():
         return np.arange(n_features + 1, dtype=np.int64), owners
     order = np.argsort(members, kind="stable")
-    counts = np.bincount(members, minlength=n_features)
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64), owners[order]
+    return np.concatenate(([0], np.cumsum(np.bincount(members, minlength=n_features)))).astype(np.int64), owners[order]
 
 
 def _from_labels(labels: Array, n_features: int) -> tuple[Array, Array, Array]:
@@ -224,10 +221,9 @@ def _weigh(eta: Array, high: Array, low: Array) -> None:
 
 
 def group_scores(c_local: Array, offset: int, index: GroupIndex, B: int) -> tuple[TopB, CutGroups]:
-    """Score the groups of one stripe: ``eta_G ||c_G||^2``.
-
-    ``c_local``: float64 ``(k,)`` correlations of the features ``offset .. offset + k - 1``. Returns the B best groups that lie inside the
-    stripe, with their scores, and the sums of the groups that reach beyond it, for :func:`merge_partials`.
+    """Score the groups of one stripe: ``eta_G ||c_G||^2``. ``c_local``: float64 ``(k,)`` correlations of the features ``offset .. offset +
+    k - 1``. Returns the B best groups that lie inside the stripe, with their scores, and the sums of the groups that reach beyond it, for
+    :func:`merge_partials`.
     """
     c = flat(np.ascontiguousarray(c_local, dtype=np.float64))
     if offset < 0 or offset + c.size > index.n_features:
@@ -350,8 +346,7 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
     parent = flat(index.parent)
     _children(parent, begin, child)
     # The order that fixed the parents: of equal sets the later one is the child.
-    by_size = np.argsort(-index.sizes, kind="stable")
-    below = _heaviest(by_size, parent, flat(index.weight))
+    below = _heaviest(np.argsort(-index.sizes, kind="stable"), parent, flat(index.weight))
     tree = (flat(index.indptr), flat(index.members), flat(index.weight), below, begin, child)
     size, visited, bad = _search(flat(np.ascontiguousarray(c, dtype=np.float64)), tree, float(threshold), *heap)
     if bad >= 0:
@@ -360,10 +355,8 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
 
 
 def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
-    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each.
-
-    A feature shared by several of them is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for
-    each group (docs/methods.md, "Groups").
+    """Return the columns of a cut made of distinct groups: ascending features, and the factor of each. A feature shared by several of them
+    is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for each group (docs/methods.md, "Groups").
     """
     ids = np.sort(np.asarray(chosen, np.int64))
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):

@@ -28,8 +28,7 @@ from ..jit import compiled
 from .top import TopB, merge_top, top_b
 from .views import Columns, SparseView, checked_dual, flat, shape, view
 
-MAX_FEATURES = 2**31
-"""Two feature ids share one int64 inside the heaps."""
+MAX_FEATURES = 2**31  # Two feature ids share one int64 inside the heaps.
 
 
 class TooManyProducts(ValueError):
@@ -73,17 +72,14 @@ class PairMap:
         return math.sqrt(2.0) * self.gamma
 
 
-DENSE_GAIN = 100
-"""A dense matrix product forms about so many more products in a second than a sparse search."""
+DENSE_GAIN = 100  # A dense matrix product forms about so many more products in a second than a sparse search.
 
 
 @dataclass(frozen=True)
 class PairLimits:
-    """What a search may take.
-
-    ``head_start``: most frequent features whose products give the first threshold; ``max_head``: features of the widest triangle (67 MB at
-    4,096; beyond about 2,000 it leaves the cache). ``budget``: products that the survivors beyond the widest triangle may form; 1e8 to 4e8
-    are formed in a second. Dense data may form ``DENSE_GAIN`` times as many.
+    """What a search may take. ``head_start``: most frequent features whose products give the first threshold; ``max_head``: features of the
+    widest triangle (67 MB at 4,096; beyond about 2,000 it leaves the cache). ``budget``: products that the survivors beyond the widest
+    triangle may form; 1e8 to 4e8 are formed in a second. Dense data may form ``DENSE_GAIN`` times as many.
     """
 
     head_start: int = 256
@@ -148,10 +144,9 @@ def row_max_abs(X: Columns) -> Array:
 
 
 class PairBounds(NamedTuple):
-    """What one pass over a stripe gives for a dual vector.
-
-    ``bound``: float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding included; ``linear``: float64 ``(k,)`` ``c_j``, with the bits of
-    :func:`~gramplane.kernels.features.scores.correlations`; ``square``: float64 ``(k,)`` ``G_jj``.
+    """What one pass over a stripe gives for a dual vector. ``bound``: float64 ``(k,)`` p_j >= ``|G_jk|`` for every k, its rounding
+    included; ``linear``: float64 ``(k,)`` ``c_j``, with the bits of :func:`~gramplane.kernels.features.scores.correlations`; ``square``:
+    float64 ``(k,)`` ``G_jj``.
     """
 
     bound: Array
@@ -201,16 +196,13 @@ def survivors(bound: Array, pair_map: PairMap, threshold: float) -> Array:
 
 
 def coordinate_top(bounds: PairBounds, features: Array | int, pair_map: PairMap, B: int, *, threshold: float = 0.0) -> TopPairs:
-    """Return the best linear and square coordinates of a stripe.
-
-    ``features``: int64 ``(k,)`` feature ids, or the id of the first column; ``threshold``: a valid lower bound of the B-th key over all
-    coordinates; smaller keys are left out.
+    """Return the best linear and square coordinates of a stripe. ``features``: int64 ``(k,)`` feature ids, or the id of the first column;
+    ``threshold``: a valid lower bound of the B-th key over all coordinates; smaller keys are left out.
     """
     ids = np.arange(bounds.linear.size) + features if isinstance(features, int) else np.asarray(features, np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
         linear, square = pair_map.linear * bounds.linear, pair_map.square * bounds.square
-    tops = [_single_top(linear, ids, None, B, threshold), _single_top(square, ids, ids, B, threshold)]
-    return as_pairs(merge_top(tops, B))
+    return as_pairs(merge_top([_single_top(linear, ids, None, B, threshold), _single_top(square, ids, ids, B, threshold)], B))
 
 
 def _single_top(values: Array, first: Array, second: Array | None, B: int, threshold: float) -> TopB:
@@ -223,7 +215,6 @@ def _single_top(values: Array, first: Array, second: Array | None, B: int, thres
 
 def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> Columns:
     """Return the columns of chosen coordinates, float64 ``(n, q)``, from the columns ``(n, k)`` of the sorted distinct ``features``.
-
     Coordinates ``ids``, int64 ``(q, 2)``, become ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` or ``sqrt(2) gamma x_i x_j``; a product of sparse
     columns lives on the rows they share. Raises ValueError if one needs a feature that is not among ``features``.
     """
@@ -232,8 +223,7 @@ def pair_columns(X: Columns, features: Array, ids: Array, pair_map: PairMap) -> 
     linear, square = ids[:, 1] == -1, ids[:, 1] == ids[:, 0]
     factor = np.where(linear, pair_map.linear, np.where(square, pair_map.square, pair_map.product))
     if isinstance(X, np.ndarray):
-        right = np.where(linear, 1.0, X[:, second].astype(np.float64))
-        return np.asfortranarray(X[:, first].astype(np.float64) * right * factor)
+        return np.asfortranarray(X[:, first].astype(np.float64) * np.where(linear, 1.0, X[:, second].astype(np.float64)) * factor)
     return _sparse_products(X, first, second, linear, factor)
 
 

@@ -23,17 +23,13 @@ from .views import checked_dual, dense_view, shape
 
 Tile = tuple[int, int, int, int]
 
-TILE = 1024
-"""Columns of a tile: its products take 8 MB."""
-
-ROWS = 2048
-"""Rows of one BLAS call; sums over more rows are added in float64."""
+TILE = 1024  # Columns of a tile: its products take 8 MB.
+ROWS = 2048  # Rows of one BLAS call; sums over more rows are added in float64.
 
 
 def dense_tiles(n_features: int, width: int = TILE) -> list[Tile]:
     """Return the tiles ``(i0, i1, j0, j1)``, j0 <= i0, that cover all products; tasks may share them out in any way."""
-    edges = [*range(0, n_features, width), n_features]
-    strips = [(a, b) for a, b in pairwise(edges) if b > a]
+    strips = [(a, b) for a, b in pairwise([*range(0, n_features, width), n_features]) if b > a]
     return [(*strips[i], *strips[j]) for i in range(len(strips)) for j in range(i + 1)]
 
 
@@ -89,8 +85,7 @@ def _approximate(X: Array, u: Array, h: Array, tile: Tile, dtype: type) -> Array
     i0, i1, j0, j1 = tile
     block, out = dense_view(X), np.zeros((i1 - i0, j1 - j0))
     inverse = np.divide(1.0, h, out=np.zeros_like(h), where=h > 0)
-    width = out.shape if i0 != j0 else out.shape[:1]
-    buffers = [np.empty((ROWS, w), dtype) for w in width]
+    buffers = [np.empty((ROWS, w), dtype) for w in (out.shape if i0 != j0 else out.shape[:1])]
     for sign in (1.0, -1.0):
         signed = np.flatnonzero(sign * u > 0)
         for begin in range(0, signed.size, ROWS):

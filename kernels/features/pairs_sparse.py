@@ -18,8 +18,7 @@ from .pairs import PairMap, TopPairs, as_pairs
 from .top import Heap, offer
 from .views import checked_dual, flat, shape, sparse_view
 
-BLOCK_ENTRIES = 1 << 15
-"""Entries turned from columns to rows at a time: their 320 KB stay in the second cache."""
+BLOCK_ENTRIES = 1 << 15  # Entries turned from columns to rows at a time: their 320 KB stay in the second cache.
 
 
 @compiled
@@ -248,12 +247,10 @@ def fallback_pairs(
     X: sp.csc_array, u: Array, ids: Array, pair_map: PairMap, B: int, column_range: tuple[int, int], *, columns: Array | None = None,
     bound: Array | None = None, threshold: float = 0.0,
 ) -> TopPairs:  # fmt: skip
-    """Return the B best products of the columns in ``column_range`` with all columns before them, column by column.
-
-    Any number of columns, the other arguments as for :func:`head_pairs`. ``column_range``: positions ``[lo, hi)`` among them; disjoint
-    ranges may run anywhere and be merged in any order. ``bound``: ``(K,)`` :func:`~gramplane.kernels.features.pairs.pair_bounds` of the
-    columns: one whose bound falls strictly below the growing B-th key is left out. Holds the columns once more by row (8 to 12 bytes a
-    non-zero) and K sums.
+    """Return the B best products of the columns in ``column_range`` with all columns before them, column by column. Any number of columns,
+    the other arguments as for :func:`head_pairs`. ``column_range``: positions ``[lo, hi)`` among them; disjoint ranges may run anywhere and
+    be merged in any order. ``bound``: ``(K,)`` :func:`~gramplane.kernels.features.pairs.pair_bounds` of the columns: one whose bound falls
+    strictly below the growing B-th key is left out. Holds the columns once more by row (8 to 12 bytes a non-zero) and K sums.
     """
     heap, part = Heap.empty(B), _slices(X, columns)
     u, K = checked_dual(u, shape(X)[0]), part.begins.size

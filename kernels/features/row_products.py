@@ -17,14 +17,12 @@ from ..jit import blas_threads, one_thread
 BLOCK_VALUES = 1 << 20
 """Values of a block of rows, 8 MB: enough for a thread to be worth its start, and small enough to stay in a cache while types change."""
 
-MIN_THREADED_BLOCKS = 4
-"""Blocks from which on threads are worth their start."""
+MIN_THREADED_BLOCKS = 4  # Blocks from which on threads are worth their start.
 
 
 def row_edges(n: int, d: int) -> list[int]:
     """Return the rows at which blocks of ``(n, d)`` rows begin, and n."""
-    rows = max(64, BLOCK_VALUES // max(d, 1) // 64 * 64)
-    return [*range(0, n, rows), n]
+    return [*range(0, n, max(64, BLOCK_VALUES // max(d, 1) // 64 * 64)), n]
 
 
 def row_product(X: Array, vectors: Array) -> Array:

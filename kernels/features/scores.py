@@ -19,21 +19,10 @@ from ..jit import compiled
 from .top import Heap, TopB, merge_top, offer, refuse, top_b
 from .views import Columns, DenseView, SparseView, checked_dual, flat, shape, sparse_view, view
 
-__all__ = [
-    "TopB",
-    "accumulate",
-    "apply_scaling",
-    "correlations",
-    "correlations_many",
-    "merge_top",
-    "select_dense",
-    "select_sparse",
-    "top_b",
-]
+__all__ = ["TopB", "accumulate", "apply_scaling", "correlations", "correlations_many", "merge_top"]
+__all__ += ["select_dense", "select_sparse", "top_b"]
 
-TILE = 2048
-"""Columns whose accumulators stay in the first cache (16 KiB) while rows stream past."""
-
+TILE = 2048  # Columns whose accumulators stay in the first cache (16 KiB) while rows stream past.
 NONE = np.zeros(0)
 
 
@@ -138,10 +127,9 @@ def _accumulate_dense(c: Array, X: DenseView, duals: Array, active: Array | None
 
 
 def accumulate(c: Array, X: Columns, u: Array, active: Array | None = None) -> None:
-    """Add ``X'u`` of one chunk of rows to ``c`` in place: chunks taken in ascending row order give the bits of the whole sum.
-
-    ``c``: float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous; ``X``: ``(n, k)`` rows of the chunk; ``u``: ``(n,)`` or
-    ``(m, n)`` on these rows; ``active``: ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
+    """Add ``X'u`` of one chunk of rows to ``c`` in place: chunks taken in ascending row order give the bits of the whole sum. ``c``:
+    float64 ``(k,)``, or ``(m, k)`` for several dual vectors; contiguous; ``X``: ``(n, k)`` rows of the chunk; ``u``: ``(n,)`` or ``(m, n)``
+    on these rows; ``active``: ascending rows with a non-zero ``u_i``, where the caller knows them (dense only).
     """
     n, k = shape(X)
     duals = np.atleast_2d(checked_dual(u, n))
@@ -157,9 +145,8 @@ def accumulate(c: Array, X: Columns, u: Array, active: Array | None = None) -> N
 
 
 def correlations_many(X: Columns, U: Array) -> Array:
-    """Return ``U X``, float64 ``(m, k)``, for dual vectors ``(m, n)`` in one reading of the columns ``(n, k)``.
-
-    Row a has the bits of ``correlations(X, U[a])``.
+    """Return ``U X``, float64 ``(m, k)``, for dual vectors ``(m, n)`` in one reading of the columns ``(n, k)``. Row a has the bits of
+    ``correlations(X, U[a])``.
     """
     c = np.zeros((len(U), shape(X)[1]))
     accumulate(c, X, np.asarray(U))
@@ -237,9 +224,8 @@ def _scaled_bounds(norm1: Array, k: int, factor: Array, centre: Array) -> Array:
 
 
 def apply_scaling(c: Array, u: Array, scale: Array | None, shift: Array | None) -> Array:
-    """Turn ``X'u`` into the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place.
-
-    ``c``: ``(k,)``, or ``(m, k)`` for several dual vectors; ``u``: ``(n,)`` or ``(m, n)``; ``scale``, ``shift``: ``(k,)``, s and mu.
+    """Turn ``X'u`` into the correlations of scaled columns, ``s (X'u - mu sum(u))``, in place. ``c``: ``(k,)``, or ``(m, k)`` for several
+    dual vectors; ``u``: ``(n,)`` or ``(m, n)``; ``scale``, ``shift``: ``(k,)``, s and mu.
     """
     if shift is None and scale is None:
         return c

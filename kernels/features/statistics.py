@@ -12,10 +12,9 @@ from .views import Columns, SparseView, shape, view
 
 
 class ColumnStats(NamedTuple):
-    """Per column, over all ``n`` entries, zeros included.
-
-    ``counts``: uint32 ``(k,)`` non-zeros; ``norm1``: float32 ``(k,)`` upper bounds of ``sum_i |x_ij|``: rounded up, never below the exact
-    sum; ``sumsq``: float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending; ``minimum``, ``maximum``: float64 ``(k,)`` extremes.
+    """Per column, over all ``n`` entries, zeros included. ``counts``: uint32 ``(k,)`` non-zeros; ``norm1``: float32 ``(k,)`` upper bounds
+    of ``sum_i |x_ij|``: rounded up, never below the exact sum; ``sumsq``: float64 ``(k,)`` ``sum_i x_ij^2``, rows ascending; ``minimum``,
+    ``maximum``: float64 ``(k,)`` extremes.
     """
 
     counts: Array
@@ -60,9 +59,8 @@ def _dense_stats(
 
 
 def constant_columns(X: Columns) -> Array:
-    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending.
-
-    Costs little: a column leaves as soon as two entries differ, and a sparse one with a zero is none.
+    """Return the columns of ``X``, ``(n, k)``, whose entries are all equal and not zero, int64 ascending. Costs little: a column leaves as
+    soon as two entries differ, and a sparse one with a zero is none.
     """
     n, k = shape(X)
     if not n or not k:
@@ -86,14 +84,6 @@ def _constant_dense(X: Array, n: int) -> Array:
 def _growth(n: int) -> float:
     # One part in 2^23 covers the rounding to float32, the other factor that of the float64 sum.
     return (1.0 + (n + 2) * 2.0**-53) * (1.0 + 2.0**-23)
-
-
-def _rounded_up(sums: Array, n: int) -> Array:
-    """Return float32 numbers not below the exact sums of n non-negative terms, given their float64 sums."""
-    # The added number covers the loss of precision below the normal range of float32.
-    upper = sums * _growth(n)
-    with np.errstate(over="ignore"):
-        return upper.astype(np.float32) + np.float32(2.0**-126) * (sums > 0.0)
 
 
 @compiled
@@ -146,4 +136,8 @@ def column_stats(X: Columns) -> ColumnStats:
     elif k and not isinstance(block, SparseView):
         _dense_stats(*block, n, counts, *out)
     sums, squares, low, high = out
-    return ColumnStats(counts, _rounded_up(sums, n), squares, low, high)
+    upper = sums * _growth(n)
+    # Float32 numbers not below the exact sums; the added number covers the loss of precision below the normal range of float32.
+    with np.errstate(over="ignore"):
+        norm1 = upper.astype(np.float32) + np.float32(2.0**-126) * (sums > 0.0)
+    return ColumnStats(counts, norm1, squares, low, high)

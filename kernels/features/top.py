@@ -17,10 +17,9 @@ from .views import flat
 
 
 class TopB(NamedTuple):
-    """The B best candidates, sorted by ``(-key, id)``.
-
-    ``ids``: int64 ``(b,)`` global ids, ``b <= B``; ``keys``: float64 ``(b,)`` order keys, all positive: ``|c_j|`` for features, the score
-    itself for groups and expanded features; ``values``: float64 ``(b,)`` signed ``c_j`` for features; equal to the keys otherwise.
+    """The B best candidates, sorted by ``(-key, id)``. ``ids``: int64 ``(b,)`` global ids, ``b <= B``; ``keys``: float64 ``(b,)`` order
+    keys, all positive: ``|c_j|`` for features, the score itself for groups and expanded features; ``values``: float64 ``(b,)`` signed
+    ``c_j`` for features; equal to the keys otherwise.
     """
 
     ids: Array
@@ -99,10 +98,9 @@ def refuse(identity: int) -> None:
 
 
 def top_b(keys: Array, values: Array, B: int, ids_or_offset: Array | int = 0, *, threshold: float = 0.0) -> TopB:
-    """Return the B largest keys in the total order ``(-key, id)``; keys of zero, and keys below the threshold, never enter.
-
-    ``keys``, ``values``: ``(k,)`` order keys (>= 0) and what to report beside them. ``ids_or_offset``: int64 ``(k,)`` ids, or the id of the
-    first candidate. Raises ValueError if B < 1 or a key is NaN or infinite.
+    """Return the B largest keys in the total order ``(-key, id)``; keys of zero, and keys below the threshold, never enter. ``keys``,
+    ``values``: ``(k,)`` order keys (>= 0) and what to report beside them. ``ids_or_offset``: int64 ``(k,)`` ids, or the id of the first
+    candidate. Raises ValueError if B < 1 or a key is NaN or infinite.
     """
     heap, listed = Heap.empty(B), isinstance(ids_or_offset, np.ndarray)
     ids = np.ascontiguousarray(ids_or_offset, dtype=np.int64) if listed else np.zeros(0, np.int64)

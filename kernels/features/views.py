@@ -42,9 +42,8 @@ class _Alias:
 
 
 def alias(array: Array, size: int) -> Array:
-    """Return ``size`` numbers from the first one of an array on as a flat, writeable vector; nobody writes through it.
-
-    Read-only arrays, which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
+    """Return ``size`` numbers from the first one of an array on as a flat, writeable vector; nobody writes through it. Read-only arrays,
+    which is what a cluster or a memory map hands over, are another type to numba: they would be compiled for anew.
     """
     return np.asarray(_Alias(array, size))
 
@@ -109,8 +108,7 @@ def dense_view(X: Array) -> DenseView:
     if not usable or max(down, across) < item * (k if across == item else n):
         X = np.ascontiguousarray(X)
         down, across = item * k, item
-    size = ((n - 1) * down + (k - 1) * across) // item + 1
-    return DenseView(alias(X, size), down // item, across // item)
+    return DenseView(alias(X, ((n - 1) * down + (k - 1) * across) // item + 1), down // item, across // item)
 
 
 def checked_dual(u: Array, n_samples: int, name: str = "u") -> Array:

@@ -37,12 +37,10 @@ def gram_block(
     specs: Sequence[AnyKernel], X: object, Z: object = None, *, dtype: DTypeLike = np.float64, out: Array | None = None
 ) -> Array:
     """Return the raw kernels of all pairs of rows of two blocks, ``(n_specs, n, m)``; their normalisation is ignored
-    (:mod:`normalization`).
-
-    ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings; without ``Z``, or if it is X itself, the result is the
-    symmetric block of X. Sums and powers are computed in float64 whatever the ``dtype``; exponentials of float32 results are within 1e-7. A
-    C-ordered array ``out`` of that type saves the page faults of a new one, which cost more than the arithmetic. Raises ValueError, which
-    names the kernel and the row, if the data do not suit a kernel or a value overflows.
+    (:mod:`normalization`). ``X`` and ``Z`` are ``(n, d)`` and ``(m, d)``, dense or csr, or lists of strings; without ``Z``, or if it is X
+    itself, the result is the symmetric block of X. Sums and powers are computed in float64 whatever the ``dtype``; exponentials of float32
+    results are within 1e-7. A C-ordered array ``out`` of that type saves the page faults of a new one, which cost more than the arithmetic.
+    Raises ValueError, which names the kernel and the row, if the data do not suit a kernel or a value overflows.
     """
     left = as_rows(X)
     right = left if Z is None or Z is X else as_rows(Z, "Z")
@@ -135,8 +133,7 @@ def _sum_kernels(specs: Sequence[KernelSpec], kind: int, gamma: float, slots: li
     plan = plan_chain([float(specs[q].arguments["gamma"]) for q in decaying], decaying) if decaying else None
     powers = []
     for base, group in others.items():
-        ordered = sorted((_power_parameters(specs[q])[2], q) for q in group)
-        degrees, places = np.array(ordered, dtype=np.int64).T.copy()
+        degrees, places = np.array(sorted((_power_parameters(specs[q])[2], q) for q in group), dtype=np.int64).T.copy()
         powers.append(Powers(base[0], base[1], degrees, places))
     return _SumKernels(kind, gamma, plan, tuple(powers))
 

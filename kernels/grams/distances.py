@@ -110,6 +110,15 @@ def sparse_sums(kind: int, gamma: float, x: Csr, z: Csr, part: tuple[int, int, i
 
 
 @compiled(reassociate=True)
+def dot_product(a: Array, b: Array) -> float:
+    """Return the sum of a[k] b[k], in an order that the compiler chooses."""
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@compiled(reassociate=True)
 def squared_norms(x: Array, out: Array) -> None:
     """Write ||x_i||^2 of every row of x (n, d) to out[i]."""
     for i in range(x.shape[0]):

@@ -18,6 +18,7 @@ from scipy.special import erfcinv
 from ..arrays import Array
 from ..jit import compiled, one_thread
 from .cosine_sums import start_waves
+from .distances import dot_product
 
 MATRIX_ERROR = 1e-6  # Largest error of one entry of one kernel in a matrix, besides the rounding of float32.
 PRODUCT_ERROR = 1e-9  # The same in products with vectors, which are float64.
@@ -99,13 +100,15 @@ def _add_pairs(column: Array, width: float, weights: Array, out: Array) -> None:
 
 
 @compiled
-def _mirror_upper(out: Array) -> None:
+def mirror_triangles(out: Array) -> Array:
+    """Copy the upper triangles of ``out`` (r, n, n) to the lower ones, in place, and return it."""
     n = out.shape[1]
     for r in range(len(out)):
         for first in range(0, n, 64):
             for i in range(n):
                 for j in range(first, min(first + 64, i)):
                     out[r, i, j] = out[r, j, i]
+    return out
 
 
 def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array) -> None:
@@ -124,8 +127,7 @@ def add_feature_sums(X: Array, weights: Array, widths: Array | None, out: Array)
 
 def _add_gaussians(columns: Array, weights: Array, widths: Array, out: Array) -> None:
     (copies, tail), counts = series_lengths(MATRIX_ERROR), np.empty(len(columns), np.int64)
-    longest = max(8, min(MAX_TERMS, columns.shape[1] // 4))
-    _column_counts(columns, widths, copies, tail, longest, counts)
+    _column_counts(columns, widths, copies, tail, max(8, min(MAX_TERMS, columns.shape[1] // 4)), counts)
     for lo, hi in _split_batches(np.maximum(counts, 0)):
         part = slice(lo, hi)
         taken = np.maximum(counts[part], 0)
@@ -150,18 +152,11 @@ def _split_batches(counts: Array) -> Iterator[tuple[int, int]]:
 
 def _add_products(rows: Array, weights: Array, out: Array) -> None:
     product: Any = get_blas_funcs("syrk", dtype=rows.dtype)
-    roots = np.sqrt(weights).astype(rows.dtype)
-    for root, matrix in zip(roots, out, strict=True):
+    for root, matrix in zip(np.sqrt(weights).astype(rows.dtype), out, strict=True):
         if not root.any():
             continue
         # The upper triangle of a C array is for Fortran the lower one of its transpose.
         product(1.0, (rows * root[:, None]).T, beta=1.0, c=matrix.T, lower=1, overwrite_c=1)
-
-
-def mirror_triangles(out: Array) -> Array:
-    """Copy the upper triangles of ``out`` (r, n, n) to the lower ones, in place, and return it."""
-    _mirror_upper(out)
-    return out
 
 
 def weighted_feature_sum(X: Array, weights: Array, widths: Array | None = None) -> Array:
@@ -179,14 +174,6 @@ def _advance_wave(twice: Array, old: Array, new: Array) -> None:
         value = twice[i] * new[i] - old[i]
         old[i] = new[i]
         new[i] = value
-
-
-@compiled(reassociate=True)
-def _dot_product(a: Array, b: Array) -> float:
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
 
 
 @compiled
@@ -219,7 +206,7 @@ def _add_values(x: Array, z: Array, weight: float, beta: Array, copies: float, t
     for k in range(math.ceil(terms) + 1):
         height = weight * constant * math.exp(-0.25 * (k * rate) ** 2) * (1.0 if k == 0 else 2.0)
         for r in range(len(beta)):
-            _add_wave(here[3], here[4], height * _dot_product(beta[r], there[3]), height * _dot_product(beta[r], there[4]), out[r])
+            _add_wave(here[3], here[4], height * dot_product(beta[r], there[3]), height * dot_product(beta[r], there[4]), out[r])
         _advance_wave(here[0], here[1], here[3])
         _advance_wave(here[0], here[2], here[4])
         _advance_wave(there[0], there[1], there[3])

@@ -182,8 +182,7 @@ def _compute_scale(spec: KernelSpec, sums: KernelSums, mean: float) -> float:
     if spec.normalize in ("none", "cosine"):
         return 1.0
     n = len(sums.diagonal)
-    centred = spec.centre or spec.normalize == "multiplicative"
-    left = sums.trace - n * mean if centred else sums.trace
+    left = sums.trace - n * mean if spec.centre or spec.normalize == "multiplicative" else sums.trace
     if not np.isfinite(left) or left < -1e-6 * abs(sums.trace) or sums.trace < 0.0:
         raise ValueError(f"kernel {spec} has trace {sums.trace:g} and mean {mean:g} over {n} rows; it is not positive semi-definite")
     if left <= ROUND_OFF_SHARE * sums.trace:

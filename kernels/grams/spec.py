@@ -105,8 +105,7 @@ class KernelSpec:
 
     def raw_json(self) -> dict[str, Any]:
         """Return the kernel without its normalisation as a dictionary of JSON values."""
-        columns = None if self.columns is None else list(self.columns)
-        return {"name": self.name, "params": self.arguments, "columns": columns}
+        return {"name": self.name, "params": self.arguments, "columns": None if self.columns is None else list(self.columns)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the kernel as a dictionary of JSON values."""
@@ -116,8 +115,7 @@ class KernelSpec:
     def from_json(cls, record: Mapping[str, Any]) -> KernelSpec:
         """Return the kernel of a dictionary made by :meth:`to_json`; all keys but ``name`` are optional."""
         known = ("name", "params", "columns", "normalize", "centre")
-        extra = sorted(set(record) - set(known))
-        if extra or "name" not in record:
+        if set(record) - set(known) or "name" not in record:
             raise ValueError(f"a kernel record has the keys {', '.join(known)}; found {', '.join(map(str, record)) or 'none'}")
         params = tuple(dict(record.get("params") or {}).items())
         return cls(record["name"], params, **{key: record[key] for key in known[2:] if key in record})

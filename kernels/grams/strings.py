@@ -20,11 +20,9 @@ def kmer_counts(blocks: Sequence[Array], k: int) -> list[sp.csr_array]:
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), dtype="<u4")
     symbols, lengths = np.unique(points, return_inverse=True)[1], np.array([len(text) for text in texts], dtype=np.int64)
     codes, rows = _find_windows(symbols, lengths, k)
-    n_kmers = int(codes.max(initial=-1)) + 1
-    counts = sp.coo_array((np.ones(len(codes)), (rows, codes)), shape=(len(lengths), n_kmers)).tocsr()
+    counts = sp.coo_array((np.ones(len(codes)), (rows, codes)), shape=(len(lengths), int(codes.max(initial=-1)) + 1)).tocsr()
     counts.sum_duplicates()
-    edges = np.cumsum([0, *(len(block) for block in blocks)])
-    return [counts[first:last] for first, last in itertools.pairwise(edges)]
+    return [counts[first:last] for first, last in itertools.pairwise(np.cumsum([0, *(len(block) for block in blocks)]))]
 
 
 def _find_windows(symbols: Array, lengths: Array, k: int) -> tuple[Array, Array]:

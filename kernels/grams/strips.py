@@ -15,6 +15,7 @@ from ..arrays import Array
 from ..bank.loops import BAND, count_packed
 from ..jit import compiled, one_thread
 from .blocks import NumberKernels, check_result, complete_square, group_by_columns, make_sums
+from .distances import dot_product
 from .functions import kernel_family
 from .pair_tiles import Tiles
 from .products import AnyKernel, ProductSpec
@@ -159,14 +160,6 @@ def _pack_strip(entries: Array, slots: Array, values: Array, at: int, pitch: int
                 to[c] = e[c]
 
 
-@compiled(reassociate=True)
-def _dot_product(a: Array, b: Array) -> float:
-    total = 0.0
-    for c in range(a.size):
-        total += a[c] * b[c]
-    return total
-
-
 @compiled
 def _add_decisions(entries: Array, weights: Array, beta: Array, out: Array) -> None:
     """Add the share of a strip of kernels (k, rows, width) in the decision values (rows, m)."""
@@ -175,5 +168,5 @@ def _add_decisions(entries: Array, weights: Array, beta: Array, out: Array) -> N
             total = 0.0
             for q in range(entries.shape[0]):
                 if weights[m, q] != 0.0:
-                    total += weights[m, q] * _dot_product(entries[q, r], beta[m])
+                    total += weights[m, q] * dot_product(entries[q, r], beta[m])
             out[r, m] += total

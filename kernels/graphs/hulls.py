@@ -12,15 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import FloatArray, IntArray
 
-Keys = NDArray[Any]
-"""Names of nodes, integers of one type."""
+Keys = NDArray[Any]  # Names of nodes, integers of one type.
 
 
 @dataclass(frozen=True)
 class Hull:
-    """A set of W nodes with all their ancestors, as positions in the order in which they joined, and their penalties d > 0.
-
-    Ancestors of node w, itself included, are ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
+    """A set of W nodes with all their ancestors, as positions in the order in which they joined, and their penalties d > 0. Ancestors of
+    node w, itself included, are ``indices[indptr[w]:indptr[w + 1]]``, ascending; w is the last one.
     """
 
     record_name: ClassVar[str] = "Hull"
@@ -43,7 +41,6 @@ class Hull:
 
     def joined(self, d: ArrayLike, parents: Sequence[Sequence[int]]) -> Hull:
         """Return the hull with further nodes of penalties d, whose ancestors are their parents' ancestors, so that the result is a hull.
-
         ``parents`` are positions of all parents of each: nodes of the hull, or those that come before it in this list. Raises ValueError if
         a penalty is not positive and finite, or a parent is not there yet.
         """
@@ -124,10 +121,8 @@ class NodeSet:
     def with_hulls(
         self, nodes: Keys, parents: Callable[[Keys], Keys], penalties: Callable[[Keys], FloatArray], limit: int | None = None
     ) -> NodeSet:
-        """Return the set with further nodes ``(m, width)``, in their order, each preceded by its missing ancestors.
-
-        ``parents(key)`` returns all parents of a node, ``penalties(keys)`` their d; nodes whose hull does not fit into ``limit`` are left
-        out.
+        """Return the set with further nodes ``(m, width)``, in their order, each preceded by its missing ancestors. ``parents(key)``
+        returns all parents of a node, ``penalties(keys)`` their d; nodes whose hull does not fit into ``limit`` are left out.
         """
         places, new, links = dict(self.places), [], []
         for key in np.ascontiguousarray(nodes, self.keys.dtype):

@@ -72,11 +72,10 @@ class KernelDag(Protocol):
 
 @dataclass(frozen=True)
 class KernelGrid:
-    """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``.
-
-    With chains of one kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain. Penalties are
-    ``a^(u_1 + ... + u_p)``, the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises
-    ValueError: no dimension, an empty chain, a that is not positive, or a limit below 1.
+    """Products over features of one kernel each, from a chain per feature: ``K_u = prod_j k_j^(u_j)``, ``k_j^(0) = 1``. With chains of one
+    kernel the nodes are the subsets of the features (ANOVA). A child takes one step along one chain. Penalties are ``a^(u_1 + ... + u_p)``,
+    the greatest depth ``u_1 + ... + u_p`` is ``limit``; ``scales`` are multipliers of the kernels. Raises ValueError: no dimension, an
+    empty chain, a that is not positive, or a limit below 1.
     """
 
     chains: tuple[tuple[KernelSpec, ...], ...]
@@ -121,8 +120,7 @@ class KernelGrid:
         """Return the nodes one step further along one chain."""
         if self.limit is not None and key.sum() >= self.limit:
             return np.zeros((0, self.width), np.int64)
-        free = np.flatnonzero(key < self.lengths)
-        return key + np.eye(self.width, dtype=np.int64)[free]
+        return key + np.eye(self.width, dtype=np.int64)[np.flatnonzero(key < self.lengths)]
 
     def parents(self, key: Keys) -> Keys:
         """Return the nodes one step back along one chain."""
@@ -160,8 +158,7 @@ class KernelGrid:
         """``a`` (or its least power) where all kernels decay from 1, wider ones first; else 0."""
         if not all(_is_decaying(chain) for chain in self.chains) or any(scale != 1.0 for scales in self.scales or () for scale in scales):
             return 0.0
-        deepest = int(self.lengths.sum()) if self.limit is None else self.limit
-        return self.a if self.a >= 1 else self.a**deepest
+        return self.a if self.a >= 1 else self.a ** (int(self.lengths.sum()) if self.limit is None else self.limit)
 
     def scaled(self, scales: Sequence[Sequence[float]]) -> KernelGrid:
         """Return the grid with multipliers of its kernels."""
@@ -182,11 +179,9 @@ def _check_base(a: float) -> None:
 
 
 class KernelList:
-    """A graph written out: distinct nodes, the kernel of each and the names of its parents.
-
-    Kernels may be short texts such as ``rbf(gamma=1.0)[0] * linear[3]``. Penalties that are not given by name are ``a^depth``, depth the
-    longest way from a root. Raises ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not
-    positive.
+    """A graph written out: distinct nodes, the kernel of each and the names of its parents. Kernels may be short texts such as
+    ``rbf(gamma=1.0)[0] * linear[3]``. Penalties that are not given by name are ``a^depth``, depth the longest way from a root. Raises
+    ValueError: no node, a name twice, an unknown parent, a cycle (it is named), or a penalty that is not positive.
     """
 
     width = 1

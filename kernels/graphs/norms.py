@@ -32,17 +32,12 @@ from ..jit import compiled
 from .hulls import Hull
 from .hulls import NodeSet as NodeSet
 
-MIN_LOG_ETA = -575.0
-"""Logarithm of the least eta that counts as more than zero."""
+MIN_LOG_ETA = -575.0  # Logarithm of the least eta that counts as more than zero.
+MAX_PASSES = 30  # Improvements of eta tried for a dual bound.
 
-MAX_PASSES = 30
-"""Improvements of eta tried for a dual bound."""
+STRIDE_GROWTH, MAX_STRIDE = 1.5, 8.0  # Growth of the power by which eta moves, from pass to pass, and its limit, in units of 1/rho.
 
-STRIDE_GROWTH, MAX_STRIDE = 1.5, 8.0
-"""Growth of the power by which eta moves, from pass to pass, and its limit, in units of 1/rho."""
-
-BOUND_TOLERANCE = 1e-6
-"""A dual bound this close to what eta attains, relatively, is not improved."""
+BOUND_TOLERANCE = 1e-6  # A dual bound this close to what eta attains, relatively, is not improved.
 
 
 def dual_exponent(rho: float) -> float:
@@ -68,7 +63,6 @@ def start_weights(hull: Hull) -> FloatArray:
 
 def joint_weights(hull: Hull, norms: FloatArray, rho: float) -> FloatArray:
     """Return argmin over delta of 1/2 sum_w norms_w^2 / delta_w, ``(W,)``, the minimum being 1/2 Omega^2; of zero norms the start weights.
-
     A zero norm gives a weight of zero (of rho = 2 too, unless a descendant has a norm), which no later step leaves: callers smooth,
     sqrt(norms^2 + eps^2).
     """
@@ -100,9 +94,8 @@ def log_psi(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> float
 
 
 def log_slopes(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
-    """Return the logarithms of d psi / d eta_i = d_i^rho eta_i^(-rho) sum over w in D(i) of zeta_w^rho M_w^rhobar, shape (W,).
-
-    The quotients zeta_w / eta_i, which are bounded, stand together.
+    """Return the logarithms of d psi / d eta_i = d_i^rho eta_i^(-rho) sum over w in D(i) of zeta_w^rho M_w^rhobar, shape (W,). The
+    quotients zeta_w / eta_i, which are bounded, stand together.
     """
     return _log_terms(hull, _log_above(eta), dual_exponent(rho) * _log_above(forms, floor=-np.inf), rho)[1]
 
@@ -126,7 +119,6 @@ def dual_bound(
     hull: Hull, forms: FloatArray, rho: float, eta: FloatArray, passes: int = MAX_PASSES, tight: float = BOUND_TOLERANCE
 ) -> DualBound:
     """Bound the squared dual gauge of sqrt(forms), ``(W,)``, without any more data; a norm inside the nodes takes the square of its dual.
-
     Starts at eta >= 0 of any sum: :func:`dual_shares`, or the last bound's. Every pass multiplies eta by a power of (d psi / d eta) / psi,
     which leaves a maximiser where it is: 1/rho, which raises psi, and more from pass to pass for as long as psi rises. It ends after
     ``passes``, or where the two bounds are within ``tight``, relatively.
@@ -140,21 +132,18 @@ def dual_bound(
 
 
 def psi_gradient(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> tuple[float, FloatArray]:
-    """Return psi(eta)^(1/rhobar) and its derivative by eta (W,); the value of a machine changes by minus half of it.
-
-    Zero forms give a zero derivative: nothing is known yet of where weight belongs.
+    """Return psi(eta)^(1/rhobar) and its derivative by eta (W,); the value of a machine changes by minus half of it. Zero forms give a zero
+    derivative: nothing is known yet of where weight belongs.
     """
     power, value = dual_exponent(rho), log_psi(hull, eta, forms, rho)
     if not np.isfinite(value):
         return 0.0, np.zeros(hull.size)
-    slopes = log_slopes(hull, eta, forms, rho)
-    return math.exp(value / power), np.exp(slopes + (1.0 / power - 1.0) * value) / power
+    return math.exp(value / power), np.exp(log_slopes(hull, eta, forms, rho) + (1.0 / power - 1.0) * value) / power
 
 
 def effective_weights(hull: Hull, eta: FloatArray, forms: FloatArray, rho: float) -> FloatArray:
-    """Return mu_w = zeta_w M_w^(rhobar - 1) psi^(1/rhobar - 1): of the kernels, at given eta, for forms of the optimal dual point.
-
-    ``sum_w mu_w M_w = psi(eta)^(1/rhobar)``; for rho = 2 they are zeta.
+    """Return mu_w = zeta_w M_w^(rhobar - 1) psi^(1/rhobar - 1): of the kernels, at given eta, for forms of the optimal dual point. ``sum_w
+    mu_w M_w = psi(eta)^(1/rhobar)``; for rho = 2 they are zeta.
     """
     power, zeta = dual_exponent(rho), log_zeta(hull, eta, rho)
     if power == 1.0:

@@ -28,12 +28,11 @@ _RECORD = ("name", "kernel", "parents", "d")
 
 
 def parse_graph(graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None) -> KernelDag:
-    """Return the graph that a user means; ValueError that names the part that cannot be read.
-
-    Forms: ``None`` for the default, a graph, a short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to
-    ``(kernel, parents)`` or to such records without name. Penalties are ``a^depth`` where ``graph`` is none yet. The number of features d
-    is needed where kernels of a text name no columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread`` ``(d,)``,
-    ones by default; features of spread 0 are left out of its grid.
+    """Return the graph that a user means; ValueError that names the part that cannot be read. Forms: ``None`` for the default, a graph, a
+    short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to ``(kernel, parents)`` or to such records
+    without name. Penalties are ``a^depth`` where ``graph`` is none yet. The number of features d is needed where kernels of a text name no
+    columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread`` ``(d,)``, ones by default; features of spread 0 are
+    left out of its grid.
     """
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph

@@ -28,9 +28,7 @@ from ..losses import LossKind, value_and_slope
 from .groups import Groups, add_shrunken, group_of, shrunken
 from .intercepts import intercept_after
 
-BAR_MARGIN = 1e-9
-"""Relative margin by which a sum may fall short and its group still counts as active: round-off is a millionth of that."""
-
+BAR_MARGIN = 1e-9  # Relative margin by which a sum may fall short and its group still counts as active: round-off is a millionth of that.
 MIN_PREFETCH_FEATURES = 1 << 16
 """Sums of more features than this do not stay in the cache next to the processor: those of the next row are fetched ahead of time."""
 
@@ -64,8 +62,7 @@ def is_valid_csr(rows: Rows, n_features: int) -> Entry:
     return exponent < mask and (end == 0 or index < n_features)
 
 
-N_TOTALS = 6
-"""Sums that a machine has beside those of its features, see `advance_average`."""
+N_TOTALS = 6  # Sums that a machine has beside those of its features, see `advance_average`.
 
 
 class Rule(NamedTuple):
@@ -104,10 +101,9 @@ def move_intercept(rule: Rule, slope: float, share: float, totals: Array) -> Non
 
 
 class ActiveGroups(NamedTuple):
-    """Which groups may have weights, from round to round; all of it follows from the sums.
-
-    ``flags``: uint8, a bit per feature, set wherever its group may have weights; ``scales``: float64 ``(n_groups, 2)``:
-    ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0 there: never active.
+    """Which groups may have weights, from round to round; all of it follows from the sums. ``flags``: uint8, a bit per feature, set
+    wherever its group may have weights; ``scales``: float64 ``(n_groups, 2)``: ``[1 - t k_g / ||c_g||]_+`` with the round it was made in; 0
+    there: never active.
     """
 
     flags: Array

@@ -26,9 +26,8 @@ def advance_fobos(
     rows: Rows, target: Array, weight: Array, open_rows: Rows, open_slopes: Array, rule: Rule, groups: Groups,
     weights: Array, counts: Array, totals: Array, slopes: Array, mean: Array, finish: bool,
 ) -> int:  # fmt: skip
-    """Take rows by forward-backward splitting; arguments as of `gramplane.kernels.group_lasso.dual_averaging.advance_average`.
-
-    ``weights`` are those of the round; ``mean`` is any vector that can hold the weights while they are shrunk.
+    """Take rows by forward-backward splitting; arguments as of `gramplane.kernels.group_lasso.dual_averaging.advance_average`. ``weights``
+    are those of the round; ``mean`` is any vector that can hold the weights while they are shrunk.
     """
     n, first, n_open = len(rows.order), 0, len(open_rows.order)
     for at in range(n + 1):

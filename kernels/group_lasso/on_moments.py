@@ -29,20 +29,12 @@ from ..jit import compiled, one_thread
 from ..losses import best_dual
 from .penalty import GroupPenalty
 
-Rows = Any
-"""``(n, p)``: an array in either order, CSR or CSC; or a list of such blocks of columns, side by side."""
+Rows = Any  # ``(n, p)``: an array in either order, CSR or CSC; or a list of such blocks of columns, side by side.
 
-PIECE_BYTES = 4 << 20
-"""Bytes of a piece of rows."""
-
-SWEEPS_PER_EXTRAPOLATION = 5
-"""Sweeps between two extrapolations."""
-
-RIDGE_SHARE = 1e-12
-"""Share of the trace added to the normal equations of an extrapolation."""
-
-ROUND_OFF_SHARE = 64 * np.finfo(float).eps
-"""A gap below this share of the total square of y is what the moments can tell."""
+PIECE_BYTES = 4 << 20  # Bytes of a piece of rows.
+SWEEPS_PER_EXTRAPOLATION = 5  # Sweeps between two extrapolations.
+RIDGE_SHARE = 1e-12  # Share of the trace added to the normal equations of an extrapolation.
+ROUND_OFF_SHARE = 64 * np.finfo(float).eps  # A gap below this share of the total square of y is what the moments can tell.
 
 
 # -- moments of rows -------------------------------------------------------------------------------------------------------
@@ -110,10 +102,9 @@ def _filled(buffer: Array, blocks: list[Rows], shift: Array | None) -> Array:
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over rows, one task after the other, about the means where there is a bias.
-
-    ``gram``: ``(n_tasks, p, p)``; ``cross``: ``(n_tasks, p)``; ``square``: sum of ``c y^2`` over the rows of all tasks; ``means``,
-    ``(n_tasks, p)``, and ``centres``, ``(n_tasks,)``, are those of the columns and of y; 0 without a bias.
+    """Sums over rows, one task after the other, about the means where there is a bias. ``gram``: ``(n_tasks, p, p)``; ``cross``:
+    ``(n_tasks, p)``; ``square``: sum of ``c y^2`` over the rows of all tasks; ``means``, ``(n_tasks, p)``, and ``centres``, ``(n_tasks,)``,
+    are those of the columns and of y; 0 without a bias.
     """
 
     gram: FloatArray
@@ -145,9 +136,8 @@ class _Point(NamedTuple):
 
 
 def target_moments(raw: FloatArray, fit_bias: bool, target: int = 0, n_targets: int = 1) -> Moments:
-    """Return the moments of one target, of raw sums (see :func:`row_moments`); about the means with a bias.
-
-    Rows are to be shifted close to their means before they are summed: what is subtracted here must not be large.
+    """Return the moments of one target, of raw sums (see :func:`row_moments`); about the means with a bias. Rows are to be shifted close to
+    their means before they are summed: what is subtracted here must not be large.
     """
     p = raw.shape[1] - n_targets - 1
     at = p + target
@@ -220,10 +210,9 @@ def solve_moments(
     moments: Moments, penalty: GroupPenalty, lam: float, *, warm: FloatArray | None = None, tol: float = 1e-4, min_gap: float = 0.0,
     max_sweeps: int = 10_000,
 ) -> MomentSolution:  # fmt: skip
-    """Minimise weighted least squares plus ``lam Omega`` from moments alone.
-
-    Stops when the gap is at most ``min_gap``, ``tol`` times the objective, or round-off of the moments, or after ``max_sweeps`` sweeps over
-    all groups, a multiple of 5. ``warm``: first copies ``(n_tasks, n_copies)``; zeros by default.
+    """Minimise weighted least squares plus ``lam Omega`` from moments alone. Stops when the gap is at most ``min_gap``, ``tol`` times the
+    objective, or round-off of the moments, or after ``max_sweeps`` sweeps over all groups, a multiple of 5. ``warm``: first copies
+    ``(n_tasks, n_copies)``; zeros by default.
     """
     with one_thread():
         return _Descent(moments, penalty, lam).run(warm, tol, min_gap, max_sweeps)

@@ -30,24 +30,16 @@ from .working_set import WorkingColumns
 MIN_CURVATURE_SHARE = 1e-3
 """Least curvature of a row in a Newton model, as a share of the largest: a flat row must not lead to an endless step."""
 
-MODEL_SHARES = 0.05, 1e-4, 0.0
-"""A Newton model is solved to this share of the gap; closer, where that leaves the point where it is."""
-
-MAX_HALVINGS = 40
-"""Times a Newton step is halved before it is called no descent."""
-
-STEPS_PER_CERTIFICATE = 10
-"""Steps of FISTA between two certificates."""
-
-BOUND_SLACK = 1e-13
-"""Relative round-off granted to the quadratic bound and to a decrease."""
+MODEL_SHARES = 0.05, 1e-4, 0.0  # A Newton model is solved to this share of the gap; closer, where that leaves the point where it is.
+MAX_HALVINGS = 40  # Times a Newton step is halved before it is called no descent.
+STEPS_PER_CERTIFICATE = 10  # Steps of FISTA between two certificates.
+BOUND_SLACK = 1e-13  # Relative round-off granted to the quadratic bound and to a decrease.
 
 FIRST_MU, MU_DROP, MU_SHARE = 1.0, 0.25, 0.5
 """Smoothing of the hinge: its first value, its factor, and the share of the gap below which that of the smoothed problem lets it fall."""
 
 
-REQUIRES = ("values", "slopes", "bends", "dual_value")
-"""What the solvers need of a loss."""
+REQUIRES = ("values", "slopes", "bends", "dual_value")  # What the solvers need of a loss.
 
 
 @dataclass(frozen=True)
@@ -91,16 +83,14 @@ class TaskRows:
     def moments(self, target: FloatArray, cost: FloatArray, fit_bias: bool) -> Moments:
         """Return the moments of a weighted least squares problem on these rows."""
         shift = self.shift if fit_bias else None
-        raw = row_moments(self.X, target, cost, shift=shift, codes=self.codes, n_tasks=self.n_tasks)
-        result = target_moments(raw, fit_bias)
+        result = target_moments(row_moments(self.X, target, cost, shift=shift, codes=self.codes, n_tasks=self.n_tasks), fit_bias)
         return result if shift is None else replace(result, means=result.means + shift)
 
 
 @dataclass(frozen=True)
 class RowProblem:
-    """What is minimised: rows with ``y``, labels +-1 or targets, and ``cost``, which sums to 1 in a task for the mean loss.
-
-    ``loss``: see :func:`gramplane.kernels.losses.mean_loss`; ``fit_bias``: whether every task has a bias.
+    """What is minimised: rows with ``y``, labels +-1 or targets, and ``cost``, which sums to 1 in a task for the mean loss. ``loss``: see
+    :func:`gramplane.kernels.losses.mean_loss`; ``fit_bias``: whether every task has a bias.
     """
 
     rows: TaskRows | WorkingColumns
@@ -113,11 +103,9 @@ class RowProblem:
 
 
 class RowSolution(NamedTuple):
-    """Where a solve ended.
-
-    ``copies``: ``(n_tasks, n_copies)`` v; ``slopes``: ``(n,)`` minus the derivative of every row's loss: dual variables, once scaled;
-    ``objective``, ``gap``: P and P - D over these columns; ``steps``: sweeps, Newton steps or proximal steps; ``mu``: smoothing of the
-    hinge; ``stop``: ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
+    """Where a solve ended. ``copies``: ``(n_tasks, n_copies)`` v; ``slopes``: ``(n,)`` minus the derivative of every row's loss: dual
+    variables, once scaled; ``objective``, ``gap``: P and P - D over these columns; ``steps``: sweeps, Newton steps or proximal steps;
+    ``mu``: smoothing of the hinge; ``stop``: ``"gap"``, ``"max_iter"`` or ``"no_progress"``.
     """
 
     copies: FloatArray
@@ -164,19 +152,12 @@ def biases_at(problem: RowProblem, z: FloatArray, start: FloatArray) -> FloatArr
 
 
 def solve_rows(
-    problem: RowProblem,
-    *,
-    warm: FloatArray | None = None,
-    biases: FloatArray | None = None,
-    tol: float = 1e-4,
-    max_iter: int = 1000,
+    problem: RowProblem, *, warm: FloatArray | None = None, biases: FloatArray | None = None, tol: float = 1e-4, max_iter: int = 1000,
     method: str = "auto",
-) -> RowSolution:
-    """Minimise a mean loss plus ``lam Omega`` over rows.
-
-    Stops when the gap is at most ``tol`` times the objective. ``problem.loss.mu`` is the first smoothing of a hinge (0: 1); ``warm``,
-    ``biases`` are first copies and biases, zeros by default; ``max_iter`` bounds sweeps (squared), Newton steps (logistic) or proximal
-    steps; ``method`` is ``"auto"`` or ``"fista"``.
+) -> RowSolution:  # fmt: skip
+    """Minimise a mean loss plus ``lam Omega`` over rows. Stops when the gap is at most ``tol`` times the objective. ``problem.loss.mu`` is
+    the first smoothing of a hinge (0: 1); ``warm``, ``biases`` are first copies and biases, zeros by default; ``max_iter`` bounds sweeps
+    (squared), Newton steps (logistic) or proximal steps; ``method`` is ``"auto"`` or ``"fista"``.
     """
     require_loss(problem.loss, "the group lasso on rows", *REQUIRES)
     shape = (problem.rows.n_tasks, problem.penalty.n_copies)

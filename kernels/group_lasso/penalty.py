@@ -30,16 +30,14 @@ from ..arrays import Array, FloatArray
 from ..features.groups import GroupIndex
 from ..jit import compiled
 
-MAX_ROOT_STEPS = 100
-"""Newton steps after which the root of a group's shrunk norm is what a float64 can hold; a handful suffices."""
+MAX_ROOT_STEPS = 100  # Newton steps after which the root of a group's shrunk norm is what a float64 can hold; a handful suffices.
 
 
 @dataclass(frozen=True)
 class GroupPenalty:
-    """Groups of features and their weights; ``lam`` is given where it is used.
-
-    Group g has the copies ``indptr[g]:indptr[g + 1]``, copy p stands for feature ``members[p]``; ``kappa``, ``inner``: float64
-    ``(n_groups,)`` weights of the Euclidean and of the absolute norm (r_g); not negative, not both 0.
+    """Groups of features and their weights; ``lam`` is given where it is used. Group g has the copies ``indptr[g]:indptr[g + 1]``, copy p
+    stands for feature ``members[p]``; ``kappa``, ``inner``: float64 ``(n_groups,)`` weights of the Euclidean and of the absolute norm
+    (r_g); not negative, not both 0.
     """
 
     indptr: Array
@@ -85,10 +83,9 @@ class GroupPenalty:
         return float(self.kappa @ self.norms(copies) + self.inner @ absolute)
 
     def dual_norms(self, slopes: FloatArray) -> FloatArray:
-        """Return, per group, the least s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``.
-
-        ``Omega*(z)`` is their maximum: z is dual feasible when it is at most lam, and lambda_max is that of the loss's negative
-        gradient at the intercept-only fit.
+        """Return, per group, the least s with ``||S(z_g, s r_g)|| <= s kappa_g`` for z ``(n_tasks, n_features)``. ``Omega*(z)`` is their
+        maximum: z is dual feasible when it is at most lam, and lambda_max is that of the loss's negative gradient at the intercept-only
+        fit.
         """
         out = np.empty(self.n_groups)
         _dual_norms(np.ascontiguousarray(slopes, dtype=np.float64), self.indptr, self.members, self.kappa, self.inner, out)
@@ -96,8 +93,7 @@ class GroupPenalty:
 
     def prox(self, copies: FloatArray, length: float) -> FloatArray:
         """Return argmin ``1/2 ||v - copies||^2 + length Omega(v)/lam``: entries shrink by r_g, then groups by kappa_g."""
-        tau = (length * self.inner)[self.owner]
-        shrunk = np.sign(copies) * np.maximum(np.abs(copies) - tau, 0.0)
+        shrunk = np.sign(copies) * np.maximum(np.abs(copies) - (length * self.inner)[self.owner], 0.0)
         norms, bar = self.norms(shrunk), length * self.kappa
         factor = np.zeros(self.n_groups)
         alive = norms > bar
@@ -106,8 +102,7 @@ class GroupPenalty:
 
     def copies_of(self, groups: Array) -> Array:
         """Return the copies of some groups, group after group."""
-        parts = [np.arange(int(self.indptr[g]), int(self.indptr[g + 1])) for g in groups]
-        return np.concatenate([np.zeros(0, np.int64), *parts])
+        return np.concatenate([np.zeros(0, np.int64), *[np.arange(int(self.indptr[g]), int(self.indptr[g + 1])) for g in groups]])
 
     def restricted(self, groups: Array, features: Array) -> GroupPenalty:
         """Return the penalty of some groups alone, over the given features (which hold all of theirs), in these orders."""
@@ -118,10 +113,9 @@ class GroupPenalty:
 
 
 def group_penalty(index: GroupIndex, kappa: FloatArray, inner: FloatArray | float = 0.0) -> GroupPenalty:
-    """Return the penalty of indexed groups (:func:`gramplane.kernels.features.groups.build_groups`).
-
-    ``kappa``: ``(n_groups,)`` weights of the Euclidean norms, ``sqrt(index.sizes)`` for the group lasso; ``inner``: one weight r of the
-    absolute norms, or one per group. Raises ValueError if a weight is negative or not finite, or both of a group are 0.
+    """Return the penalty of indexed groups (:func:`gramplane.kernels.features.groups.build_groups`). ``kappa``: ``(n_groups,)`` weights of
+    the Euclidean norms, ``sqrt(index.sizes)`` for the group lasso; ``inner``: one weight r of the absolute norms, or one per group. Raises
+    ValueError if a weight is negative or not finite, or both of a group are 0.
     """
     euclidean = np.ascontiguousarray(np.broadcast_to(kappa, index.n_groups), dtype=np.float64)
     absolute = np.ascontiguousarray(np.broadcast_to(inner, index.n_groups), dtype=np.float64)

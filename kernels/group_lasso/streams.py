@@ -16,18 +16,16 @@ from .penalty import GroupPenalty
 
 Algorithm = Literal["da", "fobos"]
 
-REQUIRES = ("steepness",)
-"""What a stream needs of a loss, beside a branch in :func:`gramplane.kernels.losses.value_and_slope`."""
+REQUIRES = ("steepness",)  # What a stream needs of a loss, beside a branch in :func:`gramplane.kernels.losses.value_and_slope`.
 
 
 @dataclass(frozen=True)
 class StreamPoint:
-    """Where a learner stands in its stream: all it needs to go on to the same bits.
-
-    ``sums``: ``(n_machines, n_features)`` sums of the rounds' mean subgradients (FOBOS: the weights); ``counts``: closed rounds, and rows
-    of the open round; ``totals``: ``(n_machines, N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the
-    squared mean weights of rounds, weights of the open round; ``means``: ``(n_machines, n_features)`` sums of the weights of all rounds;
-    without columns where no mean is asked for. The rows of the open round have ``slopes``, ``(n_machines, n_rows)``.
+    """Where a learner stands in its stream: all it needs to go on to the same bits. ``sums``: ``(n_machines, n_features)`` sums of the
+    rounds' mean subgradients (FOBOS: the weights); ``counts``: closed rounds, and rows of the open round; ``totals``: ``(n_machines,
+    N_TOTALS)``: the bias, sums of losses, of weights, of the biases of all rounds, and of the squared mean weights of rounds, weights of
+    the open round; ``means``: ``(n_machines, n_features)`` sums of the weights of all rounds; without columns where no mean is asked for.
+    The rows of the open round have ``slopes``, ``(n_machines, n_rows)``.
     """
 
     record_name: ClassVar[str] = "StreamPoint"
@@ -44,28 +42,16 @@ class StreamPoint:
 
 
 class StreamLearner:
-    """Linear machines on one stream of rows; `take` changes them in place.
-
-    ``penalty``, ``lam``: groups with their weights, and the weight of all; ``loss``: ``"logistic"``, ``"squared"`` or ``"hinge"``;
-    ``gamma``, ``rho``: weight of the proximity term, and its l1 part; ``batch``: rows of a round; ``average``: keep the mean of all
-    iterates; ``groups``: the penalty times ``lam`` as compiled loops read it, where that is known.
+    """Linear machines on one stream of rows; `take` changes them in place. ``penalty``, ``lam``: groups with their weights, and the weight
+    of all; ``loss``: ``"logistic"``, ``"squared"`` or ``"hinge"``; ``gamma``, ``rho``: weight of the proximity term, and its l1 part;
+    ``batch``: rows of a round; ``average``: keep the mean of all iterates; ``groups``: the penalty times ``lam`` as compiled loops read it,
+    where that is known.
     """
 
     def __init__(
-        self,
-        penalty: GroupPenalty,
-        lam: float,
-        n_machines: int = 1,
-        *,
-        loss: str,
-        gamma: float,
-        rho: float = 0.0,
-        batch: int = 1,
-        intercept: bool = True,
-        average: bool = False,
-        algorithm: Algorithm = "da",
-        groups: Groups | None = None,
-    ) -> None:
+        self, penalty: GroupPenalty, lam: float, n_machines: int = 1, *, loss: str, gamma: float, rho: float = 0.0, batch: int = 1,
+        intercept: bool = True, average: bool = False, algorithm: Algorithm = "da", groups: Groups | None = None,
+    ) -> None:  # fmt: skip
         self.penalty, n_features = penalty, penalty.n_features
         self.groups, self.algorithm, self._lam = groups or stream_groups(penalty, lam), algorithm, lam
         if algorithm == "fobos" and penalty.overlapping:
@@ -81,10 +67,8 @@ class StreamLearner:
     # -- the stream ------------------------------------------------------------------------------------------------------------------
 
     def take(self, rows: Rows, targets: Array, weight: Array, finish: bool = False) -> None:
-        """Take rows in CSR form, with targets ``(n_machines, n)`` and weights ``(n,)``; rows of weight 0 are passed over.
-
-        ``finish``: close the open round, however few rows it has. Raises ValueError when the loss is not finite any more: the iterates
-        diverge.
+        """Take rows in CSR form, with targets ``(n_machines, n)`` and weights ``(n,)``; rows of weight 0 are passed over. ``finish``: close
+        the open round, however few rows it has. Raises ValueError when the loss is not finite any more: the iterates diverge.
         """
         before, slopes, first = self._counts, np.empty(targets.shape), 0
         for k in range(len(self._sums)):

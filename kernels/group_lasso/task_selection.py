@@ -28,20 +28,11 @@ from ..losses import LossKind, named_loss, value_and_slope
 from .intercepts import intercept_after
 from .penalty import GroupPenalty, single_features
 
-CLOSE = -1
-"""Among the rows to read: closes the open round."""
-
-NORM_MARGIN = 1e-6
-"""Share of its threshold by which a maintained norm must stay below it to be trusted; rounding has moved it by far less."""
-
-ROUNDS_PER_SUM = 1 << 20
-"""Rounds after which maintained norms are summed anew."""
-
-REQUIRES = ("steepness",)
-"""What rounds need of a loss, beside a branch in :func:`gramplane.kernels.losses.value_and_slope`."""
-
-MAX_PREDICTION = 1e100
-"""A prediction beyond this means that the weights diverge."""
+CLOSE = -1  # Among the rows to read: closes the open round.
+NORM_MARGIN = 1e-6  # Share of its threshold by which a maintained norm must stay below it to be trusted; rounding has moved it by far less.
+ROUNDS_PER_SUM = 1 << 20  # Rounds after which maintained norms are summed anew.
+REQUIRES = ("steepness",)  # What rounds need of a loss, beside a branch in :func:`gramplane.kernels.losses.value_and_slope`.
+MAX_PREDICTION = 1e100  # A prediction beyond this means that the weights diverge.
 
 
 def task_penalty(name: str, n_features: int, r: float) -> GroupPenalty:
@@ -52,10 +43,9 @@ def task_penalty(name: str, n_features: int, r: float) -> GroupPenalty:
 
 @dataclass
 class TaskStream:
-    """What dual averaging keeps between rounds: sums of subgradients, from which weights follow at any time.
-
-    ``t``: closed rounds; ``bias``: ``(Q,)`` the intercepts; ``paid``: ``(Q,)`` sums of the squared weights of the rows of every task;
-    ``norms``: ``(d,)`` squared norms of the rows of ``sums``, ``(d, Q)``, kept up to date entry by entry.
+    """What dual averaging keeps between rounds: sums of subgradients, from which weights follow at any time. ``t``: closed rounds;
+    ``bias``: ``(Q,)`` the intercepts; ``paid``: ``(Q,)`` sums of the squared weights of the rows of every task; ``norms``: ``(d,)`` squared
+    norms of the rows of ``sums``, ``(d, Q)``, kept up to date entry by entry.
     """
 
     t: int
@@ -136,10 +126,9 @@ class OpenRound:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What the steps of a stream minimise.
-
-    ``penalty``: ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each; ``lam``, ``gamma``: weights of penalty and proximity term;
-    ``loss``: name of a loss of :mod:`gramplane.kernels.losses`; ``kept``: ``(d,)`` features that may have weights; ``None``: all.
+    """What the steps of a stream minimise. ``penalty``: ``imtfs``, ``amtfs`` or ``mtfts`` as groups of one feature each; ``lam``,
+    ``gamma``: weights of penalty and proximity term; ``loss``: name of a loss of :mod:`gramplane.kernels.losses`; ``kept``: ``(d,)``
+    features that may have weights; ``None``: all.
     """
 
     penalty: GroupPenalty
@@ -191,11 +180,10 @@ class Diverged(ArithmeticError):
 
 
 def run_rounds(stream: TaskStream, rows: TaskRows, order: IntArray, rounds: Rounds, opened: OpenRound) -> Progress:
-    """Read rows in an order and learn from every round that closes; ``stream`` is changed in place.
-
-    A round takes one row of each task: it closes when all tasks have given one, when a task comes a second time, and at ``CLOSE``. Costs
-    follow the non-zeros of the rows, and Q for every feature of the round whose norm is large enough to matter; results do not depend on
-    how an order is cut into calls, to the bit. Raises :class:`Diverged` where a prediction is not finite or beyond 1e100.
+    """Read rows in an order and learn from every round that closes; ``stream`` is changed in place. A round takes one row of each task: it
+    closes when all tasks have given one, when a task comes a second time, and at ``CLOSE``. Costs follow the non-zeros of the rows, and Q
+    for every feature of the round whose norm is large enough to matter; results do not depend on how an order is cut into calls, to the
+    bit. Raises :class:`Diverged` where a prediction is not finite or beyond 1e100.
     """
     n_tasks, count = stream.sums.shape[1], len(opened.rows)
     pending, slopes, is_pending = np.zeros(n_tasks, np.int64), np.zeros(n_tasks), np.zeros(n_tasks, np.bool_)
@@ -233,9 +221,8 @@ class _Rule(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What rounds change: the arrays of :class:`TaskStream`, the open round, and factors of rows of W with the rounds they are of.
-
-    The open round has rows ``pending`` with their ``slopes``, in the order of arrival, and tasks ``is_pending``.
+    """What rounds change: the arrays of :class:`TaskStream`, the open round, and factors of rows of W with the rounds they are of. The open
+    round has rows ``pending`` with their ``slopes``, in the order of arrival, and tasks ``is_pending``.
     """
 
     sums: Array

@@ -16,10 +16,9 @@ from .on_moments import Moments, row_moments, target_moments
 
 
 class WorkingColumns:
-    """Batches of columns of the rows of one task; the interface of :class:`gramplane.kernels.group_lasso.on_rows.TaskRows`.
-
-    ``cost``: ``(n,)`` weights of the rows whose Gram matrix is kept; ``centre``: subtract the means (by these weights) from dense columns:
-    a bias takes them up, and sums lose no digits.
+    """Batches of columns of the rows of one task; the interface of :class:`gramplane.kernels.group_lasso.on_rows.TaskRows`. ``cost``:
+    ``(n,)`` weights of the rows whose Gram matrix is kept; ``centre``: subtract the means (by these weights) from dense columns: a bias
+    takes them up, and sums lose no digits.
     """
 
     n_tasks = 1

@@ -19,18 +19,12 @@ from .rows import Evaluation
 
 Until = Literal["gap", "decrease"]
 
-MAX_STEPS = 20_000
-"""Safety net when no cap is given."""
-
+MAX_STEPS = 20_000  # Safety net when no cap is given.
 ETA = 0.7
 """Factor of the proximal weight tau: up by 1/eta on a failed trial, down by eta at a restart only, which keeps the convergence proof."""
 
-BOUND_SLACK = 1e-12
-"""Relative round-off granted to the quadratic bound."""
-
-ROUND_OFF = 1e-14
-"""Relative changes of F below this are round-off: neither progress nor a reason to restart."""
-
+BOUND_SLACK = 1e-12  # Relative round-off granted to the quadratic bound.
+ROUND_OFF = 1e-14  # Relative changes of F below this are round-off: neither progress nor a reason to restart.
 MAX_IDLE_STEPS = 100
 """Steps in a row without progress after which the solver gives up; the gap still closes for a while when F no longer shows it."""
 
@@ -78,8 +72,7 @@ class _Accelerated:
                 stop = "max_iter"
                 break
             stop, steps = self._step(), steps + 1
-        final = certify(self._problem, self._point.omega, self._evaluate(self._point.omega))
-        return solution(self._problem, final, steps, stop)
+        return solution(self._problem, certify(self._problem, self._point.omega, self._evaluate(self._point.omega)), steps, stop)
 
     def _step(self) -> str | None:
         """Take one proximal step from the extrapolated point, or restart there."""

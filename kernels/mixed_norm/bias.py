@@ -8,8 +8,7 @@ from collections.abc import Callable
 BALANCE_TOL = 1e-14
 """Balance, relative to sum_i |u_i|, below which the equality of the dual is called satisfied; about the round-off of the sum."""
 
-BIAS_TOL = 1e-15
-"""Relative step of the bias below which it is what a float64 can hold."""
+BIAS_TOL = 1e-15  # Relative step of the bias below which it is what a float64 can hold.
 
 
 def solve_bias(sums: Callable[[float], tuple[float, float, float]], start: float, max_step: float) -> float:

@@ -25,10 +25,8 @@ _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
 
 class LiveColumns(NamedTuple):
-    """The live groups of a point, laid out per live column, ``(q,)`` each.
-
-    ``columns``: their columns in Z, ascending; ``owner``: the group of each; ``unit``: v, its entry of omega_h / r_h; ``stiffness``:
-    gamma / r_h.
+    """The live groups of a point, laid out per live column, ``(q,)`` each. ``columns``: their columns in Z, ascending; ``owner``: the group
+    of each; ``unit``: v, its entry of omega_h / r_h; ``stiffness``: gamma / r_h.
     """
 
     columns: IntArray
@@ -67,10 +65,9 @@ def _live_columns(
 
 
 def newton_direction(curvature: Curvature, live: LiveColumns, gradient: FloatArray, fit_bias: bool, blend: float) -> FloatArray:
-    """Solve H d = -gradient, (q,), on the live columns; `blend` is the share of the majorant in the penalty's part of H, from 0 to 1.
-
-    If H is numerically singular the blend rises; the majorant diag(gamma / r_h) is positive definite by itself, and should even that fail
-    the direction is the negative gradient over the largest diagonal entry of H.
+    """Solve H d = -gradient, (q,), on the live columns; `blend` is the share of the majorant in the penalty's part of H, from 0 to 1. If H
+    is numerically singular the blend rises; the majorant diag(gamma / r_h) is positive definite by itself, and should even that fail the
+    direction is the negative gradient over the largest diagonal entry of H.
     """
     size = len(live.columns)
     hessian = np.empty((size, size), order="F")

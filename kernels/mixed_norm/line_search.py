@@ -16,14 +16,9 @@ from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from .rows import Rows
 
-ARMIJO_SHARE = 1e-4
-"""Least decrease that is accepted, as a share of what the slope promises."""
-
-SLOPE_SHARE = 0.1
-"""A minimum counts as found when the slope has fallen to this share of the first one."""
-
-ROUND_OFF = 1e-14
-"""Relative round-off of F: smaller differences decide nothing, slopes do."""
+ARMIJO_SHARE = 1e-4  # Least decrease that is accepted, as a share of what the slope promises.
+SLOPE_SHARE = 0.1  # A minimum counts as found when the slope has fallen to this share of the first one.
+ROUND_OFF = 1e-14  # Relative round-off of F: smaller differences decide nothing, slopes do.
 
 
 class Trial(NamedTuple):

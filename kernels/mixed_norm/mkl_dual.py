@@ -22,20 +22,13 @@ from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits,
 from .prox import group_norms
 from .rows import Evaluation, Rows
 
-MAX_STEPS = 2_000
-"""Safety net when no cap is given."""
-
+MAX_STEPS = 2_000  # Safety net when no cap is given.
 INNER_TOL = 1e-14
 """Relative gap asked of the problem at fixed weights, about its round-off: the error of J's derivative is its square root."""
 
-SLOPE_SHARE = 1e-3
-"""The search of a line ends when J's derivative has fallen to this share of the first one."""
-
-MAX_IDLE_STEPS = 10
-"""Steps in a row without progress after which the solver gives up."""
-
-MIN_WEIGHT = 1e-12
-"""Weights below this become zero."""
+SLOPE_SHARE = 1e-3  # The search of a line ends when J's derivative has fallen to this share of the first one.
+MAX_IDLE_STEPS = 10  # Steps in a row without progress after which the solver gives up.
+MIN_WEIGHT = 1e-12  # Weights below this become zero.
 
 
 @dataclass(frozen=True)

@@ -20,26 +20,16 @@ from .line_search import Path, Trial, descend, minimise
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
 from .rows import Curvature
 
-MAX_STEPS = 500
-"""Safety net when no cap is given; a few dozen steps are usual."""
-
-MIN_REMAINING_SHARE = 0.25
-"""A group is tried at zero when the step leaves less than this share of it along its own direction."""
-
-SHORT_STEP = 0.1
-"""A step cut shorter than this by the line search makes H stiffer."""
+MAX_STEPS = 500  # Safety net when no cap is given; a few dozen steps are usual.
+MIN_REMAINING_SHARE = 0.25  # A group is tried at zero when the step leaves less than this share of it along its own direction.
+SHORT_STEP = 0.1  # A step cut shorter than this by the line search makes H stiffer.
 
 FIRST_BLEND, MIN_BLEND = 1e-2, 1e-4
 """Share of the majorant in H at first, and at least: much less lets round-off choose the direction among groups that can trade weight."""
 
-ACTIVATION_RATIO = 1.0 + 1e-10
-"""A zero group is activated when ||c_h|| exceeds gamma by this factor: below it only round-off could tell."""
-
-MIN_GROUP_SHARE = 1e-14
-"""Groups with a smaller share of gamma become exactly zero."""
-
-MAX_IDLE_STEPS = 3
-"""Steps in a row that may leave F unchanged."""
+ACTIVATION_RATIO = 1.0 + 1e-10  # A zero group is activated when ||c_h|| exceeds gamma by this factor: below it only round-off could tell.
+MIN_GROUP_SHARE = 1e-14  # Groups with a smaller share of gamma become exactly zero.
+MAX_IDLE_STEPS = 3  # Steps in a row that may leave F unchanged.
 
 
 def solve_newton(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1e-3, max_iter: int | None = None) -> GroupSolution:
@@ -138,8 +128,7 @@ class _Newton:
         omega = self._point.omega + trial.step * path.direction
         self._point = certify(self._problem, omega, self._rows.advance(trial.step))
         if self._point.shortest < MIN_GROUP_SHARE * self._point.gamma:
-            negligible = self._point.norms < MIN_GROUP_SHARE * self._point.gamma
-            omega[np.repeat(negligible, np.diff(self._starts))] = 0.0
+            omega[np.repeat(self._point.norms < MIN_GROUP_SHARE * self._point.gamma, np.diff(self._starts))] = 0.0
             self._point = certify(self._problem, omega, self._point.evaluation)
 
 

@@ -24,10 +24,9 @@ Warm = tuple[FloatArray, float]
 
 @dataclass(frozen=True)
 class GroupProblem:
-    """One sub-problem: group h holds the columns starts[h]..starts[h + 1] - 1 of Z, at least one, possibly all zero.
-
-    A feature chosen by several cuts has a column in each. ``loss`` is that of the rows. With ``fit_bias`` decision values are z - b instead
-    of z; it needs rows of both classes with positive cost: with one class alone b would be infinite.
+    """One sub-problem: group h holds the columns starts[h]..starts[h + 1] - 1 of Z, at least one, possibly all zero. A feature chosen by
+    several cuts has a column in each. ``loss`` is that of the rows. With ``fit_bias`` decision values are z - b instead of z; it needs rows
+    of both classes with positive cost: with one class alone b would be infinite.
     """
 
     rows: Rows
@@ -57,11 +56,9 @@ class GroupProblem:
 
 
 class Point(NamedTuple):
-    """A point with its value and certificate.
-
-    ``norms``, ``pulls``: ``(t,)``, ||omega_h|| and ||c_h||; ``gamma``: sum of the former; ``objective``: F; ``gap``: F minus the dual value
-    of this point's own alpha: an upper bound on F - F*; ``strongest``: the greatest ||c_h||; ``shortest``: the least ||omega_h|| that is
-    not zero; infinity if all are.
+    """A point with its value and certificate. ``norms``, ``pulls``: ``(t,)``, ||omega_h|| and ||c_h||; ``gamma``: sum of the former;
+    ``objective``: F; ``gap``: F minus the dual value of this point's own alpha: an upper bound on F - F*; ``strongest``: the greatest
+    ||c_h||; ``shortest``: the least ||omega_h|| that is not zero; infinity if all are.
     """
 
     omega: FloatArray
@@ -110,11 +107,10 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
 
 @dataclass(frozen=True)
 class GroupSolution:
-    """What a solver hands back; everything belongs to the returned omega, and decision values are z - b.
-
-    ``gap``: F - (U(alpha) - 1/2 max_h ||c_h||^2); ``gamma``: sum_h ||omega_h||; ``weights``: ``(t,)``, kernel weights mu_h = ||omega_h|| /
-    gamma, on the simplex; uniform when omega = 0; ``correlations``: ``(p,)``, c = Z'u; ``residual``: ``(n,)``, u = alpha y; ``stop``:
-    "gap", "decrease", "max_iter" or "no_progress".
+    """What a solver hands back; everything belongs to the returned omega, and decision values are z - b. ``gap``: F - (U(alpha) - 1/2 max_h
+    ||c_h||^2); ``gamma``: sum_h ||omega_h||; ``weights``: ``(t,)``, kernel weights mu_h = ||omega_h|| / gamma, on the simplex; uniform when
+    omega = 0; ``correlations``: ``(p,)``, c = Z'u; ``residual``: ``(n,)``, u = alpha y; ``stop``: "gap", "decrease", "max_iter" or
+    "no_progress".
     """
 
     omega: FloatArray

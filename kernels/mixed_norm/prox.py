@@ -31,10 +31,9 @@ def prox_squared_mixed_norm(u: FloatArray, starts: IntArray, tau: float) -> tupl
 
 
 def squared_sum_threshold(norms: FloatArray, tau: float) -> float:
-    """Return the common shrinkage of non-negative numbers under 1/2 (sum)^2.
-
-    With the numbers in descending order o, the threshold is sum_{i <= rho} o_i / (tau + rho) for the greatest rho with
-    o_rho (tau + rho) > sum_{i <= rho} o_i, and 0 if all are zero (no cancellation, unlike the printed form).
+    """Return the common shrinkage of non-negative numbers under 1/2 (sum)^2. With the numbers in descending order o, the threshold is
+    sum_{i <= rho} o_i / (tau + rho) for the greatest rho with o_rho (tau + rho) > sum_{i <= rho} o_i, and 0 if all are zero (no
+    cancellation, unlike the printed form).
     """
     ordered = np.sort(norms)[::-1]
     sums = np.cumsum(ordered)

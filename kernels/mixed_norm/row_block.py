@@ -13,8 +13,7 @@ from ..arrays import Array, FloatArray, IntArray
 from ..features.views import alias, flat, shape
 from ..jit import compiled, one_thread
 
-Matrix = Array | sp.csc_array | sp.csr_array
-"""Z, ``(n, p)``, float32 or float64."""
+Matrix = Array | sp.csc_array | sp.csr_array  # Z, ``(n, p)``, float32 or float64.
 
 PACK_ROWS = 512
 """Rows copied together before one symmetric product: a packed slice of some hundred columns stays in the second-level cache."""
@@ -44,9 +43,8 @@ class RowBlock(Protocol):
 
 
 def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
-    """Wrap a dense or sparse matrix; dense ones in C or F order are not copied, nor are slices of their rows.
-
-    A block already wrapped is returned as it is.
+    """Wrap a dense or sparse matrix; dense ones in C or F order are not copied, nor are slices of their rows. A block already wrapped is
+    returned as it is.
     """
     if isinstance(matrix, _DenseBlock | _SparseBlock | RememberingBlock):
         return matrix
@@ -56,9 +54,8 @@ def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
 
 
 class RememberingBlock:
-    """A block that remembers its last two products: those of the current point and of the direction, asked for again by every pass.
-
-    Results are those of the block itself, bit for bit.
+    """A block that remembers its last two products: those of the current point and of the direction, asked for again by every pass. Results
+    are those of the block itself, bit for bit.
     """
 
     def __init__(self, matrix: Matrix) -> None:

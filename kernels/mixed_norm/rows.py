@@ -17,9 +17,8 @@ from ..losses import margin_loss
 
 
 class Evaluation(NamedTuple):
-    """The loss P(Z omega, b) at a point and its dual side: U(alpha), and c = Z'u, u = alpha y, minus the gradient of P in omega.
-
-    When a bias is fitted it is argmin P; otherwise 0.
+    """The loss P(Z omega, b) at a point and its dual side: U(alpha), and c = Z'u, u = alpha y, minus the gradient of P in omega. When a
+    bias is fitted it is argmin P; otherwise 0.
     """
 
     loss: float
@@ -29,9 +28,8 @@ class Evaluation(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """Second derivatives of the loss at the current point: Z'DZ, Z'D1 and the sum of D.
-
-    ``gram`` holds the lower triangle in Fortran order; what lies above the diagonal has no meaning. Not to be written.
+    """Second derivatives of the loss at the current point: Z'DZ, Z'D1 and the sum of D. ``gram`` holds the lower triangle in Fortran order;
+    what lies above the diagonal has no meaning. Not to be written.
     """
 
     gram: FloatArray

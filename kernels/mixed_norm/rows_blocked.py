@@ -26,11 +26,8 @@ from .rows_local import LocalRows
 Source = Matrix | RememberingBlock
 Sums = tuple[FloatArray, ...]
 
-ROW_BLOCK = 65_536
-"""Rows of a block. Part of the definition of the result: another value changes the last bits."""
-
-FAN_IN = 8
-"""Partial sums that are added together at one node of the tree."""
+ROW_BLOCK = 65_536  # Rows of a block. Part of the definition of the result: another value changes the last bits.
+FAN_IN = 8  # Partial sums that are added together at one node of the tree.
 
 
 @dataclass(frozen=True)
@@ -68,8 +65,7 @@ def bias_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) 
 def line_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
     """Return the losses, slopes and curvatures at every step, shape (3, n_steps)."""
     block, (kind, z, labels, costs) = _at(matrix, y, cost, query)
-    move = block.product(query.direction)
-    return (line_pass(kind, z, move, labels, costs, query.bias, query.shift, query.steps),)
+    return (line_pass(kind, z, block.product(query.direction), labels, costs, query.bias, query.shift, query.steps),)
 
 
 def curvature_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:

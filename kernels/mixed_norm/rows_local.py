@@ -11,11 +11,8 @@ from .row_block import Matrix, row_block
 from .row_passes import bias_pass, changed_rows, curvature_pass, line_pass, point_pass
 from .rows import Curvature, Evaluation, check_rows
 
-REBUILD_SHARE = 0.8
-"""Share of changed rows above which Z'DZ is summed anew instead of being updated."""
-
-REBUILD_EVERY = 64
-"""Updates after which Z'DZ is summed anew against the round-off of adding and subtracting."""
+REBUILD_SHARE = 0.8  # Share of changed rows above which Z'DZ is summed anew instead of being updated.
+REBUILD_EVERY = 64  # Updates after which Z'DZ is summed anew against the round-off of adding and subtracting.
 
 
 class LocalRows:
@@ -58,8 +55,7 @@ class LocalRows:
 
     def line(self, steps: FloatArray) -> FloatArray:
         """Return P, its slope and its curvature at every step, shape (3, n_steps)."""
-        bias = self._bias or 0.0
-        return line_pass(self._kind, self._z, self._move, self._y, self._cost, bias, self._shift, steps)
+        return line_pass(self._kind, self._z, self._move, self._y, self._cost, self._bias or 0.0, self._shift, steps)
 
     def advance(self, step: float) -> Evaluation:
         """Move along the line and eliminate the bias there."""

@@ -31,7 +31,6 @@ def strength_graph(strengths: ArrayLike) -> FloatArray:
 
 def harmonic_values(W: object, labels: ArrayLike) -> FloatArray:
     """Return the harmonic function of known values ``(n,)``, which stay, NaN where unknown; ``(n, m)``: several functions, same nodes.
-
     ``W``: ``(n, n)`` symmetric weights >= 0, dense or sparse; the diagonal does not matter. Raises ValueError: weights of another form, no
     known value, or an unknown node that no path leads from to a known one.
     """
@@ -57,8 +56,7 @@ def _check_weights(W: object, values: FloatArray) -> Any:
         raise ValueError("W holds a weight that is negative or not finite; strengths must be at least 0")
     if np.isinf(values).any():
         raise ValueError("labels hold infinity; they must be numbers, NaN where unknown")
-    gap = abs(weights - weights.T)
-    if gap.max() > 1e-10 * max(float(entries.max(initial=0.0)), 1e-300):
+    if abs(weights - weights.T).max() > 1e-10 * max(float(entries.max(initial=0.0)), 1e-300):
         raise ValueError("W is not symmetric; strength_graph takes the mean of both directions")
     return weights
 

@@ -29,19 +29,11 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray, IntArray
 from ..jit import one_thread
 
-USER_KERNELS = ("difference", "mlpk", "tensor", "tensor-symmetric")
-"""Kernels of pairs made of one kernel of users."""
-
+USER_KERNELS = ("difference", "mlpk", "tensor", "tensor-symmetric")  # Kernels of pairs made of one kernel of users.
 PAIR_KERNELS = ("similarity", *USER_KERNELS)
-
-VIEW_SCALE = 10.0
-"""c of the similarity kernel: entries of views divided by their row maxima are small beside the offset's 1."""
-
-USERS_PER_TILE = 256
-"""Rows of K A in memory at a time."""
-
-COLUMNS_PER_TILE = 1024
-"""Columns of K read in float64 at a time."""
+VIEW_SCALE = 10.0  # c of the similarity kernel: entries of views divided by their row maxima are small beside the offset's 1.
+USERS_PER_TILE = 256  # Rows of K A in memory at a time.
+COLUMNS_PER_TILE = 1024  # Columns of K read in float64 at a time.
 
 
 def pair_block(K: NDArray[Any], left: IntArray, right: IntArray, kind: str) -> FloatArray:
@@ -72,9 +64,8 @@ def pair_diagonal(K: NDArray[Any], pairs: IntArray, kind: str) -> FloatArray:
 
 
 def similarity_features(entries: FloatArray, theta: FloatArray, scale: float = VIEW_SCALE) -> FloatArray:
-    """Return what the similarity kernel is an inner product of, ``(m, k + 1)``: 1 and ``c sqrt(theta_q) K^q(u, v)``.
-
-    ``entries``: ``(k, m)`` entries of the views at m pairs; ``theta``: ``(k,)`` weights of the views; ``scale``: c.
+    """Return what the similarity kernel is an inner product of, ``(m, k + 1)``: 1 and ``c sqrt(theta_q) K^q(u, v)``. ``entries``: ``(k,
+    m)`` entries of the views at m pairs; ``theta``: ``(k,)`` weights of the views; ``scale``: c.
     """
     return np.column_stack([np.ones(entries.shape[1]), scale * np.sqrt(theta) * entries.T])
 
@@ -94,8 +85,7 @@ class PairSum:
             rows, cols, values = [s, t], [t, s], [coef, coef]
         elif kind == "mlpk":
             rows, cols, values = [s, t, s, t], [s, t, t, s], [coef, coef, -coef, -coef]
-        entries = (np.concatenate(rows), np.concatenate(cols))
-        self._matrix = sp.csr_array((np.concatenate(values), entries), shape=(n, n))
+        self._matrix = sp.csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))), shape=(n, n))
 
     def at(self, K: NDArray[Any], pairs: IntArray) -> FloatArray:
         """Return f at pairs of the users themselves, ``(len(pairs),)``; K is ``(n, n)``."""
@@ -114,8 +104,7 @@ class PairSum:
             inside = order[slice(*np.searchsorted(u, [users[0], users[-1] + 1], sorter=order))]
             for first in range(0, len(inside), USERS_PER_TILE):
                 chosen = inside[first : first + USERS_PER_TILE]
-                at = np.searchsorted(users, u[chosen])
-                out[chosen] = np.einsum("ij,ij->i", product[at], K[v[chosen]].astype(np.float64))
+                out[chosen] = np.einsum("ij,ij->i", product[np.searchsorted(users, u[chosen])], K[v[chosen]].astype(np.float64))
         return diagonal[u] + diagonal[v] - 2.0 * out if self.kind == "mlpk" else out
 
     def rows(self, left: NDArray[Any], K: NDArray[Any]) -> FloatArray:

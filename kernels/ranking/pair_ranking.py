@@ -51,7 +51,6 @@ def rank_pairs(
     gram: Gram, z: IntArray, C: float, *, warm: FloatArray | None = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> RankedPairs:
     """Minimise (7.3) for labels z ``(N,)``, 1 for a link, 0 for none, from coefficients ``warm`` to a gap of ``tol`` times the objective.
-
     ``gram`` is K_p through products; a matrix in memory is factorised where the systems are hard.
     """
     problem = logistic_problem(signed_labels(z), 1.0 / (C * len(z)), bias=False)
@@ -125,8 +124,7 @@ def import_step(gram: Gram, z: IntArray, C: float, machine: ImportMachine, candi
     columns, new = _candidate_columns(gram, machine.factor, candidates)
     if not new.any():
         return machine
-    values = np.where(new, _predict_objectives(z, C, machine, columns), np.inf)
-    best = int(np.argmin(values))
+    best = int(np.argmin(np.where(new, _predict_objectives(z, C, machine, columns), np.inf)))
     chosen = np.append(machine.chosen, candidates[best])
     # Computed by itself, as a resumed run does: among other candidates a product may round otherwise.
     factor = _grow_factor(gram, machine.factor, chosen)
@@ -153,8 +151,7 @@ def _predict_objectives(z: IntArray, C: float, machine: ImportMachine, columns: 
             hessian.flat[:: len(hessian) + 1] += C
             root = cho_factor(hessian, lower=True)
             cross = factor.T @ weighted
-            inner_slope = factor.T @ slope + C * machine.inner
-            solved, still = cho_solve(root, cross), cho_solve(root, inner_slope)
+            solved, still = cho_solve(root, cross), cho_solve(root, factor.T @ slope + C * machine.inner)
             move = -(pull - cross.T @ still) / (bends - np.einsum("ij,ij->j", cross, solved))
             inner = -(still[:, None] + solved * move)
         decisions = machine.decision[:, None] + factor @ inner + columns * move
@@ -167,5 +164,4 @@ def full_gap(gram: Gram, z: IntArray, C: float, machine: ImportMachine) -> float
     y, cost = signed_labels(z), np.full(len(z), 1.0 / (C * len(z)))
     alpha = _LOSS.dual(y, machine.decision, cost)
     beta = alpha * y
-    bound = _LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))
-    return max(machine.objective - C * bound, 0.0)
+    return max(machine.objective - C * (_LOSS.utility(alpha, cost) - 0.5 * float(beta @ gram.matvec(beta))), 0.0)

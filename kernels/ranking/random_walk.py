@@ -22,11 +22,8 @@ from numpy.typing import ArrayLike
 
 from ..jit import one_thread
 
-ROWS_PER_BLOCK = 512
-"""Rows of the similarity matrix that are worked on at a time; products rest on it, bit for bit."""
-
-MIN_TOL = 1e-14
-"""Changes below this are rounding."""
+ROWS_PER_BLOCK = 512  # Rows of the similarity matrix that are worked on at a time; products rest on it, bit for bit.
+MIN_TOL = 1e-14  # Changes below this are rounding.
 
 
 @dataclass(frozen=True)
@@ -89,9 +86,8 @@ def walk_on(similarity: Any, diagonal: str = "zero") -> Walk:
 
 
 def walk_on_factor(factor: np.ndarray, diagonal: str = "zero", *, in_memory: bool = True) -> Walk:
-    """Return the walk on the kernel ``F F'`` of a factor ``(n, r)``, diagonal as of :func:`walk_on`.
-
-    ``in_memory`` keeps the matrix, ``8 n^2`` bytes; else rows are computed anew for every product, with the same bits.
+    """Return the walk on the kernel ``F F'`` of a factor ``(n, r)``, diagonal as of :func:`walk_on`. ``in_memory`` keeps the matrix, ``8
+    n^2`` bytes; else rows are computed anew for every product, with the same bits.
     """
 
     def rows(lo: int, hi: int) -> np.ndarray:
@@ -144,10 +140,8 @@ class Scores:
 
 
 def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float = 1e-10) -> Scores:
-    """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior.
-
-    The iteration contracts by ``damping`` < 1 in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``, at
-    least ``MIN_TOL``.
+    """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior. The iteration contracts by
+    ``damping`` < 1 in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``, at least ``MIN_TOL``.
     """
     r, change, steps = prior, np.inf, 0
     max_steps = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))

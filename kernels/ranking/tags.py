@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-MAX_NAMED_ROWS = 5
-"""Rows that a message lists."""
+MAX_NAMED_ROWS = 5  # Rows that a message lists.
 
 
 def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, ...]]:
@@ -33,11 +32,9 @@ def count_tags(rows: Iterable[Iterable[str]]) -> tuple[sp.csr_array, tuple[str, 
 
 
 def count_tags_of_rows(tags: Any) -> tuple[sp.csr_array, tuple[str, ...] | None]:
-    """Return the counts of tags in any form, and the tags where they have names.
-
-    Forms: a matrix ``(n, V)`` of counts, sparse or dense; one string per row with tags separated by blanks; one list of tags per row; or
-    any other value per row, which is its one tag. Raises ValueError: a count that is negative or not finite (its row is named), or
-    something else altogether.
+    """Return the counts of tags in any form, and the tags where they have names. Forms: a matrix ``(n, V)`` of counts, sparse or dense; one
+    string per row with tags separated by blanks; one list of tags per row; or any other value per row, which is its one tag. Raises
+    ValueError: a count that is negative or not finite (its row is named), or something else altogether.
     """
     if sp.issparse(tags):
         return check_counts("tags", tags), None
@@ -92,8 +89,7 @@ def tag_vectors(counts: sp.csr_array, min_images: int = 1) -> sp.csr_array:
     """Return tf-idf vectors of unit length, ``(n, V)``; tags of fewer rows than ``min_images``, and those of all rows, weigh nothing."""
     n, width = counts.shape or (0, 0)
     images = np.bincount(counts.indices, minlength=width)
-    weigh = (images >= max(1, min_images)) & (images < n)
-    idf = np.where(weigh, np.log(n / np.maximum(images, 1)), 0.0)
+    idf = np.where((images >= max(1, min_images)) & (images < n), np.log(n / np.maximum(images, 1)), 0.0)
     vectors = sp.csr_array(counts.multiply(idf[None, :]))
     vectors.eliminate_zeros()
     # By the largest entry first: squares of large counts overflow.

@@ -36,8 +36,7 @@ def training_pairs(
         row = slice(*linked.indptr[u : u + 2])
         friends = np.intersect1d(linked.indices[row][linked.data[row] != 0], chosen)
         friends = friends[friends != u]
-        said = counts[[u]].toarray().ravel()[friends]
-        closest = friends[np.lexsort((friends, -said))][:per_user]
+        closest = friends[np.lexsort((friends, -counts[[u]].toarray().ravel()[friends]))][:per_user]
         others = np.setdiff1d(chosen, np.append(friends, u))
         far = _least_similar(stack[:, u, others], rng)
         rows += [(u, v, 1) for v in closest.tolist()] + [(u, v, 0) for v in others[far][: len(closest)].tolist()]

@@ -34,19 +34,16 @@ from ..grams.spec import KernelSpec
 from ..jit import one_thread
 from .tags import check_counts
 
-MAX_DENSE_ORDER = 768
-"""Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps."""
-
+MAX_DENSE_ORDER = 768  # Matrices up to this order give their least eigenvalue by a full decomposition, larger ones by Lanczos steps.
 LANCZOS_STEPS = 300
 LANCZOS_TOL = 1e-6
 """Residual of the least eigenvalue, relative to the largest in size, at which the steps end; the shift contains the residual."""
 
 
 def visual_kernel(means: ArrayLike, width: float | None = None) -> FloatArray:
-    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``.
-
-    The width s is the mean distance of two users unless one is given. Raises ValueError: entries that are not finite, a width that is not
-    positive, or users who are all alike and no width.
+    """Return ``exp(-||m_u - m_v||^2 / s^2)``, ``(n, n)``, of the users' mean bags of visual words ``(n, n_words)``. The width s is the mean
+    distance of two users unless one is given. Raises ValueError: entries that are not finite, a width that is not positive, or users who
+    are all alike and no width.
     """
     rows = np.ascontiguousarray(means, dtype=np.float64)
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
@@ -65,8 +62,7 @@ def text_kernel(tags: object) -> FloatArray:
     """Return the cosine of the users' tf-idf vectors, ``(n, n)``: ``tf log(n / r_j)``, tf counts ``(n, n_tags)``, r_j users carry tag j."""
     counts: Any = check_counts("tags", tags)
     n, n_tags = counts.shape
-    carried = np.bincount(counts.indices, minlength=n_tags)
-    counts.data *= np.log(n / np.maximum(carried, 1))[counts.indices]
+    counts.data *= np.log(n / np.maximum(np.bincount(counts.indices, minlength=n_tags), 1))[counts.indices]
     rows = np.repeat(np.arange(n), np.diff(counts.indptr))
     lengths = np.sqrt(np.bincount(rows, counts.data**2, n))
     counts.data /= np.where(lengths > 0, lengths, 1.0)[rows]
@@ -74,9 +70,8 @@ def text_kernel(tags: object) -> FloatArray:
 
 
 def comment_kernel(comments: object) -> FloatArray:
-    """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own.
-
-    The counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
+    """Return the number of comments between every two users, ``(n, n)``: those of u on v and of v on u; on the diagonal one's own. The
+    counts ``(n, n)``, dense or sparse, have the writer as row, the owner of the photo as column.
     """
     counts: Any = check_counts("comments", comments)
     if counts.shape[0] != counts.shape[1]:
@@ -88,9 +83,8 @@ def comment_kernel(comments: object) -> FloatArray:
 
 
 def incidence_kernel(membership: object) -> FloatArray:
-    """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites.
-
-    Of ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
+    """Return how many items every two users share, ``B B'`` of the binary incidence B, ``(n, n)``: groups, contacts, cells, favourites. Of
+    ``membership`` ``(n, n_items)``, dense or sparse, every entry above 0 counts as 1.
     """
     binary = check_counts("membership", membership)
     binary.data[:] = 1.0
@@ -120,14 +114,12 @@ def normalise_row_maximum(gram: ArrayLike) -> FloatArray:
 
 def shift_to_semidefinite(matrix: FloatArray) -> FloatArray:
     """Return a symmetric matrix less its least eigenvalue on the diagonal where that is negative; in place."""
-    lowest = least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix)
-    matrix.flat[:: len(matrix) + 1] += max(0.0, -lowest)
+    matrix.flat[:: len(matrix) + 1] += max(0.0, -least_eigenvalue(lambda x: matrix @ x, len(matrix), lambda: matrix))
     return matrix
 
 
 def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense: Callable[[], FloatArray] | None = None) -> float:
     """Return the least eigenvalue of a symmetric matrix of order n, or a little less, from ``product(x)``, the matrix times x ``(n,)``.
-
     ``dense`` returns the matrix; used up to order MAX_DENSE_ORDER. Else Lanczos steps with full re-orthogonalisation are taken from a fixed
     vector, in ``n * LANCZOS_STEPS`` numbers. The residual of the Ritz value is subtracted from it, so that a shift by the result leaves no
     eigenvalue negative where the steps saw it.
@@ -139,6 +131,9 @@ def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense:
 
 
 def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float:
+    # Loaded on demand, as every worker would pay for it.
+    from scipy.linalg import eigh_tridiagonal
+
     steps = min(n, LANCZOS_STEPS)
     basis, diagonal, off_diagonal = np.zeros((steps, n)), np.zeros(steps), np.zeros(steps)
     vector = np.random.default_rng(0).standard_normal(n)
@@ -151,18 +146,10 @@ def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float
             image -= basis[: k + 1].T @ (basis[: k + 1] @ image)
         off_diagonal[k] = np.linalg.norm(image)
         if k + 1 == steps or k % 10 == 9 or off_diagonal[k] <= 1e-14 * np.abs(diagonal[: k + 1]).max():
-            values, vectors = _ritz_pairs(diagonal[: k + 1], off_diagonal[:k])
+            values, vectors = eigh_tridiagonal(diagonal[: k + 1], off_diagonal[:k])  # pyright: ignore[reportAssignmentType] (vectors are returned)
             lowest, residual = float(values[0]), float(off_diagonal[k] * abs(vectors[-1, 0]))
             if residual <= LANCZOS_TOL * np.abs(values).max():
                 break
         if k + 1 < steps:
             basis[k + 1] = image / off_diagonal[k]
     return lowest - residual
-
-
-def _ritz_pairs(diagonal: FloatArray, off_diagonal: FloatArray) -> tuple[FloatArray, FloatArray]:
-    # Loaded on demand, as every worker would pay for it.
-    from scipy.linalg import eigh_tridiagonal
-
-    values, vectors = eigh_tridiagonal(diagonal, off_diagonal)  # pyright: ignore[reportAssignmentType] (vectors are returned)
-    return values, vectors

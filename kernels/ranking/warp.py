@@ -31,9 +31,8 @@ class Warp:
 
 
 def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
-    """Return ``diag(W 1) - W`` of ``W = max(K, 0)`` without its diagonal, ``(n, n)``: positive semidefinite for every symmetric K.
-
-    The thesis prints ``diag(K 1) - K``. A learnt kernel has K 1 = 0, so that is -K, and the warped kernel is not positive semidefinite.
+    """Return ``diag(W 1) - W`` of ``W = max(K, 0)`` without its diagonal, ``(n, n)``: positive semidefinite for every symmetric K. The
+    thesis prints ``diag(K 1) - K``. A learnt kernel has K 1 = 0, so that is -K, and the warped kernel is not positive semidefinite.
     """
     weights = np.maximum(kernel, 0.0)
     np.fill_diagonal(weights, 0.0)
@@ -44,7 +43,6 @@ def graph_laplacian(kernel: np.ndarray) -> np.ndarray:
 
 def build_warp(gram: np.ndarray, factor: np.ndarray, mode: str = "corrected") -> Warp:
     """Return the warp by a learnt kernel ``K = F F'``, F ``(n, r)``, of the input kernel ``gram`` K_x on the points, positive semidefinite.
-
     ``"corrected"``: L is the Laplacian of :func:`graph_laplacian`. ``"seed"``: L = -K, as printed; ValueError if the largest eigenvalue of
     ``K_x^(1/2) K K_x^(1/2)`` is not below 1: no warped kernel is positive semidefinite then.
     """

@@ -42,8 +42,7 @@ def pack_bits(flags: NDArray[np.bool_] | Bytes) -> Words:
     return words.view(np.uint64)
 
 
-MAX_UNPACKED_BYTES = 16 << 20
-"""Bytes of propositions that are unpacked at a time."""
+MAX_UNPACKED_BYTES = 16 << 20  # Bytes of propositions that are unpacked at a time.
 
 
 def unpack_bits(words: Words, n: int) -> Bytes:

@@ -45,10 +45,9 @@ def _rule_truth(flags: Flags, item: Sequence[int]) -> FloatArray:
 
 
 def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int, kind: int, cut: float, values: FloatArray) -> float:
-    """Return the cut of proposition e with the least loss; the one it has if none is better.
-
-    ``flags`` are the truth of the propositions, uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth, ``kind`` is ``AT_MOST`` or
-    ``ABOVE``, and ``values`` ``(n,)`` is the column of e, NaN for missing values.
+    """Return the cut of proposition e with the least loss; the one it has if none is better. ``flags`` are the truth of the propositions,
+    uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth, ``kind`` is ``AT_MOST`` or ``ABOVE``, and ``values`` ``(n,)`` is the column
+    of e, NaN for missing values.
     """
     with_e = [r for r, item in enumerate(machine.items) if e in item]
     others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)
@@ -57,8 +56,7 @@ def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: i
     change = np.zeros(len(values))
     for t, (rows, y, cost) in enumerate(zip(machine.rows, machine.y, machine.cost, strict=True)):
         base = 1.0 - y * (without_e[rows, t] - machine.bias[t])
-        with_it = cost * np.maximum(base - y * gain[rows, t], 0.0)
-        np.add.at(change, rows, with_it - cost * np.maximum(base, 0.0))
+        np.add.at(change, rows, cost * np.maximum(base - y * gain[rows, t], 0.0) - cost * np.maximum(base, 0.0))
     order = np.argsort(values, kind="stable")
     order = order[: int(np.sum(~np.isnan(values)))]
     ordered = values[order]
@@ -81,7 +79,6 @@ def refine_cuts(
     machine: CutMachine, flags: Flags, kinds: IntArray, cuts: FloatArray, columns: Sequence[FloatArray]
 ) -> tuple[FloatArray, Flags]:
     """Move every cut in turn, those of the heaviest rules first; returns cuts ``(p,)`` and the truth of the propositions, uint8 ``(p, n)``.
-
     ``columns`` holds the column ``(n,)`` of every proposition.
     """
     flags, cuts = flags.copy(), cuts.copy()

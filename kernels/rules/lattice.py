@@ -15,8 +15,7 @@ from .bits import MAX_UNPACKED_BYTES, Words, pack_conjunctions, pack_rows, unpac
 from .machine import MergedRows, RuleProblem
 from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_compatible, find_violators, known_keys, node_keys, order_signed_rows
 
-NODES_PER_BATCH = 512
-"""Conjunctions whose sums over descendants are computed at once."""
+NODES_PER_BATCH = 512  # Conjunctions whose sums over descendants are computed at once.
 
 
 @dataclass(frozen=True)
@@ -125,10 +124,8 @@ class RuleLattice:
 
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
         """Return the rows in the order a search counts them."""
-        costs = np.concatenate(self.cost)
-        values, amounts = np.unique(costs, return_counts=True)
-        unit = float(values[np.argmax(amounts)])
-        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, unit)
+        values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
+        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, float(values[np.argmax(amounts)]))
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
@@ -140,11 +137,10 @@ class RuleLattice:
         return find_violators(signed, known, self.keys, self.pairs, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
 
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
-        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix.
-
-        The greatest value, over the conjunctions u all of whose parents are in the hull, of z_u' K_u z_u with the sum over all descendants
-        K_u = (a^-2 / (1 + b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes
-        n^2 numbers, and grows with (1 + b)^p: for few rows and propositions.
+        """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix. The greatest value,
+        over the conjunctions u all of whose parents are in the hull, of z_u' K_u z_u with the sum over all descendants K_u = (a^-2 / (1 +
+        b))^|u| (phi_u phi_u') * (1 + b)^(X X'), b = (1 + a)^-2, entry by entry (A.1.11). No pairs are left out. It takes n^2 numbers, and
+        grows with (1 + b)^p: for few rows and propositions.
         """
         X, items = unpack_bits(self.columns, self.n).T.astype(np.float64), self.items(nodes.keys)
         known = {tuple(item) for item in items}
@@ -160,6 +156,5 @@ class RuleLattice:
             phi = np.stack([X[:, list(u)].all(axis=1) for u in some], axis=1).astype(np.float64)
             # sum over s and t of B_st z_s' R z_t, z_s = phi * Z_s, by the root of B.
             forms = sum((part * (R @ part)).sum(axis=0) for part in (phi * row[:, None] for row in self.root.T @ Z))
-            factors = (self.a**-2 / (1.0 + b)) ** np.array([len(u) for u in some])
-            best = max(best, float(np.max(factors * forms)))
+            best = max(best, float(np.max((self.a**-2 / (1.0 + b)) ** np.array([len(u) for u in some]) * forms)))
         return best

@@ -26,12 +26,9 @@ from ..jit import one_thread
 from .bits import Bytes, apply_columns, apply_transpose
 from .newton import bias_root, cost_planes, find_zone, multipliers, smooth_value, take_newton_steps, zone_curvature
 
-FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1
-"""Width of the hinge's parabola at first, and when a solution is known."""
+FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at first, and when a solution is known.
 
-SMOOTHING_FACTOR = 0.6
-"""Factor of that width from one step to the next."""
-
+SMOOTHING_FACTOR = 0.6  # Factor of that width from one step to the next.
 SHARE_OF_GAP = 8.0 / 3.0
 """The width follows the tolerance: wide parabolas leave a gap of about a sixth of width times the costs inside them."""
 
@@ -41,18 +38,14 @@ FIRST_BLUR, WARM_BLUR, MIN_BLUR = 0.3, 0.1, 1e-6
 OVERSTEP, OVERSTEP_LIMITS = 0.5, (0.05, 20.0)
 """Part of a change of the weights that is added to it, and the factors between which the change may lie."""
 
-NEWTON_STEPS = 3
-"""Newton steps between two re-weightings."""
+NEWTON_STEPS = 3  # Newton steps between two re-weightings.
 
 FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
 """Passes for the bound of a dual gauge, which need no data: few at first, many where these can close the gap; and its share of the
 tolerance."""
 
-MERGE_RATIO = 4
-"""Rows are merged when the different ones are so many times fewer."""
-
-MAX_UNKNOWNS = 3000
-"""Unknowns of one Newton system of tasks that share weight."""
+MERGE_RATIO = 4  # Rows are merged when the different ones are so many times fewer.
+MAX_UNKNOWNS = 3000  # Unknowns of one Newton system of tasks that share weight.
 
 
 @dataclass(frozen=True)
@@ -133,7 +126,6 @@ def solve_rules(
     problem: RuleProblem, *, warm: tuple[FloatArray, FloatArray] | None = None, tol: float = 1e-3, max_iter: int = 200
 ) -> RulePoint:
     """Minimise on the hull until the duality gap is at most tol times the objective; the best point after ``max_iter`` re-weightings.
-
     ``warm``: first weights ``(W, r)``, zero rows for new nodes, and biases ``(T,)``.
     """
     with one_thread():
@@ -168,10 +160,9 @@ class RuleSearch:
         return np.sqrt(np.sum(self._G**2, axis=1))
 
     def weights(self) -> FloatArray:
-        """Return the weights delta for the next move: those that belong to the point, smoothed less every time, and some way beyond.
-
-        The closed form approaches its limit by a factor a step; going on by half of each change, of the logarithm, saves a third of the
-        steps. After a step that did not lower the objective the closed form itself is taken.
+        """Return the weights delta for the next move: those that belong to the point, smoothed less every time, and some way beyond. The
+        closed form approaches its limit by a factor a step; going on by half of each change, of the logarithm, saves a third of the steps.
+        After a step that did not lower the objective the closed form itself is taken.
         """
         hull, norms = self.problem.hull, self.norms
         top = float(norms.max(initial=0.0))
@@ -203,9 +194,8 @@ class RuleSearch:
         return values
 
     def update_bounds(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
-        """Bound the optimum at the point, keep the better of both bounds, narrow the parabola; returns the best so far.
-
-        The dual gauge is bounded at the shares ``eta`` as they are, or at the best ones that follow without data.
+        """Bound the optimum at the point, keep the better of both bounds, narrow the parabola; returns the best so far. The dual gauge is
+        bounded at the shares ``eta`` as they are, or at the best ones that follow without data.
         """
         problem, hull = self.problem, self.problem.hull
         tasks, h, norms = problem.tasks, self._h, self.norms

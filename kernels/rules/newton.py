@@ -17,15 +17,9 @@ from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from .bits import Bytes, apply_columns, apply_transpose, weighted_gram, zone_columns
 
-NEGLIGIBLE_SHARE = 1e-10
-"""Columns whose delta is a smaller share of the largest are dropped from a step."""
-
-ARMIJO = 1e-4
-"""Share of the decrease along the slope that a step has to reach."""
-
-MIN_DECREASE_SHARE = 1e-7
-"""Newton steps that lower the value by a smaller share are the last."""
-
+NEGLIGIBLE_SHARE = 1e-10  # Columns whose delta is a smaller share of the largest are dropped from a step.
+ARMIJO = 1e-4  # Share of the decrease along the slope that a step has to reach.
+MIN_DECREASE_SHARE = 1e-7  # Newton steps that lower the value by a smaller share are the last.
 MAX_PLANES = 8
 """Bits of a row's cost in the Hessian: costs that are not small multiples of one number are rounded up there, and there alone."""
 

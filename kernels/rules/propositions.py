@@ -79,10 +79,9 @@ def holds(kind: int, cut: float, values: FloatArray, comparable: NDArray[np.bool
 
 
 def column_propositions(column: int, values: FloatArray, n_thresholds: int, categorical: bool) -> Propositions:
-    """Return the propositions of one column from its training values ``(n,)``, NaN for missing ones.
-
-    A numeric column with more than ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ..., one with fewer
-    between all. The values of a categorical column are names; columns of two values are taken for that, too.
+    """Return the propositions of one column from its training values ``(n,)``, NaN for missing ones. A numeric column with more than
+    ``n_thresholds`` distinct values is cut at its quantiles 1 / (n_thresholds + 1), ..., one with fewer between all. The values of a
+    categorical column are names; columns of two values are taken for that, too.
     """
     missing = np.isnan(values)
     distinct = np.unique(values[~missing])

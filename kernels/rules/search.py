@@ -22,11 +22,8 @@ from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from .bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits, popcount, unpack_bits
 
-MAX_VIOLATORS = 4096
-"""Conjunctions above the threshold that a search collects before it gives up."""
-
-MAX_LENGTH = 24
-"""Greatest length of a conjunction that is visited."""
+MAX_VIOLATORS = 4096  # Conjunctions above the threshold that a search collects before it gives up.
+MAX_LENGTH = 24  # Greatest length of a conjunction that is visited.
 
 COMPLETE, CUT_BY_LENGTH, GIVEN_UP = range(3)
 """How a search ends: all was seen, or all but what is too long, or it came to the limit of visits or of violators."""
@@ -123,10 +120,9 @@ def find_violators(
     rows: SignedRows, hull: Words, keys: Words, pairs: Words, a: float, threshold: float, *,
     frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40,
 ) -> ViolatorSearch:  # fmt: skip
-    """Look for conjunctions out of the hull with M / d^2 above the threshold.
-
-    ``hull`` ``(W,)`` are the :func:`known_keys` of the hull, ``pairs`` the bits of :func:`find_compatible`, and d = a^length.
-    With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at most ``visits`` in all.
+    """Look for conjunctions out of the hull with M / d^2 above the threshold. ``hull`` ``(W,)`` are the :func:`known_keys` of the hull,
+    ``pairs`` the bits of :func:`find_compatible`, and d = a^length. With ``frontier`` only children of the hull are visited, of at most
+    ``depth`` propositions and at most ``visits`` in all.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
@@ -136,8 +132,7 @@ def find_violators(
         float(threshold), bool(frontier), int(depth), int(visits),
     )  # fmt: skip
     count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
-    finished = end != GIVEN_UP
-    return ViolatorSearch(items[:count], values[:count], n_visits, depth, finished, end == COMPLETE)
+    return ViolatorSearch(items[:count], values[:count], n_visits, depth, end != GIVEN_UP, end == COMPLETE)
 
 
 class _Walk(NamedTuple):
@@ -240,9 +235,8 @@ def has_extension(allowed: Words, later: IntArray) -> bool:
 def visit_extensions(
     search: _Walk, path: _Path, level: int, items: IntArray, values: FloatArray, n_found: int, n_visits: int
 ) -> tuple[int, int, bool]:
-    """Look at every extension of the set on the path; those worth following stay among the candidates, in order.
-
-    Returns how many violators are written and how many sets were visited up to now, and whether neither came to its limit.
+    """Look at every extension of the set on the path; those worth following stay among the candidates, in order. Returns how many violators
+    are written and how many sets were visited up to now, and whether neither came to its limit.
     """
     # Read once: a field of a tuple that is read in the loop is counted as one more reference to its array, every time.
     columns, starts, amounts, unit, similarity = search.columns, search.starts, search.amounts, search.unit, search.similarity

@@ -42,11 +42,9 @@ class PairConstraints:
 
 
 def pair_constraints(pairs: object, n: int) -> PairConstraints:
-    """Return constraints on n rows from a sparse ``(n, n)`` matrix with entries +1 and -1, symmetric or one triangle, or from triples
-    ``(i, j, +1 or -1)``, ``(m, 3)``; a pair that is repeated with one sign is one pair.
-
-    Raises ValueError: no pair at all, another shape, a sign that is neither +1 nor -1, a row outside the data, a row paired with itself, or
-    a pair with both signs.
+    """Return constraints on n rows from a sparse ``(n, n)`` matrix with entries +1 and -1, symmetric or one triangle, or from triples ``(i,
+    j, +1 or -1)``, ``(m, 3)``; a pair that is repeated with one sign is one pair. Raises ValueError: no pair at all, another shape, a sign
+    that is neither +1 nor -1, a row outside the data, a row paired with itself, or a pair with both signs.
     """
     i, j, signs = _read_entries(pairs, n)
     if not len(i):
@@ -64,8 +62,7 @@ def pair_constraints(pairs: object, n: int) -> PairConstraints:
     if len(loops):
         raise ValueError(f"constraints: the pair ({i[loops[0]]}, {i[loops[0]]}) pairs a row with itself")
     keys, first = np.unique(low * np.int64(n) + high, return_index=True)
-    places = np.searchsorted(keys, low * np.int64(n) + high)
-    against = np.flatnonzero(signs != signs[first][places])
+    against = np.flatnonzero(signs != signs[first][np.searchsorted(keys, low * np.int64(n) + high)])
     if len(against):
         e = against[0]
         raise ValueError(f"constraints: the pair ({low[e]}, {high[e]}) is given with both signs")
@@ -98,15 +95,12 @@ def _read_entries(pairs: Any, n: int) -> tuple[IntArray, IntArray, FloatArray]:
     return far[:, 0], far[:, 1], triples[:, 2]
 
 
-MAX_CLOSURE_PAIRS = 20_000_000
-"""Pairs a closure may have; more would take gigabytes."""
+MAX_CLOSURE_PAIRS = 20_000_000  # Pairs a closure may have; more would take gigabytes.
 
 
 def close_pairs(constraints: PairConstraints) -> PairConstraints:
-    """Return all pairs that some imply.
-
-    Belonging together is an equivalence, whose parts are the rows linked by such pairs; where one pair of rows of two parts is apart, all
-    are. Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
+    """Return all pairs that some imply. Belonging together is an equivalence, whose parts are the rows linked by such pairs; where one pair
+    of rows of two parts is apart, all are. Raises ValueError: a pair that is apart within a part, or more pairs than ``MAX_CLOSURE_PAIRS``.
     """
     n, together = constraints.n, constraints.signs > 0
     i, j = constraints.rows[together], constraints.cols[together]

@@ -30,29 +30,18 @@ import numpy as np
 
 from .problem import Anchor, Evaluation, SpectralProblem, equal_penalty, evaluate
 
-MAX_EVALUATIONS_WITHOUT_RISE = 8
-"""Evaluations without a higher dual after which a cap is suspected of not being active."""
-MAX_EVALUATIONS_WITHOUT_GAIN = 100
-"""Evaluations in which the gap did not fall by a thousandth after which it will not."""
-IDLE_CAP_SHARE = 0.02
-"""A cap is suspected, too, when the positive part has shrunk to this share of its largest size."""
-WEIGHT_FACTOR = 0.5
-"""Factor of the weight of proximal steps, from one to the next."""
-FIRST_WEIGHT = 1.0
-"""First weight of a proximal step, in units of the penalty that had equalled the cap."""
-MAX_BLUR_SHARE = 0.5
-"""Share of the gap that may be due to a proximal step before the next one begins."""
-MIN_WEIGHT = 1e-3
-"""Least weight of a proximal step, in units of the first."""
-RECENT_VALUES = 5
-"""A step may not fall below the least of so many last values of the dual."""
+MAX_EVALUATIONS_WITHOUT_RISE = 8  # Evaluations without a higher dual after which a cap is suspected of not being active.
+MAX_EVALUATIONS_WITHOUT_GAIN = 100  # Evaluations in which the gap did not fall by a thousandth after which it will not.
+IDLE_CAP_SHARE = 0.02  # A cap is suspected, too, when the positive part has shrunk to this share of its largest size.
+WEIGHT_FACTOR = 0.5  # Factor of the weight of proximal steps, from one to the next.
+FIRST_WEIGHT = 1.0  # First weight of a proximal step, in units of the penalty that had equalled the cap.
+MAX_BLUR_SHARE = 0.5  # Share of the gap that may be due to a proximal step before the next one begins.
+MIN_WEIGHT = 1e-3  # Least weight of a proximal step, in units of the first.
+RECENT_VALUES = 5  # A step may not fall below the least of so many last values of the dual.
 ARMIJO = 1e-4
-COARSE_ACCURACY = 1e-3
-"""Accuracy of the eigenpairs while the gap is far from closed."""
-TIGHT_ACCURACY_SHARE = 1e-2
-"""Final accuracy of the eigenpairs, in units of the tolerance of the gap."""
-MIN_OBJECTIVE_SHARE = 1e-3
-"""The gap is measured against the primal objective, or this share of that of K = 0 where it is more."""
+COARSE_ACCURACY = 1e-3  # Accuracy of the eigenpairs while the gap is far from closed.
+TIGHT_ACCURACY_SHARE = 1e-2  # Final accuracy of the eigenpairs, in units of the tolerance of the gap.
+MIN_OBJECTIVE_SHARE = 1e-3  # The gap is measured against the primal objective, or this share of that of K = 0 where it is more.
 
 
 @dataclass(frozen=True)
@@ -134,9 +123,8 @@ class Evaluator:
 def advance_ascent(
     problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, max_iter: int = 200, evaluator: Evaluator | None = None
 ) -> SpectralState:
-    """Return the state after one more evaluation; final when the relative gap is at most ``tol``, certified by tight eigenpairs.
-
-    At most ``max_iter`` evaluations are done in all; the ``evaluator`` is that of a whole ascent, so that nothing is decomposed twice.
+    """Return the state after one more evaluation; final when the relative gap is at most ``tol``, certified by tight eigenpairs. At most
+    ``max_iter`` evaluations are done in all; the ``evaluator`` is that of a whole ascent, so that nothing is decomposed twice.
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
         state = _tighten(state)

@@ -27,15 +27,11 @@ from .triple_losses import TripleProblem, TripleTerms, new_triples, worst_triple
 DEFAULT_CAP_RATIO = 100.0
 """The default cap of tr KK over that of the centred Gram matrix of the input. With less the map is crushed: at 1 the labels of neighbours
 agree less often than under principal components; from 100 on the cap hardly matters."""
-FIRST_INNER_TOL = 1e-3
-"""Relative gap to which the first convex problem of a sequence is solved; later ones follow the gain of the last."""
-INNER_SHARE = 0.1
-"""Relative gap of a convex problem in units of that gain, and at the end of the tolerance."""
-MAX_TRIALS_PER_STEP = 5
-"""Decompositions per Newton step, on average, at most."""
+FIRST_INNER_TOL = 1e-3  # Relative gap to which the first convex problem of a sequence is solved; later ones follow the gain of the last.
+INNER_SHARE = 0.1  # Relative gap of a convex problem in units of that gain, and at the end of the tolerance.
+MAX_TRIALS_PER_STEP = 5  # Decompositions per Newton step, on average, at most.
 MIN_POSITIVE = float(np.finfo(float).tiny)
-MAX_INNER_STEPS = 300
-"""Decompositions of one convex problem of a sequence at most."""
+MAX_INNER_STEPS = 300  # Decompositions of one convex problem of a sequence at most.
 
 
 @dataclass(frozen=True)
@@ -125,8 +121,7 @@ def label_target(factor: np.ndarray) -> SymmetricOperator:
 def split_target(directions: np.ndarray) -> SymmetricOperator:
     """Return ``2 V V' - I``: the sum of the eigenvalues along V less the sum of the others, as a function of K."""
     n, d = directions.shape
-    identity = sp.eye_array(n, format="csr")
-    return SymmetricOperator(-sp.csr_array(identity), directions, np.full(d, 2.0))
+    return SymmetricOperator(-sp.csr_array(sp.eye_array(n, format="csr")), directions, np.full(d, 2.0))
 
 
 def graph_target(graph: Neighbourhood) -> SymmetricOperator:
@@ -135,8 +130,7 @@ def graph_target(graph: Neighbourhood) -> SymmetricOperator:
     ones = np.ones(graph.n)
     # HWH = W - (w 1' + 1 w')/n + (1'w) 11'/n^2, w the degrees; a sum of two squares with opposite signs.
     shifted = degrees / graph.n - 0.5 * degrees.sum() / graph.n**2
-    factor = np.column_stack([ones + shifted, ones - shifted])
-    return SymmetricOperator(graph.adjacency, factor, np.array([-0.5, 0.5]))
+    return SymmetricOperator(graph.adjacency, np.column_stack([ones + shifted, ones - shifted]), np.array([-0.5, 0.5]))
 
 
 @dataclass(frozen=True)
@@ -239,25 +233,20 @@ def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float,
     return _with_kernel(state, kernel, kernel.upper)
 
 
-def volume_objective(kernel: KernelSolution, graph: Neighbourhood, count: int, C: float) -> float:
-    """Return ``-sum_{i<=d} lam_i + sum_{i>d} lam_i + C/2 sum_e (D_e - u_e)^2``, which no exact outer step raises."""
-    lam = kernel.spectrum
-    return float(lam.sum()) - 2.0 * float(lam[:count].sum()) + 0.5 * C * float(np.sum((graph.goal - kernel.forms) ** 2))
-
-
 def volume_step(
     graph: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int
 ) -> EmbeddingState:
-    """Return the state after one convex problem: its target splits the eigenvectors of the K before it.
-
-    Where what K gains falls below ``tol`` the problem is solved once more, more exactly, before the sequence ends.
+    """Return the state after one convex problem: its target splits the eigenvectors of the K before it. Where what K gains falls below
+    ``tol`` the problem is solved once more, more exactly, before the sequence ends.
     """
     problem = colored_problem(graph, split_target(state.directions), C, B)
     if graph.n > MAX_NEWTON_ROWS:
         kernel = solve_kernel(problem, state.alpha, state.inner_tol)
     else:
         kernel = _best_kernel(*newton_steps(problem, newton_start(graph.n, state.alpha), tol=state.inner_tol, max_iter=MAX_INNER_STEPS))
-    value = volume_objective(kernel, graph, count, C)
+    # -sum_{i<=d} lam_i + sum_{i>d} lam_i + C/2 sum_e (D_e - u_e)^2, which no exact outer step raises.
+    lam = kernel.spectrum
+    value = float(lam.sum()) - 2.0 * float(lam[:count].sum()) + 0.5 * C * float(np.sum((graph.goal - kernel.forms) ** 2))
     gain = (state.upper - value) / max(abs(value), MIN_POSITIVE)
     state = replace(state, iteration=state.iteration + 1, alpha=kernel.alpha, evaluations=state.evaluations + kernel.evaluations)
     if gain > 0:
@@ -309,10 +298,9 @@ def _solve_unconstrained(structure: StructureProblem) -> KernelSolution:
 
 
 def structure_step(structure: StructureProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
-    """Return the state after one round of cutting planes: solve on the working set, compute all violations, add the violated triples.
-
-    Dual points of a working set are dual points of the whole problem, so ``lower`` is a bound; ``upper`` counts the largest violation of
-    all triples.
+    """Return the state after one round of cutting planes: solve on the working set, compute all violations, add the violated triples. Dual
+    points of a working set are dual points of the whole problem, so ``lower`` is a bound; ``upper`` counts the largest violation of all
+    triples.
     """
     problem = structure.problem(state.triples)
     kernel = solve_kernel(problem, state.alpha, state.inner_tol) if len(state.triples) else _solve_unconstrained(structure)

@@ -27,11 +27,9 @@ from ..grams.rows import DENSE_COLUMNS, as_rows
 from ..jit import compiled, one_thread
 from ..rules.bits import pack_bits, popcount
 
-TILE_ROWS, TILE_COLUMNS = 256, 2048
-"""Rows and columns of a tile of products or counts."""
+TILE_ROWS, TILE_COLUMNS = 256, 2048  # Rows and columns of a tile of products or counts.
 
-WORDS_PER_ENTRY = 4
-"""Sparse rows are packed while a row's words are at most so many times its entries."""
+WORDS_PER_ENTRY = 4  # Sparse rows are packed while a row's words are at most so many times its entries.
 
 
 class Nearest(NamedTuple):
@@ -47,9 +45,8 @@ class Nearest(NamedTuple):
 
 
 def nearest_rows(X: Any, k: int) -> Nearest:
-    """Return the ``k`` nearest other rows of every row of numbers ``(n, d)``, dense or sparse; of fewer than k other rows all.
-
-    Raises ValueError: rows that are no numbers or not finite, or a bad ``k``.
+    """Return the ``k`` nearest other rows of every row of numbers ``(n, d)``, dense or sparse; of fewer than k other rows all. Raises
+    ValueError: rows that are no numbers or not finite, or a bad ``k``.
     """
     rows = as_rows(X)
     if rows.ndim != 2:
@@ -94,8 +91,7 @@ def neighbour_graph(ids: IntArray, kind: str = "mutual") -> sp.csr_array:
     rows, cols = np.repeat(np.arange(n), k), ids.ravel()
     there = cols >= 0
     one_way = sp.csr_array((np.ones(int(there.sum())), (rows[there], cols[there])), shape=(n, n))
-    both = one_way.minimum(one_way.T) if kind == "mutual" else one_way.maximum(one_way.T)
-    graph = sp.csr_array(both)
+    graph = sp.csr_array(one_way.minimum(one_way.T) if kind == "mutual" else one_way.maximum(one_way.T))
     graph.eliminate_zeros()
     graph.sort_indices()
     return graph
@@ -286,8 +282,7 @@ def _scan_sparse(
         sizes[i] = size
 
 
-MAX_DENSE_BASIS_ROWS = 1500
-"""Rows up to which the least eigenvectors of L come from a dense decomposition."""
+MAX_DENSE_BASIS_ROWS = 1500  # Rows up to which the least eigenvectors of L come from a dense decomposition.
 
 
 def smooth_basis(laplacian: sp.csr_array, size: int) -> np.ndarray:

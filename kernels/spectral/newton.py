@@ -28,22 +28,14 @@ from ..jit import one_thread
 from .pair_losses import DistanceTerms
 from .problem import SpectralProblem
 
-EDGE_BYTES = 8 << 20
-"""Differences of eigenvectors along edges in memory at a time."""
-
-MAX_NEWTON_ROWS = 1500
-"""Rows up to which whole decompositions are taken."""
-FORCING_SHARE = 0.1
-"""Conjugate gradients end at this share of the gradient, and sooner far from the optimum than near it."""
-MAX_CONJUGATE_GRADIENTS = 200
-"""Steps of conjugate gradients for one direction, at most."""
-MIN_STEP_SHARE = 2.0**-20
-"""Least share of a Newton step that is tried."""
+EDGE_BYTES = 8 << 20  # Differences of eigenvectors along edges in memory at a time.
+MAX_NEWTON_ROWS = 1500  # Rows up to which whole decompositions are taken.
+FORCING_SHARE = 0.1  # Conjugate gradients end at this share of the gradient, and sooner far from the optimum than near it.
+MAX_CONJUGATE_GRADIENTS = 200  # Steps of conjugate gradients for one direction, at most.
+MIN_STEP_SHARE = 2.0**-20  # Least share of a Newton step that is tried.
 ARMIJO = 1e-4
-FIRST_WEIGHT = 0.1
-"""First weight of a proximal step, in units of the penalty that equals the cap."""
-WEIGHT_FACTOR = 0.5
-"""Factor of the weight from one proximal step to the next."""
+FIRST_WEIGHT = 0.1  # First weight of a proximal step, in units of the penalty that equals the cap.
+WEIGHT_FACTOR = 0.5  # Factor of the weight from one proximal step to the next.
 MIN_POSITIVE = float(np.finfo(float).tiny)
 
 
@@ -67,8 +59,7 @@ class Edges:
         """Return A, ``(n, n)``: M plus the Laplacian of the edges with weights alpha."""
         n = len(self.target)
         places = np.concatenate([self.rows * n + self.cols, self.cols * n + self.rows, self.rows * (n + 1), self.cols * (n + 1)])
-        laplacian = np.bincount(places, np.concatenate([-alpha, -alpha, alpha, alpha]), minlength=n * n)
-        return self.target + laplacian.reshape(n, n)
+        return self.target + np.bincount(places, np.concatenate([-alpha, -alpha, alpha, alpha]), minlength=n * n).reshape(n, n)
 
 
 def prepare_edges(problem: SpectralProblem) -> Edges:
@@ -243,10 +234,9 @@ def newton_start(n: int, alpha: np.ndarray) -> NewtonState:
 def newton_steps(
     problem: SpectralProblem, state: NewtonState, *, tol: float = 1e-4, max_iter: int = 200, steps: int | None = None
 ) -> tuple[NewtonState, Decomposed]:
-    """Return the state after Newton steps on the dual, and its best K; final when the relative gap is at most ``tol``.
-
-    The problem has a squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in all, and ``steps`` Newton
-    steps in this call (``None``: to the end). A function of the state alone.
+    """Return the state after Newton steps on the dual, and its best K; final when the relative gap is at most ``tol``. The problem has a
+    squared loss on distances, p = 2 and a cap. At most ``max_iter`` decompositions are done in all, and ``steps`` Newton steps in this call
+    (``None``: to the end). A function of the state alone.
     """
     edges = prepare_edges(problem)
     with one_thread():
@@ -261,9 +251,9 @@ def newton_steps(
 
 
 def _begin_ascent(problem: SpectralProblem, edges: Edges, state: NewtonState, tol: float) -> tuple[NewtonState, Decomposed]:
-    if state.iteration:
-        return state, decompose(problem, edges, state.alpha, state.prox)
     at = decompose(problem, edges, state.alpha, state.prox)
+    if state.iteration:
+        return state, at
     # A weight G keeps the gap open by at most G B / 2; where the cap is not active a larger one comes first.
     level = float(np.linalg.norm(at.values[: at.rank])) / float(np.sqrt(edges.cap))
     weight = max(tol * abs(at.primal) / edges.cap, FIRST_WEIGHT * level, MIN_POSITIVE)

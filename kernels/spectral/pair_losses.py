@@ -90,8 +90,7 @@ class DistanceTerms:
     @property
     def norm2(self) -> float:
         """Twice the largest degree of the graph of the pairs, and 2."""
-        degrees = np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n)
-        return 2.0 * float(degrees.max(initial=0)) + 2.0
+        return 2.0 * float(np.bincount(np.concatenate([self.rows, self.cols]), minlength=self.n).max(initial=0)) + 2.0
 
     def matrix(self, alpha: np.ndarray) -> sp.csr_array:
         """Return the signed Laplacian of the graph with edge weights ``sign * alpha``."""
@@ -147,8 +146,7 @@ class PairLoss:
 
 
 _SQUARE = (lambda alpha, C: float(alpha @ alpha) / (2.0 * C), lambda alpha, C: alpha / C)
-NO_CONJUGATE = (lambda alpha, C: 0.0, lambda alpha, C: np.zeros_like(alpha))
-"""A conjugate that is 0 on its domain, and its slope."""
+NO_CONJUGATE = (lambda alpha, C: 0.0, lambda alpha, C: np.zeros_like(alpha))  # A conjugate that is 0 on its domain, and its slope.
 PAIR_LOSSES: dict[str, PairLoss] = {
     "linear": PairLoss(lambda u, d, C: C * float(np.sum(d - u)), *NO_CONJUGATE, lambda alpha, C: np.full_like(alpha, C), False),
     "squared_hinge": PairLoss(

@@ -17,12 +17,11 @@ from .pair_losses import PAIR_LOSSES, PairLoss, Terms
 
 @dataclass(frozen=True)
 class SpectralProblem:
-    """A loss on pairs of rows and a linear objective of the kernel matrix.
-
-    ``target`` is M, ``(n, n)``; ``goal`` ``(size,)`` d, the targets of u, zeros with the linear loss; C the weight of the loss. The power p
-    of the regulariser is at least 1, above 1 but for the linear loss with a cap; B is the cap of tr K^p, G the weight of the penalty: one
-    of both. K lies in the ``(n, r)`` orthonormal columns of ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the
-    bytes it may hold at once. Raises ValueError: a parameter out of range, or of the wrong length.
+    """A loss on pairs of rows and a linear objective of the kernel matrix. ``target`` is M, ``(n, n)``; ``goal`` ``(size,)`` d, the targets
+    of u, zeros with the linear loss; C the weight of the loss. The power p of the regulariser is at least 1, above 1 but for the linear
+    loss with a cap; B is the cap of tr K^p, G the weight of the penalty: one of both. K lies in the ``(n, r)`` orthonormal columns of
+    ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the bytes it may hold at once. Raises ValueError: a parameter
+    out of range, or of the wrong length.
     """
 
     target: SymmetricOperator
@@ -71,10 +70,9 @@ class SpectralProblem:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """K, both objectives and the gradient at a point of the dual.
-
-    The primal objective is that of this K whatever the accuracy of the eigenpairs (their values are Rayleigh quotients); the dual one is a
-    bound: what the eigenpairs may have missed of ``R(A_+)`` by their residuals is taken off.
+    """K, both objectives and the gradient at a point of the dual. The primal objective is that of this K whatever the accuracy of the
+    eigenpairs (their values are Rayleigh quotients); the dual one is a bound: what the eigenpairs may have missed of ``R(A_+)`` by their
+    residuals is taken off.
     """
 
     part: PositivePart  # of A
@@ -122,10 +120,9 @@ class Anchor:
 def evaluate(
     problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-8, start: np.ndarray | None = None, anchor: Anchor | None = None
 ) -> Evaluation:
-    """Return K, both objectives and the gradient at ``alpha``, from one eigendecomposition.
-
-    ``tol`` is the accuracy of the eigenpairs, ``start`` the block of a former evaluation nearby. With the ``anchor`` of a proximal step the
-    gradient is that of its dual; objectives stay those of the problem.
+    """Return K, both objectives and the gradient at ``alpha``, from one eigendecomposition. ``tol`` is the accuracy of the eigenpairs,
+    ``start`` the block of a former evaluation nearby. With the ``anchor`` of a proximal step the gradient is that of its dual; objectives
+    stay those of the problem.
     """
     operator = problem.operator(alpha)
     if anchor is not None:
@@ -158,10 +155,9 @@ def evaluate(
 
 
 def missed_share(values: np.ndarray, p: float, squares: float) -> float:
-    """Return by what share ``R(A_+)`` may be greater where ``squares`` of ``||A_+||_F^2`` are missing; 0 where nothing is.
-
-    R is a power of ``sum s^q``, q = p/(p-1), linear in it at most. Squares that are missing weigh most in the greatest value for q >= 2,
-    else spread over all of them.
+    """Return by what share ``R(A_+)`` may be greater where ``squares`` of ``||A_+||_F^2`` are missing; 0 where nothing is. R is a power of
+    ``sum s^q``, q = p/(p-1), linear in it at most. Squares that are missing weigh most in the greatest value for q >= 2, else spread over
+    all of them.
     """
     if not squares > 0 or not len(values):
         return 0.0
@@ -176,9 +172,8 @@ def missed_share(values: np.ndarray, p: float, squares: float) -> float:
 
 
 def proximal_spectrum(values: np.ndarray, p: float, B: float, weight: float) -> np.ndarray:
-    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 ||K||_F^2`` under ``tr K^p <= B``.
-
-    With s the positive eigenvalues of A they solve ``weight lam + nu lam^(p-1) = s``, where nu >= 0 is 0 or uses up the cap.
+    """Return the eigenvalues of the K that maximises ``<A, K> - weight / 2 ||K||_F^2`` under ``tr K^p <= B``. With s the positive
+    eigenvalues of A they solve ``weight lam + nu lam^(p-1) = s``, where nu >= 0 is 0 or uses up the cap.
     """
     free = values / weight
     if float(np.sum(free**p)) <= B:

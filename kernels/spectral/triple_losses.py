@@ -14,11 +14,10 @@ import scipy.sparse as sp
 
 from ..jit import compiled
 from ..weights.norm_sets import project_elastic
-from .pair_losses import NO_CONJUGATE, PairLoss
+from .pair_losses import NO_CONJUGATE, DistanceTerms, PairLoss
 from .problem import SpectralProblem
 
-NORM_STEPS = 20
-"""Power iterations of the norm of the terms."""
+NORM_STEPS = 20  # Power iterations of the norm of the terms.
 
 
 @dataclass(frozen=True)
@@ -56,10 +55,7 @@ class TripleTerms:
     def matrix(self, alpha: np.ndarray) -> sp.csr_array:
         """Return the sum of the terms, ``(n, n)``: the Laplacian of the graph with weight alpha at ij and -alpha at ik."""
         i, j, k = self.triples.T
-        rows, cols = np.concatenate([i, i]), np.concatenate([j, k])
-        weights = np.concatenate([alpha, -alpha])
-        places = np.concatenate([rows, cols, rows, cols]), np.concatenate([cols, rows, rows, cols])
-        return sp.csr_array((np.concatenate([-weights, -weights, weights, weights]), places), shape=(self.n, self.n))
+        return DistanceTerms(self.n, np.concatenate([i, i]), np.concatenate([j, k])).matrix(np.concatenate([alpha, -alpha]))
 
     def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return u of ``K = vectors diag(values) vectors'``."""

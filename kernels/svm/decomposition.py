@@ -24,21 +24,13 @@ WORKING_SET = 512
 MIN_WORKING_SET = 3
 """Least size of the working set: a round brings in up to two variables, and the one that violates most must be able to stay."""
 
-ROW_BYTES = 256 << 20
-"""Greatest number of bytes of float64 rows fetched at once when the caller sets no size."""
-
-COPY_SHARE = 0.5625
-"""Entries of the copy of a shrunk problem, in squares of the working set."""
-
+ROW_BYTES = 256 << 20  # Greatest number of bytes of float64 rows fetched at once when the caller sets no size.
+COPY_SHARE = 0.5625  # Entries of the copy of a shrunk problem, in squares of the working set.
 MAX_STEPS = 10_000_000
-REFRESH_ROUNDS = 50
-"""Rounds after which the gradient is computed anew by one product."""
+REFRESH_ROUNDS = 50  # Rounds after which the gradient is computed anew by one product.
+INNER_STEPS = 20  # Steps per variable of the working set and round.
 
-INNER_STEPS = 20
-"""Steps per variable of the working set and round."""
-
-STILL, FREE, VIOLATING = range(3)
-"""Ranks of variables: those that lie still leave the working set first."""
+STILL, FREE, VIOLATING = range(3)  # Ranks of variables: those that lie still leave the working set first.
 
 
 @runtime_checkable
@@ -51,26 +43,18 @@ class PartGram(Protocol):
         ...
 
     def between(self, new: IntArray, old: IntArray) -> Iterable[tuple[IntArray, IntArray, Array]]:
-        """Yield entries as (places of rows, places of columns, values): every pair with a new variable, in one order at least.
-
-        Places count the new variables first, then the old ones.
+        """Yield entries as (places of rows, places of columns, values): every pair with a new variable, in one order at least. Places count
+        the new variables first, then the old ones.
         """
         ...
 
 
 def solve_decomposition(
-    gram: Gram,
-    problem: DualProblem,
-    *,
-    warm: Warm = None,
-    tol: float = 1e-3,
-    max_iter: int | None = None,
-    gradient: FloatArray | None = None,
-    working: int | None = None,
-) -> DualSolution:
-    """Solve a dual with access to rows and products of K only; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments.
-
-    A :class:`PartGram` gives entries between chosen variables and products, never rows. ``working`` is the greatest number of variables in
+    gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: float = 1e-3, max_iter: int | None = None,
+    gradient: FloatArray | None = None, working: int | None = None,
+) -> DualSolution:  # fmt: skip
+    """Solve a dual with access to rows and products of K only; see :func:`gramplane.kernels.svm.smo.solve_smo` for the other arguments. A
+    :class:`PartGram` gives entries between chosen variables and products, never rows. ``working`` is the greatest number of variables in
     the working set, at least 3; by default as many as a :class:`PartGram` allows, but at most twice those that move at first, and of rows
     512, or fewer where these exceed 256 MiB. The gradient is computed anew before the certificate. ``details`` of the solution holds the
     rounds, rows fetched and products, and the counts of a caching matrix.
@@ -167,8 +151,7 @@ class _State:
                 self._g = self._gram.matvec(self._beta) + self._ridge * self._beta - self._problem.c
                 self._products, fresh = self._products + 1, 0
                 continue
-            done = self._round(slopes, tol, limit - self._steps)
-            idle = 0 if done else idle + 1
+            idle = 0 if self._round(slopes, tol, limit - self._steps) else idle + 1
             fresh += 1
 
     def _measure(self) -> _Slopes:
@@ -192,8 +175,7 @@ class _State:
         inside[self._members] = True
         newcomers = self._choose_worst(slopes, np.flatnonzero((ranks == VIOLATING) & ~inside), max(2, self._size // 2))
         # Those that lie still leave first, and among them those with the smallest violations.
-        order = np.lexsort((slopes.violations(self._paired)[self._members], ranks[self._members]))
-        places = np.sort(order[: len(newcomers)])
+        places = np.sort(np.lexsort((slopes.violations(self._paired)[self._members], ranks[self._members]))[: len(newcomers)])
         self._members[places] = np.sort(newcomers)
         return places
 

@@ -26,18 +26,16 @@ from .gram_access import Scratch as Scratch
 from .gram_access import add_rows as add_rows
 from .gram_access import check_diagonal as check_diagonal
 
-SUM_SLACK = 1e-10
-"""A warm start whose sum is off by at most this share of sum |beta| counts as balanced."""
+SUM_SLACK = 1e-10  # A warm start whose sum is off by at most this share of sum |beta| counts as balanced.
 
 
 @dataclass(frozen=True)
 class DualProblem:
-    """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum.
-
-    All arrays are ``(n,)``. The box ``lo``, ``hi`` is infinite only where ``ridge`` is positive. ``l1_weight`` is e >= 0, one for all
-    variables or one for each. ``sum_constraint`` is s, the sum of beta; None leaves it free, and the machine has no bias. ``groups`` holds
-    codes from 0 on: beta sums to zero in every group, which has a bias of its own, and `sum_constraint` is 0. Raises ValueError if lengths
-    differ, a number is not finite, a box is empty, or no point of the box has the sum.
+    """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum. All arrays are ``(n,)``.
+    The box ``lo``, ``hi`` is infinite only where ``ridge`` is positive. ``l1_weight`` is e >= 0, one for all variables or one for each.
+    ``sum_constraint`` is s, the sum of beta; None leaves it free, and the machine has no bias. ``groups`` holds codes from 0 on: beta sums
+    to zero in every group, which has a bias of its own, and `sum_constraint` is 0. Raises ValueError if lengths differ, a number is not
+    finite, a box is empty, or no point of the box has the sum.
     """
 
     c: FloatArray
@@ -125,8 +123,7 @@ class DualProblem:
         return _shift_to_sum(beta, self)
 
     def _balanced_groups(self, beta: FloatArray, clipped: FloatArray, groups: IntArray) -> FloatArray:
-        off = np.abs(np.bincount(groups, clipped)) > SUM_SLACK * np.bincount(groups, np.abs(clipped))
-        for group in np.flatnonzero(off):
+        for group in np.flatnonzero(np.abs(np.bincount(groups, clipped)) > SUM_SLACK * np.bincount(groups, np.abs(clipped))):
             members = groups == group
             clipped[members] = _shift_to_sum(beta[members], self.part(np.flatnonzero(members)))
         return clipped
@@ -195,8 +192,7 @@ class DualSolution:
     biases: FloatArray | None = None
 
 
-Warm = DualSolution | FloatArray | None
-"""The start of a solver: a solution, a beta, or zero."""
+Warm = DualSolution | FloatArray | None  # The start of a solver: a solution, a beta, or zero.
 
 
 def weighted_l1(weight: float | FloatArray, magnitudes: FloatArray) -> float:
@@ -216,7 +212,6 @@ def best_response(slope: FloatArray, problem: DualProblem) -> FloatArray:
 
 def certify(problem: DualProblem, beta: FloatArray, decision: FloatArray, bias: float | FloatArray) -> tuple[float, float]:
     """Return the dual value and its gap to the primal value at (decision, bias); decision = K beta, and a problem with groups has biases.
-
     Raises ValueError if one of them is not finite: the Gram matrix holds NaN, infinity, or entries whose products overflow.
     """
     ridge, l1_weight, has_l1_term = problem.ridge, problem.l1_weight, problem.has_l1_term
@@ -270,10 +265,9 @@ def check_labels(y: ArrayLike, cost: FloatArray, bias: bool) -> FloatArray:
 
 
 def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
-    """Return the hinge-loss problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b)).
-
-    ``y`` holds labels -1 and +1, ``linear`` the margins p, ones by default. ``C`` is as scikit-learn's, a number or one for each row, where
-    0 leaves a row out. Without a bias the sum of beta is free.
+    """Return the hinge-loss problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b)). ``y`` holds labels -1 and +1, ``linear``
+    the margins p, ones by default. ``C`` is as scikit-learn's, a number or one for each row, where 0 leaves a row out. Without a bias the
+    sum of beta is free.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = check_labels(y, cost, bias)
@@ -282,9 +276,8 @@ def svc_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, 
 
 
 def squared_hinge_problem(y: ArrayLike, C: ArrayLike, linear: ArrayLike | None = None, *, bias: bool = True) -> DualProblem:
-    """Return the squared-hinge problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b))^2.
-
-    Its dual is that of the hinge with K + I / (2 C) and no upper bound; C is that of ``LinearSVC``. Parameters as in :func:`svc_problem`.
+    """Return the squared-hinge problem: primal 1/2 ||w||^2 + sum_i C_i max(0, p_i - y_i (f_i + b))^2. Its dual is that of the hinge with K
+    + I / (2 C) and no upper bound; C is that of ``LinearSVC``. Parameters as in :func:`svc_problem`.
     """
     cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     labels = check_labels(y, cost, bias)

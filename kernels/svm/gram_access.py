@@ -46,11 +46,9 @@ class Scratch:
 
 
 class DenseGram:
-    """A Gram matrix in memory.
-
-    ``array``, ``(n, n)``, is symmetric; float32 and float64 in C order are used without a copy. ``scratch`` is the buffer of the shrunk
-    problem, up to 0.57 n^2 entries; the solves of a loop share one. Raises ValueError if the matrix is not square, is empty, or its
-    diagonal is not finite and non-negative.
+    """A Gram matrix in memory. ``array``, ``(n, n)``, is symmetric; float32 and float64 in C order are used without a copy. ``scratch`` is
+    the buffer of the shrunk problem, up to 0.57 n^2 entries; the solves of a loop share one. Raises ValueError if the matrix is not square,
+    is empty, or its diagonal is not finite and non-negative.
     """
 
     def __init__(self, array: ArrayLike, scratch: Scratch | None = None) -> None:

@@ -25,8 +25,7 @@ from .dual import DenseGram, DualProblem, DualSolution, add_rows, best_response,
 from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, curvature_floor
 from .smo_steps import BROKEN, CAPPED, MAX_VIOLATION, N_VECTORS, SOLVED, STUCK, VECTOR_GAP, move_pairs, set_offset
 
-MAX_HALVINGS = 120
-"""Halvings of the bracket of a bias; the digits of a float64 end after about 60."""
+MAX_HALVINGS = 120  # Halvings of the bracket of a bias; the digits of a float64 end after about 60.
 
 
 def group_biases(problem: DualProblem, decision: FloatArray) -> FloatArray:
@@ -99,21 +98,13 @@ def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: Fl
 
 @compiled
 def move_pairs_in_groups(
-    source: Array,
-    layout: tuple[IntArray, IntArray, Array],
-    fixed: tuple[FloatArray, ...],
-    floor: float,
-    beta: FloatArray,
-    g: FloatArray,
-    tol: float,
-    cap: int,
-    worst: FloatArray,
-) -> tuple[int, int, float]:
-    """Move pairs inside groups until no group violates optimality by `tol`, or `cap` steps; beta and g are changed in place.
-
-    ``source``: ``(n, n)``; ``layout``: order, starts and a buffer for the matrix of the largest group, group q having the variables
-    order[starts[q] : starts[q + 1]]; ``fixed``: diagonal of K + diag(ridge), ridge, lo, hi and kink; ``worst``: ``(1,)``, receives the most
-    negative curvature relative to its pair's diagonal. Returns steps, SOLVED, CAPPED, STUCK or BROKEN, and the greatest violation.
+    source: Array, layout: tuple[IntArray, IntArray, Array], fixed: tuple[FloatArray, ...], floor: float, beta: FloatArray, g: FloatArray,
+    tol: float, cap: int, worst: FloatArray,
+) -> tuple[int, int, float]:  # fmt: skip
+    """Move pairs inside groups until no group violates optimality by `tol`, or `cap` steps; beta and g are changed in place. ``source``:
+    ``(n, n)``; ``layout``: order, starts and a buffer for the matrix of the largest group, group q having the variables order[starts[q] :
+    starts[q + 1]]; ``fixed``: diagonal of K + diag(ridge), ridge, lo, hi and kink; ``worst``: ``(1,)``, receives the most negative
+    curvature relative to its pair's diagonal. Returns steps, SOLVED, CAPPED, STUCK or BROKEN, and the greatest violation.
     """
     order, starts, buffer = layout
     diag, ridge, lo, hi, kink = fixed

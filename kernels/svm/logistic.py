@@ -25,15 +25,9 @@ from ..mixed_norm.problem import checked_limits
 from .dual import DenseGram, DualSolution, Gram, Warm, check_cost, check_labels
 
 MAX_STEPS = 100
-INNER_RESIDUAL = 0.03
-"""Relative residual of the inner system."""
-
-MAX_INNER_STEPS = 60
-"""Inner steps of one Newton step; after more, a matrix in memory is factorised in the next one."""
-
-MIN_WEIGHT_SHARE = 1e-12
-"""Least W relative to C: a row far on its side has no curvature, and a division by it would overflow."""
-
+INNER_RESIDUAL = 0.03  # Relative residual of the inner system.
+MAX_INNER_STEPS = 60  # Inner steps of one Newton step; after more, a matrix in memory is factorised in the next one.
+MIN_WEIGHT_SHARE = 1e-12  # Least W relative to C: a row far on its side has no curvature, and a division by it would overflow.
 _LOSS = Logistic()
 
 
@@ -48,19 +42,17 @@ class LogisticProblem:
 
 def logistic_problem(y: ArrayLike, C: ArrayLike, *, bias: bool = True) -> LogisticProblem:
     """Return the problem with primal 1/2 ||w||^2 + sum_i C_i log(1 + exp(-y_i (f_i + b))); a bias needs both classes."""
-    n = np.asarray(y).shape[0] if np.ndim(y) else 0
-    cost = check_cost(C, n)
+    cost = check_cost(C, np.asarray(y).shape[0] if np.ndim(y) else 0)
     return LogisticProblem(check_labels(y, cost, bias), cost, bias)
 
 
 def solve_logistic(
     gram: Gram, problem: LogisticProblem, *, warm: Warm = None, tol: float = 1e-6, max_iter: int | None = None
 ) -> DualSolution:
-    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value.
-
-    The matrix is used through products; one in memory is factorised where the inner system is hard. ``max_iter`` bounds the Newton steps;
-    the best certified point is returned then too. The solution has beta = alpha y; its ``violation`` is the relative gap, and its
-    ``details`` count products and factorisations.
+    """Minimise 1/2 beta'K beta + sum_i C_i log(1 + exp(-y_i (f_i + b))) until the gap is at most tol times the upper value. The matrix is
+    used through products; one in memory is factorised where the inner system is hard. ``max_iter`` bounds the Newton steps; the best
+    certified point is returned then too. The solution has beta = alpha y; its ``violation`` is the relative gap, and its ``details`` count
+    products and factorisations.
     """
     if gram.n != len(problem.y):
         raise ValueError(f"Gram matrix: order {gram.n}, the problem has {len(problem.y)} rows")
@@ -147,8 +139,7 @@ class _Newton:
         weight[used] = np.maximum(alpha[used] * (1.0 - alpha[used] / self._cost[used]), MIN_WEIGHT_SHARE * self._cost[used])
         # P has the gradient K (beta - alpha y) in beta; the step makes beta + W (K delta + shift) equal to alpha y.
         root = np.sqrt(weight)
-        right = np.divide(alpha * self._y - self._beta, root, out=np.zeros_like(root), where=used)
-        delta = root * self._solve(root, right)
+        delta = root * self._solve(root, np.divide(alpha * self._y - self._beta, root, out=np.zeros_like(root), where=used))
         return self._search_line(delta, self._product(delta))
 
     def _search_line(self, delta: FloatArray, move: FloatArray) -> bool:

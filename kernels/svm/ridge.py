@@ -23,12 +23,8 @@ from .grouped import grouped_solution
 
 Apply = Callable[[FloatArray], FloatArray]
 
-MAX_STALE_STEPS = 8
-"""Steps with the factor of an earlier matrix; a new factor is cheaper than more."""
-
-JITTERS = (0.0, 1e-6, 1e-4, 1e-2)
-"""Shares of the mean diagonal added in turn until the float32 factor exists; the steps make up for them."""
-
+MAX_STALE_STEPS = 8  # Steps with the factor of an earlier matrix; a new factor is cheaper than more.
+JITTERS = (0.0, 1e-6, 1e-4, 1e-2)  # Shares of the mean diagonal added in turn until the float32 factor exists; the steps make up for them.
 MAX_STEPS = 10_000
 
 
@@ -210,5 +206,4 @@ def _factorise(gram: DenseGram, problem: DualProblem) -> NDArray[np.float32]:
         lower, failed = potrf(factor, lower=1, clean=0, overwrite_a=1)
         if not failed:
             return lower
-    root = np.sqrt(np.where(diag > 0, diag, 1.0)).astype(np.float32)
-    return np.asfortranarray(np.diag(root))
+    return np.asfortranarray(np.diag(np.sqrt(np.where(diag > 0, diag, 1.0)).astype(np.float32)))

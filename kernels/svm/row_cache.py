@@ -11,15 +11,13 @@ from numpy.typing import ArrayLike
 from ..arrays import Array, FloatArray, IntArray
 from .dual import add_rows, check_diagonal
 
-BATCH_BYTES = 32 << 20
-"""Greatest number of bytes of float64 rows computed at once in a product."""
+BATCH_BYTES = 32 << 20  # Greatest number of bytes of float64 rows computed at once in a product.
 
 
 class RowCacheGram:
-    """A Gram matrix whose rows are fetched when needed.
-
-    ``fetch_rows`` takes all missing rows of a request at once: indices ``(m,)`` -> rows ``(m, n)``, float32 or float64. ``budget_bytes``
-    bounds the cached rows; the rows of one request come on top. ``hits`` and ``misses`` count cached and fetched rows.
+    """A Gram matrix whose rows are fetched when needed. ``fetch_rows`` takes all missing rows of a request at once: indices ``(m,)`` ->
+    rows ``(m, n)``, float32 or float64. ``budget_bytes`` bounds the cached rows; the rows of one request come on top. ``hits`` and
+    ``misses`` count cached and fetched rows.
     """
 
     def __init__(self, fetch_rows: Callable[[IntArray], Array], diag: ArrayLike, n: int, budget_bytes: int) -> None:

@@ -17,11 +17,8 @@ from .grouped import solve_grouped
 from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, ShrinkingSteps, curvature_floor, finish_solve, first_gradient
 from .smo_steps import BROKEN, CAPPED, SOLVED
 
-MAX_STEPS = 10_000_000
-"""Steps without a cap of the caller: minutes."""
-
-MAX_TIGHTENINGS = 8
-"""Greatest number of tighter tolerances in :func:`solve_to_gap`."""
+MAX_STEPS = 10_000_000  # Steps without a cap of the caller: minutes.
+MAX_TIGHTENINGS = 8  # Greatest number of tighter tolerances in :func:`solve_to_gap`.
 
 
 def solve_smo(

@@ -33,17 +33,12 @@ from .smo_steps import (
 CURVATURE_FLOORS = {np.dtype(np.float32): 1e-6, np.dtype(np.float64): 1e-12}
 """Least curvature of a step over the mean diagonal: below it the difference of three entries is round-off."""
 
-REFRESH_STEPS = 100_000
-"""Steps after which the gradient is computed anew, so that its round-off does not grow with their number."""
+REFRESH_STEPS = 100_000  # Steps after which the gradient is computed anew, so that its round-off does not grow with their number.
+MAX_COPIED_SHARE = 0.6  # Greatest share of active variables for which their rows are copied.
 
-MAX_COPIED_SHARE = 0.6
-"""Greatest share of active variables for which their rows are copied."""
+STEPS_PER_VARIABLE, MIN_STEPS = 4, 200  # Steps per active variable between two checks of all variables, and how many at least.
 
-STEPS_PER_VARIABLE, MIN_STEPS = 4, 200
-"""Steps per active variable between two checks of all variables, and how many at least."""
-
-MAX_IDLE_CHECKS = 3
-"""Checks of all variables in a row without a step, after which the solver is stuck."""
+MAX_IDLE_CHECKS = 3  # Checks of all variables in a row without a step, after which the solver is stuck.
 
 
 class Ends(NamedTuple):
@@ -72,11 +67,10 @@ def _find_active(g: FloatArray, u: FloatArray, low: FloatArray, up: float, down:
 
 
 class ShrinkingSteps:
-    """Steps of :mod:`gramplane.kernels.svm.smo_steps` on one problem with its matrix in memory.
-
-    ``buffer`` takes the rows of the active variables; where it is smaller than their square, no copy is made. ``diag``, ``(n,)``, is the
-    diagonal of K + diag(ridge), ``floor`` the least curvature of a step, ``places``, ``(n,)``, the row of the matrix of every variable,
-    where some share theirs; `buffer` must hold n^2 entries then.
+    """Steps of :mod:`gramplane.kernels.svm.smo_steps` on one problem with its matrix in memory. ``buffer`` takes the rows of the active
+    variables; where it is smaller than their square, no copy is made. ``diag``, ``(n,)``, is the diagonal of K + diag(ridge), ``floor`` the
+    least curvature of a step, ``places``, ``(n,)``, the row of the matrix of every variable, where some share theirs; `buffer` must hold
+    n^2 entries then.
     """
 
     def __init__(

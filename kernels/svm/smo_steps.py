@@ -31,11 +31,8 @@ VECTOR_GAP = 136
 """Entries between two vectors: the vectorised loops test for overlap with ranges rounded up to four times LANES, and take their slow form
 when neighbours are closer (1.5 times slower at n = 500)."""
 
-BLOCKED_OFFSET = 1e30
-"""Offset of a variable that cannot move."""
-
-MAX_VIOLATION = 1e25
-"""A violation beyond this means that the matrix is not finite."""
+BLOCKED_OFFSET = 1e30  # Offset of a variable that cannot move.
+MAX_VIOLATION = 1e25  # A violation beyond this means that the matrix is not finite.
 
 SOLVED, CAPPED, STUCK, BROKEN = 0, 1, 2, 3
 """Why the steps ended: tolerance reached, number of steps, no step left, numbers that are not finite."""
@@ -193,11 +190,9 @@ def _add_pair_step(
 def move_pairs(
     source: Array, index: IntArray, have: Array, matrix: Array, vectors: FloatArray, floor: float, tol: float, cap: int, worst: FloatArray
 ) -> tuple[int, int]:
-    """Move pairs until M - m < tol or `cap` steps; return the steps taken and SOLVED, CAPPED, STUCK or BROKEN.
-
-    Row k of the problem's matrix is matrix[k] where have[k], else gathered there from source[index[k], index]. ``vectors`` is
-    ``(N_VECTORS, >= n)``, ``floor`` the least curvature of a step; ``worst``, ``(1,)``, receives the most negative curvature relative to
-    its pair's diagonal.
+    """Move pairs until M - m < tol or `cap` steps; return the steps taken and SOLVED, CAPPED, STUCK or BROKEN. Row k of the problem's
+    matrix is matrix[k] where have[k], else gathered there from source[index[k], index]. ``vectors`` is ``(N_VECTORS, >= n)``, ``floor`` the
+    least curvature of a step; ``worst``, ``(1,)``, receives the most negative curvature relative to its pair's diagonal.
     """
     n = index.size
     diag, ridge, lo, hi, kink = vectors[0, :n], vectors[1, :n], vectors[2, :n], vectors[3, :n], vectors[4, :n]

@@ -24,10 +24,8 @@ class Accuracy:
 
 
 def solve_machine(matrix: Array, problem: DualProblem, warm: FloatArray, accuracy: Accuracy, scratch: Scratch) -> DualSolution:
-    """Solve one machine with the kernel ``matrix``, ``(m, m)``, from the coefficients ``warm``.
-
-    Squared losses are solved exactly by one factorisation, others by sequential minimal optimisation. Rows with an empty box (all rows of
-    a task with one label) stay at zero.
+    """Solve one machine with the kernel ``matrix``, ``(m, m)``, from the coefficients ``warm``. Squared losses are solved exactly by one
+    factorisation, others by sequential minimal optimisation. Rows with an empty box (all rows of a task with one label) stay at zero.
     """
     if not np.any(problem.hi > problem.lo):
         return certified_solution(problem, np.zeros(problem.n), np.zeros(problem.n), 0.0, iterations=0, converged=True)
@@ -37,9 +35,8 @@ def solve_machine(matrix: Array, problem: DualProblem, warm: FloatArray, accurac
 
 
 def solve_ridge_exactly(matrix: Array, problem: DualProblem) -> DualSolution:
-    """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right sides.
-
-    The solution has no bounds of its own (NaN).
+    """Solve ``(K + diag(ridge)) beta + b 1 = c``, ``1'beta = 0`` over the rows used, by a Cholesky factor with two right sides. The
+    solution has no bounds of its own (NaN).
     """
     used = np.flatnonzero(problem.hi > problem.lo)
     ridge, whole = problem.ridges(), len(used) == problem.n

@@ -29,12 +29,10 @@ from .dual import DualProblem
 
 @dataclass(frozen=True)
 class Points:
-    """The rows of a fit with their labels and costs.
-
-    ``labels``, ``(n,)``, are -1, +1, and 0 for rows of neither class and for unlabelled rows, which ``unlabelled``, ``(n,)``, marks;
-    ``cost``, ``(n,)``, is c_i = r_i / lambda, where 0 leaves a row out; ``eps``, 0 <= eps < 1, half the width of the tube.
-    ``all_relevant``: the loss of unlabelled rows is H_1(|f|) alone, a semi-supervised machine without irrelevant rows (S3VM). ``balance``:
-    what the mean of f over the unlabelled rows must be.
+    """The rows of a fit with their labels and costs. ``labels``, ``(n,)``, are -1, +1, and 0 for rows of neither class and for unlabelled
+    rows, which ``unlabelled``, ``(n,)``, marks; ``cost``, ``(n,)``, is c_i = r_i / lambda, where 0 leaves a row out; ``eps``, 0 <= eps < 1,
+    half the width of the tube. ``all_relevant``: the loss of unlabelled rows is H_1(|f|) alone, a semi-supervised machine without
+    irrelevant rows (S3VM). ``balance``: what the mean of f over the unlabelled rows must be.
     """
 
     labels: FloatArray
@@ -90,10 +88,9 @@ def three_way(f: FloatArray, eps: float) -> IntArray:
 
 @dataclass(frozen=True)
 class Convex:
-    """A convex problem over the rows: beta = fixed + sum of the variables of each row.
-
-    ``rows``, ``(N,)``, has the row of every variable: the n rows in their order, then second variables of some of them. ``target``, ``lo``,
-    ``hi`` and ``kink``, ``(N,)``, are linear term, box and kink; ``fixed``, ``(n,)``, holds the slopes of concave pieces.
+    """A convex problem over the rows: beta = fixed + sum of the variables of each row. ``rows``, ``(N,)``, has the row of every variable:
+    the n rows in their order, then second variables of some of them. ``target``, ``lo``, ``hi`` and ``kink``, ``(N,)``, are linear term,
+    box and kink; ``fixed``, ``(n,)``, holds the slopes of concave pieces.
     """
 
     rows: IntArray
@@ -129,20 +126,13 @@ def _with_tubes(points: Points, first: FloatArray, factor: float, second: FloatA
     if second is None:
         return one
     cost = points.cost[free]
-    return replace(
-        one,
-        rows=np.concatenate([one.rows, free]),
-        target=np.concatenate([one.target, np.zeros(len(free))]),
-        lo=np.concatenate([lo, -cost]),
-        hi=np.concatenate([hi, cost]),
-        kink=np.concatenate([kink, second[free]]),
-    )
+    more = {"rows": free, "target": np.zeros(len(free)), "lo": -cost, "hi": cost, "kink": second[free]}
+    return replace(one, **{name: np.concatenate([getattr(one, name), values]) for name, values in more.items()})
 
 
 def concave_linearised(points: Points, labels: FloatArray) -> Convex:
-    """Return the problem of the exact difference of convex functions, its concave part made linear at an assignment.
-
-    min{H_1(|u|), I_eps(u)} = (|u| - eps)_+ + (|u| - 1)_+ - 2 (|u| - c)_+ with c = (1 + eps) / 2; H_1(|u|) = (|u| - 1)_+ + 1 - |u|.
+    """Return the problem of the exact difference of convex functions, its concave part made linear at an assignment. min{H_1(|u|),
+    I_eps(u)} = (|u| - eps)_+ + (|u| - 1)_+ - 2 (|u| - c)_+ with c = (1 + eps) / 2; H_1(|u|) = (|u| - 1)_+ + 1 - |u|.
     """
     ones = np.ones(points.n)
     if points.all_relevant:
@@ -151,9 +141,8 @@ def concave_linearised(points: Points, labels: FloatArray) -> Convex:
 
 
 def relaxed_problem(points: Points, slopes: FloatArray, D: float) -> Convex:
-    """Return the thesis' sub-problem (C.1), its indicators d in [0, 1] eliminated.
-
-    For a given f the least over d of its four losses is max(0, 2 |f| - (D - 1) - eps), for every D >= 1 + eps: one tube.
+    """Return the thesis' sub-problem (C.1), its indicators d in [0, 1] eliminated. For a given f the least over d of its four losses is
+    max(0, 2 |f| - (D - 1) - eps), for every D >= 1 + eps: one tube.
     """
     return _with_tubes(points, np.full(points.n, 0.5 * (D - 1.0 + points.eps)), 2.0, None, slopes)
 

@@ -32,11 +32,8 @@ Algorithm = Literal["mm", "dc", "cccp"]
 MAX_TIGHTENINGS = 3
 """How often a convex problem is solved again, each time to a tenth of the tolerance, where its solution has not lowered J."""
 
-LABELLED_DISTANCE = 1e9
-"""Added to the distances of labelled points from their kinks, so that all unlabelled points come before them."""
-
-MIN_D = 2.0
-"""Least relaxation D, the thesis' choice."""
+LABELLED_DISTANCE = 1e9  # Added to the distances of labelled points from their kinks, so that all unlabelled points come before them.
+MIN_D = 2.0  # Least relaxation D, the thesis' choice.
 
 
 # -- matrices --------------------------------------------------------------------------------------------------------------
@@ -91,12 +88,10 @@ class SearchState:
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a machine is improved.
-
-    ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the thesis' Algorithm 3). A search ends
-    where J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex problems, which are solved to ``inner_tol``
-    in units of f. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least 1 + eps; by default as small as its definition
-    allows, and at least 2.
+    """How a machine is improved. ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the
+    thesis' Algorithm 3). A search ends where J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex
+    problems, which are solved to ``inner_tol`` in units of f. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least 1 + eps;
+    by default as small as its definition allows, and at least 2.
     """
 
     algorithm: Algorithm = "mm"
@@ -108,10 +103,9 @@ class SearchSettings:
 
 
 def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: SearchState | None = None) -> SearchState:
-    """Solve a convex problem to ``tol``, in units of f; return its machine with the assignment of its f.
-
-    ``gram`` is that of the rows, and of the mean of the unlabelled ones where their balance is fixed. The start has the variables of
-    ``warm``, clipped to the boxes and moved by as little as their sum needs.
+    """Solve a convex problem to ``tol``, in units of f; return its machine with the assignment of its f. ``gram`` is that of the rows, and
+    of the mean of the unlabelled ones where their balance is fixed. The start has the variables of ``warm``, clipped to the boxes and moved
+    by as little as their sum needs.
     """
     whole = convex if points.balance is None else _with_mean_variable(convex, points.balance)
     fixed = gram.matvec(whole.fixed) if whole.fixed.any() else np.zeros(gram.n)
@@ -131,14 +125,8 @@ def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: S
 def _with_mean_variable(convex: Convex, balance: float) -> Convex:
     """Return the problem with one more variable, of the mean of the unlabelled points, in a box as large as the sum of all others."""
     n, bound = len(convex.fixed), float(np.maximum(-convex.lo, convex.hi).sum() + np.abs(convex.fixed).sum())
-    return Convex(
-        np.append(convex.rows, n),
-        np.append(convex.target, balance),
-        np.append(convex.lo, -bound),
-        np.append(convex.hi, bound),
-        np.append(convex.kink, 0.0),
-        np.append(convex.fixed, 0.0),
-    )
+    fields = (convex.rows, n), (convex.target, balance), (convex.lo, -bound), (convex.hi, bound), (convex.kink, 0.0), (convex.fixed, 0.0)
+    return Convex(*(np.append(values, one_more) for values, one_more in fields))
 
 
 def _start_point(
@@ -154,8 +142,7 @@ def _start_point(
     first = np.unique(convex.rows, return_index=True)[1]
     second = np.setdiff1d(np.arange(problem.n), first)
     variables[first] = np.clip(goal, problem.lo[first], problem.hi[first])
-    second_rows = convex.rows[second]
-    variables[second] = np.clip((goal - variables[first])[second_rows], problem.lo[second], problem.hi[second])
+    variables[second] = np.clip((goal - variables[first])[convex.rows[second]], problem.lo[second], problem.hi[second])
     # The mean of the unlabelled points moves first, labelled points last.
     values, inside = warm.decision[np.minimum(convex.rows, n - 1)], np.append(points.unlabelled, True)[np.minimum(convex.rows, n)]
     distance = np.abs(np.abs(convex.target - values) - convex.kink) + np.where(inside, 0.0, LABELLED_DISTANCE)
@@ -168,9 +155,8 @@ def _start_point(
 
 
 def _move_to_sum(problem: DualProblem, variables: FloatArray, distance: FloatArray) -> FloatArray:
-    """Return the variables clipped to the box, where those nearest to their kink go to its end until the sum is right.
-
-    This changes a few rows; a shift would change all of them.
+    """Return the variables clipped to the box, where those nearest to their kink go to its end until the sum is right. This changes a few
+    rows; a shift would change all of them.
     """
     values = np.clip(variables, problem.lo, problem.hi)
     excess = float(values.sum() - (problem.sum_constraint or 0.0))
@@ -216,10 +202,9 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
 
 
 def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
-    """Return the machine after one more convex problem; J never rises.
-
-    A solution within the tolerance may have a higher J where there is next to nothing to gain. The problem is then solved to tighter
-    tolerances; if that does not help either, the machine stays as it is and its search ends.
+    """Return the machine after one more convex problem; J never rises. A solution within the tolerance may have a higher J where there is
+    next to nothing to gain. The problem is then solved to tighter tolerances; if that does not help either, the machine stays as it is and
+    its search ends.
     """
     steps, warm = machine.steps, machine
     for convex, bounds in _convex_problems(points, machine, search):

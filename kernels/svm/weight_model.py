@@ -23,12 +23,9 @@ from .dual import DualProblem
 
 (_potrf,) = get_lapack_funcs(("potrf",), dtype=np.float64)
 
-JITTERS = (1e-6, 1e-4, 1e-2)
-"""Shares of the mean diagonal added in turn until a factor exists: entries may be of single precision."""
-
+JITTERS = (1e-6, 1e-4, 1e-2)  # Shares of the mean diagonal added in turn until a factor exists: entries may be of single precision.
 MAX_STEPS = 2_000
-STEPS_PER_CHECK = 5
-"""Greatest number of steps of the minimisation, and steps between two checks of its gap."""
+STEPS_PER_CHECK = 5  # Greatest number of steps of the minimisation, and steps between two checks of its gap.
 
 OPERATIONS_PER_ENTRY, MACHINE_COST = 4.0, 64
 """A model may take this many operations per entry that a pass reads; a machine costs as much as MACHINE_COST kernels."""
@@ -46,10 +43,8 @@ def is_model_cheaper(n: int, free: int, kernels: int) -> bool:
 
 
 def curvature_root(gram: FloatArray, products: FloatArray, paired: bool) -> FloatArray:
-    """Return R with R'R the Hessian of J, at most as many rows as kernels.
-
-    ``gram``, ``(f, f)``, is (K_theta + diag(ridge))_FF and overwritten; ``products``, ``(w, f)``, are (K_q beta)_F of w kernels; ``paired``
-    says whether the sum of beta is fixed.
+    """Return R with R'R the Hessian of J, at most as many rows as kernels. ``gram``, ``(f, f)``, is (K_theta + diag(ridge))_FF and
+    overwritten; ``products``, ``(w, f)``, are (K_q beta)_F of w kernels; ``paired`` says whether the sum of beta is fixed.
     """
     kernels, free = products.shape
     if not free:

@@ -21,16 +21,14 @@ from ..arrays import FloatArray, IntArray
 Groups = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
-WORD_BITS = 64
-"""Bits of a word of a key."""
+WORD_BITS = 64  # Bits of a word of a key.
 
 
 @dataclass(frozen=True)
 class TaskLattice:
-    """The groups of ``n_tasks`` tasks T, ordered by inclusion; ``a`` > 0 is the penalty of one step away from the sources.
-
-    In the inverse the group of all tasks is the source, and steps leave tasks out. A key is the marks of a group as bits of 64-bit words,
-    ``(n_words,)``: what sets of nodes (:class:`gramplane.kernels.graphs.hulls.NodeSet`) hold.
+    """The groups of ``n_tasks`` tasks T, ordered by inclusion; ``a`` > 0 is the penalty of one step away from the sources. In the inverse
+    the group of all tasks is the source, and steps leave tasks out. A key is the marks of a group as bits of 64-bit words, ``(n_words,)``:
+    what sets of nodes (:class:`gramplane.kernels.graphs.hulls.NodeSet`) hold.
     """
 
     n_tasks: int
@@ -93,11 +91,10 @@ class TaskLattice:
         return TaskLattice(self.n_tasks).keys(np.eye(self.n_tasks, dtype=bool))
 
     def descendant_bounds(self, groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
-        """Return, of groups s, the sum over descendants w of ``beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``.
-
-        ``forms`` ``(T, T)`` is the sum over the kernels of ``A_j``, ``mu`` the weight of the group mean. The left side of the sufficient
-        condition of optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over 2^(T - |s|) groups: every task
-        that is not in s is in a descendant with odds b = (1 + a)^-2, independently.
+        """Return, of groups s, the sum over descendants w of ``beta' (sum_j K_wj) beta / (sum of d_v over v between s and w)^2``. ``forms``
+        ``(T, T)`` is the sum over the kernels of ``A_j``, ``mu`` the weight of the group mean. The left side of the sufficient condition of
+        optimality (Jawanpuria, 2014, equation 6.6), in O(T^2) per group instead of a sum over 2^(T - |s|) groups: every task that is not in
+        s is in a descendant with odds b = (1 + a)^-2, independently.
         """
         odds = (1.0 + self.a) ** -2.0
         marks, tasks = self.marks(groups), self.n_tasks
@@ -118,14 +115,12 @@ def group_forms(groups: Groups, forms: FloatArray, mu: float) -> FloatArray:
     k, tasks = forms.shape[:2]
     half = (inside @ forms.transpose(1, 0, 2).reshape(tasks, k * tasks)).reshape(len(groups), k, tasks)
     crossed = np.einsum("gkt,gt->gk", half, inside)
-    single = inside @ np.diagonal(forms, axis1=1, axis2=2).T
-    return np.maximum(single + crossed / mu, 0.0)
+    return np.maximum(inside @ np.diagonal(forms, axis1=1, axis2=2).T + crossed / mu, 0.0)
 
 
 def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
-    """Return ``S_j[s, t] = sum over groups w with s and t of W_wj (1/mu + [s = t])``: the weight of kernel j between two tasks.
-
-    ``weights`` ``(n_groups, k)`` are ``W_wj`` >= 0. The result ``(k, T, T)`` is symmetric to the bit and positive semi-definite.
+    """Return ``S_j[s, t] = sum over groups w with s and t of W_wj (1/mu + [s = t])``: the weight of kernel j between two tasks. ``weights``
+    ``(n_groups, k)`` are ``W_wj`` >= 0. The result ``(k, T, T)`` is symmetric to the bit and positive semi-definite.
     """
     inside = groups.astype(np.float64)
     k, tasks = weights.shape[1], inside.shape[1]
@@ -140,15 +135,12 @@ def pair_weights(groups: Groups, weights: FloatArray, mu: float) -> FloatArray:
 def kernel_norms(values: FloatArray, exponent: float) -> FloatArray:
     """Return ``(sum_j values_wj^exponent)^(1/exponent)`` of each row, relative to its greatest entry."""
     top = values.max(axis=1, initial=0.0)
-    shares = values / np.where(top > 0, top, 1.0)[:, None]
-    return top * np.power(shares, exponent).sum(axis=1) ** (1.0 / exponent)
+    return top * np.power(values / np.where(top > 0, top, 1.0)[:, None], exponent).sum(axis=1) ** (1.0 / exponent)
 
 
 def kernel_shares(norms: FloatArray, p: float) -> FloatArray:
-    """Return ``(theta_wj / ||theta_w||_p)^(2 - p)``: times the weight of a group, the weights of its kernels.
-
-    ``||theta_w||_p^2 = min over s of sum_j theta_wj^2 / s_j``, ``||s||_{p / (2 - p)} = 1``, is attained there. Equal shares where all
-    norms are zero.
+    """Return ``(theta_wj / ||theta_w||_p)^(2 - p)``: times the weight of a group, the weights of its kernels. ``||theta_w||_p^2 = min over
+    s of sum_j theta_wj^2 / s_j``, ``||s||_{p / (2 - p)} = 1``, is attained there. Equal shares where all norms are zero.
     """
     total = kernel_norms(norms, p)
     equal = norms.shape[1] ** (-1.0 / p)

@@ -16,8 +16,7 @@ from ..arrays import FloatArray
 from ..jit import compiled
 from .group_lattice import Groups, TaskLattice
 
-MAX_VISITS = 20_000_000
-"""Groups visited before the search ends with what it has: some tens of seconds."""
+MAX_VISITS = 20_000_000  # Groups visited before the search ends with what it has: some tens of seconds.
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,9 @@ def search_groups(
     lattice: TaskLattice, forms: FloatArray, mu: float, p: float, threshold: float, max_groups: int,
     max_depth: int | None = None, max_visits: int = MAX_VISITS,
 ) -> GroupSearch:  # fmt: skip
-    """Return the groups of greatest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``.
-
-    ``mu`` is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once it has ``max_groups`` groups the search is cut
-    off at the least of them; groups have at most ``max_depth`` tasks (in the inverse: leave out so many).
+    """Return the groups of greatest ``M_w / d_w^2`` above a threshold >= 0, from ``A_j[s, t] = beta_s' K_j beta_t``, ``(k, T, T)``. ``mu``
+    is the weight of the group mean, ``p`` in (1, 2] the norm over the kernels. Once it has ``max_groups`` groups the search is cut off at
+    the least of them; groups have at most ``max_depth`` tasks (in the inverse: leave out so many).
     """
     inner = p / (2.0 * (p - 1.0))
     tasks = lattice.n_tasks

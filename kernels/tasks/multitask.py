@@ -29,18 +29,10 @@ import numpy as np
 from ..arrays import FloatArray, IntArray
 from ..svm.dual import DualProblem, best_response
 
-MIN_SHARE = 1e-6
-"""Least share of a task in a kernel, relative to the largest: a task that does not use a kernel may come back to it."""
-
-EXPONENT_RANGE = (0.25, 8.0)
-"""Range of the exponents of a closed-form step."""
-
-MIN_STRENGTH_SHARE = 1e-3
-"""A strength counts at least this share of the mean: a kernel without weight may come back."""
-
-MAX_SECTIONS = 12
-"""Times the way between two dual points is cut to two thirds."""
-
+MIN_SHARE = 1e-6  # Least share of a task in a kernel, relative to the largest: a task that does not use a kernel may come back to it.
+EXPONENT_RANGE = (0.25, 8.0)  # Range of the exponents of a closed-form step.
+MIN_STRENGTH_SHARE = 1e-3  # A strength counts at least this share of the mean: a kernel without weight may come back.
+MAX_SECTIONS = 12  # Times the way between two dual points is cut to two thirds.
 LEVEL_SLOPE_SHARE = 1e-12
 """A slope of the loss in the bias below this share of the sum of costs is level: the middle of the interval is taken."""
 
@@ -70,9 +62,8 @@ def squared_norm(forms: FloatArray, weights: FloatArray, p: float, q: float) -> 
 
 
 def task_shares(forms: FloatArray, p: float) -> FloatArray:
-    """Return lambda ``(k, T)``, ``sum_t lambda_jt^phat = 1``, best for the forms; ones for p = 2 (equation 3.10 of the thesis).
-
-    A kernel that no task uses shares evenly.
+    """Return lambda ``(k, T)``, ``sum_t lambda_jt^phat = 1``, best for the forms; ones for p = 2 (equation 3.10 of the thesis). A kernel
+    that no task uses shares evenly.
     """
     if p == 2:
         return np.ones_like(forms)
@@ -94,9 +85,8 @@ def even_weights(k: int, q: float) -> FloatArray:
 
 
 def next_weights(weights: FloatArray, strengths: FloatArray, q: float) -> FloatArray:
-    """Return gamma best for parts of the machine that stay as they are, ``sum_j gamma_j^qhat = 1``; q > 1 (closed form A.1.1).
-
-    ``weights`` is gamma before, ``strengths`` c of the coefficients of these weights, both ``(k,)``.
+    """Return gamma best for parts of the machine that stay as they are, ``sum_j gamma_j^qhat = 1``; q > 1 (closed form A.1.1). ``weights``
+    is gamma before, ``strengths`` c of the coefficients of these weights, both ``(k,)``.
     """
     if q == 2:
         return np.ones_like(weights)
@@ -115,11 +105,10 @@ class DampedStep(NamedTuple):
 
 
 def damped_weights(weights: FloatArray, strengths: FloatArray, paces: FloatArray, sides: FloatArray) -> DampedStep:
-    """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised.
-
-    At the optimum c is equal where gamma > 0 and less elsewhere. The exponent 1/2 is the minimiser for parts of the machine that stay as
-    they are; exponents grow while a kernel stays on its side of the mean and shrink when it changes sides, kernel by kernel, so that
-    kernels without use leave in few steps.
+    """Return gamma on the simplex (q = 1) after the step ``gamma_j <- gamma_j (c_j / mean c)^pace_j``, renormalised. At the optimum c is
+    equal where gamma > 0 and less elsewhere. The exponent 1/2 is the minimiser for parts of the machine that stay as they are; exponents
+    grow while a kernel stays on its side of the mean and shrink when it changes sides, kernel by kernel, so that kernels without use leave
+    in few steps.
     """
     mean = float(weights @ strengths)
     if not mean > 0.0:
@@ -149,13 +138,11 @@ def certify_machine(
     p: float, q: float,
 ) -> Certificate:  # fmt: skip
     """Return primal and dual value with the best bias of every task; the rows of the problem are ordered by task, which begin at ``edges``.
-
     ``decision`` are the values ``sum_j weights_jt K_t^j beta_t`` without bias, ``forms`` ``(k, T)`` M, ``weights`` those of every task.
     """
     biases = task_biases(problem, edges, decision)
     loss = total_loss(problem, problem.c - decision - np.repeat(biases, np.diff(edges)))
-    primal = 0.5 * squared_norm(forms, weights, p, q) + loss
-    return Certificate(primal, dual_value(problem, beta, forms, p, q), biases)
+    return Certificate(0.5 * squared_norm(forms, weights, p, q) + loss, dual_value(problem, beta, forms, p, q), biases)
 
 
 def total_loss(problem: DualProblem, slope: FloatArray) -> float:
@@ -186,9 +173,8 @@ class MixedDual(NamedTuple):
 
 
 def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: Sequence[FloatArray], p: float, q: float) -> MixedDual:
-    """Return the point of greatest dual value between two feasible coefficient vectors; the dual value is concave along the way.
-
-    ``forms`` are those ``(k, T)`` of ``one``, of ``other`` and of their sum.
+    """Return the point of greatest dual value between two feasible coefficient vectors; the dual value is concave along the way. ``forms``
+    are those ``(k, T)`` of ``one``, of ``other`` and of their sum.
     """
     first, second, both = forms
     cross = 0.5 * (both - first - second)

@@ -21,8 +21,7 @@ from ..arrays import FloatArray, IntArray
 from ..weights.psd_sets import TraceBall
 from .multitask import power_norm
 
-NEGLIGIBLE_SHARE = 1e-10
-"""Eigenvalues of a pooled Gram matrix below this share of the greatest are left out."""
+NEGLIGIBLE_SHARE = 1e-10  # Eigenvalues of a pooled Gram matrix below this share of the greatest are left out.
 
 
 def pooled_factor(gram: NDArray[np.floating]) -> FloatArray:
@@ -112,7 +111,6 @@ def mirror_length(parts: Sequence[FloatArray], ranks: int, move: int) -> float:
 
 def alternating_half(W: FloatArray, rank: int, smoothing: float) -> Half:
     """Return the half of ``Q = (W W' + eps I)^(1/2)``, scaled to trace one, for W ``(r, T)``; of the identity where W is zero or empty.
-
     ``smoothing`` is eps in units of the greatest singular value: ``eps = smoothing^2 sigma_max^2``.
     """
     if not W.any():

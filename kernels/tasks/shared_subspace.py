@@ -34,11 +34,9 @@ from ..svm.dual import DualProblem
 from ..svm.grouped import group_biases
 from .multitask import best_multiple, dual_norm, power_norm, total_loss
 
-NEGLIGIBLE_SHARE = 1e-14
-"""Least eigenvalue of a step in units of the greatest."""
+NEGLIGIBLE_SHARE = 1e-14  # Least eigenvalue of a step in units of the greatest.
 
-LENGTH_GROWTH, MAX_LENGTH = 1.5, 200.0
-"""Growth of the lengths of long steps, and their end."""
+LENGTH_GROWTH, MAX_LENGTH = 1.5, 200.0  # Growth of the lengths of long steps, and their end.
 
 
 def even_coupling(k: int, n_tasks: int, q: float) -> FloatArray:
@@ -53,9 +51,8 @@ def coupling_size(coupling: FloatArray, q: float) -> float:
 
 
 def coupling_roots(coupling: FloatArray, forms: FloatArray, smoothing: float = 0.0) -> FloatArray:
-    """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, lambda_max that of ``D_j A_j D_j``.
-
-    The smoothing keeps directions that a machine does not use.
+    """Return ``(D_j A_j D_j + smoothing^2 lambda_max I)^(1/2)``, ``(k, T, T)``, lambda_max that of ``D_j A_j D_j``. The smoothing keeps
+    directions that a machine does not use.
     """
 
     def lengths(values: FloatArray) -> FloatArray:
@@ -97,16 +94,14 @@ def next_lengths(pace: FloatArray, slack: FloatArray, before: FloatArray) -> Flo
 
 
 def long_step(coupling: FloatArray, forms: FloatArray, pace: FloatArray, q: float, smoothing: float) -> FloatArray:
-    """Return D after a step of lengths ``pace`` ``(k,)``, at least 1, past the best one for fixed parts.
-
-    Where D and A commute the best eigenvalue for fixed parts is ``d a^(1/2)``. The step goes to ``d a``, twice as far in logarithms, and
-    on from there by the factor ``exp((pace - 1) a / lambda_max)``, a step of mirror descent: directions that the machine hardly feels
-    need long steps until their forms agree.
+    """Return D after a step of lengths ``pace`` ``(k,)``, at least 1, past the best one for fixed parts. Where D and A commute the best
+    eigenvalue for fixed parts is ``d a^(1/2)``. The step goes to ``d a``, twice as far in logarithms, and on from there by the factor
+    ``exp((pace - 1) a / lambda_max)``, a step of mirror descent: directions that the machine hardly feels need long steps until their forms
+    agree.
     """
 
     def smooth_logarithms(values: FloatArray) -> FloatArray:
-        top = np.maximum(values[:, -1:], np.finfo(float).tiny)
-        smooth = np.sqrt(np.maximum(values / top, 0.0) ** 2 + smoothing**2)
+        smooth = np.sqrt(np.maximum(values / np.maximum(values[:, -1:], np.finfo(float).tiny), 0.0) ** 2 + smoothing**2)
         return np.log(np.maximum(smooth, NEGLIGIBLE_SHARE))
 
     half = _matrix_function(coupling, lambda values: np.sqrt(np.maximum(values, 0.0)))
@@ -154,6 +149,5 @@ def subspace_bounds(
     problem: DualProblem, beta: FloatArray, decision: FloatArray, forms: FloatArray, coupling: FloatArray, q: float
 ) -> SubspaceBounds:
     """Return primal and dual value of the machine at a coupling, from its values ``(n,)`` without biases; its groups are the tasks."""
-    norm = float(power_norm(nuclear_norms(coupling, forms), q))
-    primal, biases = machine_value(problem, decision, norm)
+    primal, biases = machine_value(problem, decision, float(power_norm(nuclear_norms(coupling, forms), q)))
     return SubspaceBounds(primal, dual_value(problem, beta, forms, q), biases)

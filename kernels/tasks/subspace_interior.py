@@ -39,23 +39,14 @@ from .shared_subspace import even_coupling
 CENTRING_AIMS = 0.2, 0.6, 1.0
 """Aims of a step in units of mu: the later ones, back to the middle of the path, where the edge allows the first but a short step."""
 
-SHORT_STEP = 0.2
-"""A step below this share is short."""
-
-MAX_EDGE_SHARE = 0.9
-"""Share of the way to the edge of the cone that a step may go."""
-
-STEP_FACTOR = 0.85
-"""Factor of a step that leaves the cone."""
-
-MIN_STEP = 1e-6
-"""Steps below this are not taken."""
-
+SHORT_STEP = 0.2  # A step below this share is short.
+MAX_EDGE_SHARE = 0.9  # Share of the way to the edge of the cone that a step may go.
+STEP_FACTOR = 0.85  # Factor of a step that leaves the cone.
+MIN_STEP = 1e-6  # Steps below this are not taken.
 START_MARGINS = 0.1, 0.3
 """The start stays away from the ends of the box by this share of its middle, or of the mean coefficient where this is less."""
 
-FIRST_LIFT = 1e-13
-"""Share of its diagonal that is added to the matrix; ten times more each time that it has no factor."""
+FIRST_LIFT = 1e-13  # Share of its diagonal that is added to the matrix; ten times more each time that it has no factor.
 
 
 class Passes(Protocol):
@@ -145,8 +136,7 @@ class Parts:
         """Return parts away from their ends; their coefficients are as balanced as ``beta`` and ``centre``."""
         size = float(np.abs(centre).mean())
         share = min(START_MARGINS[0], START_MARGINS[1] * float(np.abs(beta).mean()) / size) if size > 0 else 0.0
-        mixed = ((1.0 - share) * beta + share * centre)[self.rows]
-        signed = self.signs * mixed
+        signed = self.signs * ((1.0 - share) * beta + share * centre)[self.rows]
         split = np.arange(len(signed)) >= self.singles
         margin = START_MARGINS[0] * np.where(np.isfinite(self.high), self.high, 1.0)
         margin = np.minimum(margin, START_MARGINS[1] * float(np.abs(beta).mean()) + np.finfo(float).tiny)

@@ -79,7 +79,8 @@ def lower_bound(cuts: Cuts, domain: Domain, warm: FloatArray | None = None, *, t
     weights it is a linear program; over an elastic-net set or a p-norm ball compiled accelerated projected gradients solve it with the
     closed form of sigma, from the cut weights ``warm``, to which later cuts are added as zeros.
     """
-    start = _warm_weights(warm, len(cuts.c))
+    t = len(cuts.c)
+    start = np.full(t, 1.0 / t) if warm is None else Simplex().project(_with_later_cuts(warm, t, signed=True))
     with one_thread():
         if (whole := _sums_to_one(domain)) is not None:
             return _solve_linear_program(cuts, domain, whole, start)
@@ -101,15 +102,14 @@ def _sums_to_one(domain: Domain) -> bool | None:
     raise ValueError(f"domain={domain!r}: must be a Simplex, an ElasticNetSet or an LpBall")
 
 
-def _warm_weights(warm: FloatArray | None, t: int) -> FloatArray:
-    if warm is None:
-        return np.full(t, 1.0 / t)
-    start = np.zeros(t)
-    weights = np.asarray(warm, dtype=np.float64)
-    if weights.ndim != 1 or len(weights) > t or not np.isfinite(weights).all():
-        raise ValueError(f"warm: shape {weights.shape}, must be at most ({t},) with finite entries")
-    start[: len(weights)] = weights
-    return Simplex().project(start)
+def _with_later_cuts(warm: FloatArray, t: int, *, signed: bool) -> FloatArray:
+    """Return the numbers of a warm start, ``(t,)``: zeros for the cuts added since."""
+    start, values = np.zeros(t), np.asarray(warm, dtype=np.float64)
+    if values.ndim != 1 or len(values) > t or not (np.isfinite(values).all() and (signed or (values >= 0).all())):
+        sign = "" if signed else " that are not negative"
+        raise ValueError(f"warm: shape {values.shape}, must be at most ({t},) with finite entries{sign}")
+    start[: len(values)] = values
+    return start
 
 
 def _certify(cuts: Cuts, domain: Domain, p: FloatArray, theta: FloatArray, steps: int) -> LowerBound:
@@ -168,7 +168,8 @@ def project_on_level(
     the level, a step towards a point below it, ``inside`` or that of :func:`lower_bound`, brings the result into both sets. Raises
     ValueError if no point of Theta is below the level.
     """
-    start = _warm_multipliers(warm, len(cuts.c))
+    t = len(cuts.c)
+    start = np.zeros(t) if warm is None else _with_later_cuts(warm, t, signed=False)
     theta0 = np.ascontiguousarray(theta0, dtype=np.float64)
     if theta0.shape != (cuts.S.shape[1],) or not np.isfinite(theta0).all():
         raise ValueError(f"theta0: shape {theta0.shape}, must be ({cuts.S.shape[1]},) with finite entries")
@@ -178,16 +179,6 @@ def project_on_level(
         theta = _lower_to_level(dual.theta(rho), cuts, level, domain, inside)
     distance = 0.5 * float(np.sum((theta - theta0) ** 2))
     return LevelPoint(theta, rho, distance, max(0.0, distance + dual.loss(rho / dual.unit)[0]), steps)
-
-
-def _warm_multipliers(warm: FloatArray | None, t: int) -> FloatArray:
-    start = np.zeros(t)
-    if warm is not None:
-        multipliers = np.asarray(warm, dtype=np.float64)
-        if multipliers.ndim != 1 or len(multipliers) > t or not (np.isfinite(multipliers).all() and (multipliers >= 0).all()):
-            raise ValueError(f"warm: shape {multipliers.shape}, must be at most ({t},) with finite entries that are not negative")
-        start[: len(multipliers)] = multipliers
-    return start
 
 
 class _LevelDual:
@@ -232,5 +223,4 @@ def _lower_to_level(theta: FloatArray, cuts: Cuts, level: float, domain: Domain,
     bottom = cuts.height(low)
     if bottom > level:
         raise ValueError(f"level={level!r}: the cuts do not fall below {bottom!r} at the lowest point known")
-    share = (height - level) / (height - bottom)
-    return theta + share * (low - theta)
+    return theta + (height - level) / (height - bottom) * (low - theta)

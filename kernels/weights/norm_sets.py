@@ -50,8 +50,7 @@ class ElasticNetSet:
         z s_q - v) / (2 (1 - v)), with z such that the constraint is tight. Without a positive entry the maximum is 0; a zero direction
         gives the start.
         """
-        best = elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v)
-        return _with_support(direction, best, self)
+        return _with_support(direction, elastic_response(np.ascontiguousarray(direction, dtype=np.float64), self.v), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q, with 0/0 = 0; zero norms alone give the start. It solves 2 (1 - v) w^3 +
@@ -68,12 +67,8 @@ class ElasticNetSet:
         def weights(kappa: float) -> FloatArray:
             return _cubic_roots(2.0 * a, v, kappa * square)
 
-        def excess(kappa: float) -> float:
-            x = weights(kappa)
-            return v * x.sum() + a * (x @ x) - 1.0
-
         # The root is between the kappa of equal norms and that of a single norm.
-        w = weights(_find_root(excess, (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
+        w = weights(_find_root(lambda kappa: self._excess(weights(kappa)), (2.0 * a * equal + v) * equal * equal, 2.0 * a + v))
         # Moved along its ray onto the boundary.
         linear = v * w.sum()
         return w * (2.0 / (linear + math.sqrt(linear * linear + 4.0 * (a * float(w @ w)))))
@@ -88,11 +83,10 @@ class ElasticNetSet:
             # x = u exp(-eta (v + 2 a x)) through Lambert's function of a logarithm, which cannot overflow.
             return _damped_root(log_free - eta * v, 2.0 * a * eta)
 
-        def excess(eta: float) -> float:
-            x = at(eta)
-            return v * x.sum() + a * (x @ x) - 1.0
+        return _first_inside(at, lambda eta: self._excess(at(eta)), log_free)
 
-        return _first_inside(at, excess, log_free)
+    def _excess(self, x: FloatArray) -> float:
+        return self.v * x.sum() + (1.0 - self.v) * (x @ x) - 1.0
 
 
 @dataclass(frozen=True)
@@ -131,8 +125,7 @@ class LpBall:
 
     def support(self, direction: FloatArray) -> tuple[float, FloatArray]:
         """Return max over the set of <direction, w>, the dual norm of its positive part, and its maximiser, as the elastic net does."""
-        best = power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p)
-        return _with_support(direction, best, self)
+        return _with_support(direction, power_response(np.ascontiguousarray(direction, dtype=np.float64), self.p), self)
 
     def weights_from_norms(self, norms: FloatArray) -> FloatArray:
         """Return argmin over the set of 1/2 sum_q norms_q^2 / w_q: norms^(2 / (p + 1)), scaled; zero norms alone give the start."""

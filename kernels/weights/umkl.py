@@ -64,12 +64,10 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
     with one_thread():
         for lo in range(0, n, step):
             part, ids = values[:, lo : lo + step], at[lo : lo + step]
-            local = inner[ids[:, :, None], ids[:, None, :]]
-            rebuilt = np.matmul(part.transpose(1, 0, 2), local).transpose(1, 0, 2)
+            rebuilt = np.matmul(part.transpose(1, 0, 2), inner[ids[:, :, None], ids[:, None, :]]).transpose(1, 0, 2)
             W += rebuilt.reshape(k, -1) @ part.reshape(k, -1).T
         u = values.reshape(k, -1) @ linear.ravel()
-    constant = 0.5 * float(squares.sum()) + gamma2 * int(present.sum())
-    return WeightTerms(0.5 * (W + W.T), u, constant)
+    return WeightTerms(0.5 * (W + W.T), u, 0.5 * float(squares.sum()) + gamma2 * int(present.sum()))
 
 
 @dataclass(frozen=True)
@@ -130,8 +128,7 @@ def _solve_active_set(W: FloatArray, u: FloatArray, mu: FloatArray, tol: float) 
 def _minimise_on_face(W: FloatArray, u: FloatArray, free: NDArray[np.bool_]) -> FloatArray:
     """Return the minimiser with sum one among the weights that are free to move, others 0."""
     at = np.flatnonzero(free)
-    part = W[np.ix_(at, at)]
-    both = _solve_with_ridge(part, np.stack([-u[at], np.ones(len(at))], axis=1))
+    both = _solve_with_ridge(W[np.ix_(at, at)], np.stack([-u[at], np.ones(len(at))], axis=1))
     share = (1.0 - both[:, 0].sum()) / both[:, 1].sum()
     out = np.zeros(len(u))
     out[at] = both[:, 0] + share * both[:, 1]

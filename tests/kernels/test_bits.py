@@ -13,7 +13,6 @@ from gramplane.kernels.bank import products as bank_products
 from gramplane.kernels.eigen.dense import MIN_ROWS_BY_VALUE, dense_positive
 from gramplane.kernels.grams import cosine_sums as alignment_expansion
 from gramplane.kernels.grams import distances, feature_sums
-from gramplane.kernels.grams import strips as gram_bands
 from gramplane.kernels.losses import LOSSES, MarginLoss
 from gramplane.kernels.mixed_norm import row_block, row_passes
 from tests.support.processors import other_coretypes, said
@@ -177,11 +176,10 @@ def sums(n):
         "transposed by columns": (lambda a, b, c: row_block._transposed_by_columns(a, n, b, c), [flat, v[0], np.zeros(p)]),
         "product by rows": (lambda a, b, c: row_block._product_by_rows(a, n, b, c), [flat, v[0], np.zeros(p)]),
         "transposed by rows": (lambda a, b, c: row_block._transposed_by_rows(a, n, b, c), [flat, few, np.zeros(n)]),
-        "inner": (gram_bands._dot_product, v[:2]),
+        "inner": (distances.dot_product, v[:2]),
         "norms": (distances.squared_norms, [wide, np.zeros(7)]),
         "next wave": (lambda a, b, c, d: feature_sums._next_wave(a, b, c, 0.3, d), [*v[:3], np.zeros(n, np.float32)]),
         "advance": (feature_sums._advance_wave, v[:3]),
-        "dot": (feature_sums._dot_product, v[:2]),
         "waves": (lambda a, *rest: alignment_expansion.start_waves(a, 0.1, 0.3, *rest), v),
         "two terms": (alignment_expansion._add_two_terms, v[:5]),
     }
