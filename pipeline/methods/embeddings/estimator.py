@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -51,10 +51,7 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         replace(RUN_PARAMETERS[1], text="Not used; the fit is deterministic."),
         *RUN_PARAMETERS[2:],
     )
-
-    @property
-    def _place(self) -> str:
-        return "sync"
+    _place = "sync"
 
     def fit(self, X: UserRows, y: Column = None) -> Self:
         """Learn the map of some rows.
@@ -114,11 +111,7 @@ class ColoredMVU(_Embedding):
     """
 
     _method = method.ColoredMVU
-
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+    _needs_target = True
 
     def fit(self, X: UserRows, y: Column = None) -> Self:
         """Learn the map of some rows.

@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ....cluster import machine_memory
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection, LinearEstimator
@@ -103,6 +102,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     """
 
     _method = FGM
+    _takes_all_memory = True
     _forms = {"accept_sparse": ["csc", "csr"], "accept_large_sparse": True}
     _wider = {**LinearEstimator._wider, "group_weight": ('{"none", "1/size"} or array of float or None', Any)}
     _own_parameters = {"fit_intercept": Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)}
@@ -111,11 +111,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     feature_map: str | None
     model_: FGMModel
     _training: Inputs
-
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(given["group_weight"], np.ndarray):
-            given["group_weight"] = given["group_weight"].tolist()
-        return super()._plain(given)
 
     # -- fitting -----------------------------------------------------------------------------------------------------------
 
@@ -126,9 +121,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
 
     def _blocks(self, X: object) -> MemoryBlocks:
         return MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES)
-
-    def _limit(self) -> int:
-        return machine_memory()
 
     def _set_model(self, model: FGMModel) -> None:
         super()._set_model(model)
@@ -207,10 +199,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         config = self._config()
         with self._context(inputs.data) as ctx:
             return bootstrap_frequencies(config, inputs, ctx, n_resamples, self.selected_)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_training"}
 
 
 def _has_converged(config: FGMConfig, machine: MachineState) -> bool:

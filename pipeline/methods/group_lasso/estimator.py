@@ -71,11 +71,6 @@ class _GroupLasso(StreamEstimator):
     _learners: LearnerFactory
     _stream: StreamLearner | None = None
 
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(given["r"], np.ndarray):
-            given["r"] = given["r"].tolist()
-        return super()._plain(given)
-
     def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
         return replace(inputs, groups=inputs.data.groups() if self.groups is None else self.groups)

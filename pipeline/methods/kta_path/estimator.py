@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ....cluster import machine_memory
 from ....kernels.alignment.path import p_for
 from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, validated
 from ...estimators.kernels import KernelClassifier
@@ -79,17 +78,8 @@ class KTASelectionPath(Selection, KernelClassifier):
     """
 
     _method = KTAPath
-
-    kernel: Any
-
-    @property
-    def _precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Copies carry no training data.
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_training"}
+    _takes_all_memory = True
+    _kernels_parameter = "kernel"
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Compute alignments, path, and machines along it.
@@ -112,9 +102,6 @@ class KTASelectionPath(Selection, KernelClassifier):
         self._fit(inputs, config)
         self._training = inputs
         return self
-
-    def _limit(self) -> int:
-        return machine_memory()
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)

@@ -96,6 +96,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     """
 
     _method = Selector
+    _needs_target = True
 
     loss: str
     tol: float
@@ -105,7 +106,6 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         if _classifies(self):
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
         else:

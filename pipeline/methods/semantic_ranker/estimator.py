@@ -43,8 +43,6 @@ class SemanticKernelRanker(SpectralEstimator):
         ``(n_samples,)`` scores, sum one.
     prior_
         ``(n_samples,)`` :math:`\pi`.
-    eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)`` of K.
     pairs_, dual_coef_
         ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 where a distance is within
         its bound.
@@ -73,10 +71,7 @@ class SemanticKernelRanker(SpectralEstimator):
         replace(RUN_PARAMETERS[1], text="Of the eigensolver's first block; results agree within ``tol``."),
         *RUN_PARAMETERS[2:],
     )
-
-    @property
-    def _place(self) -> str:
-        return "sync"
+    _place = "sync"
 
     def fit(self, X: object, tags: object = None, prior: ArrayLike | None = None) -> Self:
         """Learn the kernel and score the images.
@@ -158,8 +153,7 @@ class SemanticKernelRanker(SpectralEstimator):
 
     def _features(self, X: object) -> Any:
         if not is_store(X):
-            options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
-            return self._unseen.scale_rows(validated(self, X, reset=False, **options))
+            return self._unseen.scale_rows(self._checked(X, reset=False))
         store = opened_for(self, X)
         if store.n_cols != self.n_features_in_:
             expected = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"

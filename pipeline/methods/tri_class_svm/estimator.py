@@ -15,7 +15,6 @@ from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ...estimators.inputs import Column, UserRows, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
-from ...estimators.supervised import checked_weight
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
@@ -72,6 +71,7 @@ class TriClassSVC(KernelClassifier):
     """
 
     _method = TriClass
+    _kernels_parameter = "kernel"
     _wider = {**KernelClassifier._wider, "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any])}
 
     kernel: Any
@@ -80,10 +80,6 @@ class TriClassSVC(KernelClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-    @property
-    def _precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         return {**super()._plain(params), "kernel": kernel_text(params["kernel"])}
@@ -133,10 +129,7 @@ class TriClassSVC(KernelClassifier):
         labelled = first.n_rows if not self._precomputed else len(y)
         if len(y) != labelled or labelled > first.n_rows:
             raise ValueError(f"y has {len(y)} entries, the data has {first.n_rows} rows: inconsistent numbers of samples")
-        if sample_weight is None and is_store(first) and first.has_table("weight"):
-            sample_weight = first.row_table("weight")
-        if sample_weight is not None:
-            sample_weight = checked_weight(sample_weight, labelled)
+        sample_weight = self._weight(first, sample_weight, labelled)
         labels = check_labels(y, sample_weight)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
         return TriClassInputs(data, labels, count, sample_weight)
@@ -169,7 +162,6 @@ class TriClassSVC(KernelClassifier):
         self.validation_ = validation_rows(model.arrays["validation"])
         self.dual_coef_, self.support_, self.intercept_ = model.beta, model.support_ids, model.intercepts
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
-        self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
 
 def _join_rows(first: Any, second: Any) -> TriClassRows:

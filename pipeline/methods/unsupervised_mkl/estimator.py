@@ -125,7 +125,6 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         self.kernel_weights_ = model.arrays["weights"]
         self.bases_, self.eigenvalues_ = model.arrays["bases"], model.arrays["eigenvalues"]
         self.objective_ = model.figures["objective"]
-        self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
         self._n_features_out = len(model.theta)
 
 
