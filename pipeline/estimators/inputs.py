@@ -32,9 +32,7 @@ from ..records.data_set import refuse_missing
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
 """Rows as users hand them over: arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a store or its path."""
 
-Column: TypeAlias = ArrayLike | None
-"""What users hand over for every row: target, task, weight, or nothing."""
-
+Column: TypeAlias = ArrayLike | None  # what users hand over for every row: target, task, weight, or nothing
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 
 

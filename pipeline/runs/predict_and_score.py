@@ -33,13 +33,6 @@ from .replaced import replaced_data
 from .run import few_blocks_kept, load_model, method_named, open_data, process_bytes, refuse_step
 
 
-def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
-    folder = RunStore.open(run)
-    if folder.read_json("summary") is None:
-        raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
-    return folder, folder.config
-
-
 def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
     """Return the run, the place of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
@@ -164,12 +157,9 @@ def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> Non
     with path.open("w", encoding="utf-8") as file:
         file.write(",".join(columns) + "\n")
         for row in zip(*(column.tolist() for column in columns.values()), strict=True):
-            file.write(",".join(_cell(value) for value in row) + "\n")
-
-
-def _cell(value: object) -> str:
-    text = repr(value) if isinstance(value, float) else str(value)
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
+            texts = [repr(value) if isinstance(value, float) else str(value) for value in row]
+            cells = ('"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text for text in texts)
+            file.write(",".join(cells) + "\n")
 
 
 def _write_parquet(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
@@ -249,11 +239,13 @@ def score_store(
     if dry_run:
         return _planned(run, store, None, options, on_event or ignore)
     estimator, data, values = _decide(run, store, options, on_event or ignore)
-    folder, record = _finished(run)
+    folder = RunStore.open(run)
+    record, summary = folder.config, folder.read_json("summary")
+    if summary is None:
+        raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     if not hasattr(estimator, "classes_"):
         # Methods that hold no rows out of a regression were fitted to all.
-        is_split = "test_r2" in (folder.read_json("summary") or {})
-        rows = _scored_rows(record, data) if is_split else np.ones(data.n_rows, dtype=bool)
+        rows = _scored_rows(record, data) if "test_r2" in summary else np.ones(data.n_rows, dtype=bool)
         return _score_numbers(run, estimator, data, values[:, 0], rows)
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     neither = {}

@@ -46,16 +46,8 @@ class ConfigMismatch(ValueError):
 class RunOutcome:
     """How a run ended.
 
-    Attributes
-    ----------
-    status
-        ``done``, ``already-done`` or ``planned``.
-    summary
-        Small JSON object of figures.
-    plan
-        What a dry run found.
-    run
-        The run directory.
+    ``status``: ``done``, ``already-done`` or ``planned``; ``summary``: small JSON object of figures; ``plan``: what a dry run found;
+    ``run``: the run directory.
     """
 
     status: str
@@ -182,7 +174,8 @@ def run_method(
     config = make_config(info.config, params)
     store = open_data(data, info, extra)
     _check_place(options, extra)
-    record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, options)
+    record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
+    record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
     options.config()
     if dry_run:
         plan = _prepared(info, config, store, record).plan
@@ -239,13 +232,6 @@ def resume_run(
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore)
-
-
-def _record(
-    info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: ComputeOptions
-) -> dict[str, Any]:
-    record = {"method": info.name, "params": params, "data_digest": store.digest, "seed": seed}
-    return {**record, "extra": jsonable(extra), "driver_memory": driver_bytes(where.driver_memory)}
 
 
 def jsonable(value: Any) -> Any:

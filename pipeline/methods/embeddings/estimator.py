@@ -29,10 +29,8 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         problem, of structure preserving embedding over all triples.
     eigenvectors_, eigenvalues_
         ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
-    map_share_
-        Share of the trace of the kernel in the coordinates of the map.
-    edges_
-        ``(n_edges, 2)`` of the neighbour graph.
+    map_share_, edges_
+        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
     unit_, cap_, cap_used_
         Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
     worst_violation_

@@ -224,15 +224,11 @@ class Designs:
 
 
 Sums = tuple[np.ndarray, ...]
-
-
 Combine = Callable[[Sequence[Sums]], Sums]
-
 
 # Bytes of a step on a block of rows, per byte of its columns: as read, as built cut by cut and side by side, and the row form a sparse part
 # is turned into.
 PART_COPIES = 4
-
 
 # Bytes of columns of sparse data by their number: the counts of a wide store are searched once for each.
 _SPARSE_BYTES: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()

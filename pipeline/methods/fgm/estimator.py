@@ -32,29 +32,15 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The model after one round.
+    """The model after one round: ``<weights, x> + intercept`` over ``support``, F_t as ``objective`` with its certificates."""
 
-    Attributes
-    ----------
-    support
-        ``(k,)`` coordinates with weight (features; ``(k, 2)`` pairs for ``poly2``).
-    weights
-        ``(k,)`` their weights.
-    intercept
-        Added to ``<weights, x>``.
-    objective, gap, outer_gap
-        F_t and its certificates.
-    n_selected
-        Distinct atoms so far.
-    """
-
-    support: np.ndarray
-    weights: np.ndarray
+    support: np.ndarray  # `(k,)` coordinates with weight (features; `(k, 2)` pairs for `poly2`)
+    weights: np.ndarray  # `(k,)` their weights
     intercept: float
     objective: float
     gap: float
     outer_gap: float
-    n_selected: int
+    n_selected: int  # distinct atoms so far
 
 
 class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
@@ -71,9 +57,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     ----------
     selected_
         Sorted distinct feature ids (group ids; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With several classes their union.
-    coef_
-        ``(n_machines, n_features)``, a sparse array from 50,000 features; for maps ``(n_machines, k)`` aligned with the map's columns.
-    intercept_
+    coef_, intercept_
+        ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
         ``(n_machines,)``.
     cuts_, cut_weights_
         Atoms of each cut and their kernel weights mu; lists per class when there are several.

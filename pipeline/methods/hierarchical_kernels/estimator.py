@@ -45,18 +45,13 @@ class _Hierarchical(TaskEstimator):
         ``(n_nodes, width)`` names of the nodes in the graph, ``(n_nodes,)`` their depths.
     support_
         Indices of the selected kernels.
-    certificate_
-        Certified gap relative to the primal value, NaN where nothing is certified.
-    certificate_depth_
-        ``None`` where the certificate holds for all nodes of the graph, else the depth down to which it does.
-    objective_, dual_gap_
-        Primal value, and the certified gap.
-    restricted_gap_
-        Gap over the nodes of the hull.
-    tasks_
-        Names of the tasks, where there are several.
-    intercept_
-        ``(n_machines,)``, or ``(n_tasks,)``.
+    certificate_, certificate_depth_
+        Certified gap relative to the primal value, NaN where nothing is certified; ``None`` where it holds for all nodes of the graph, else
+        the depth down to which it does.
+    objective_, dual_gap_, restricted_gap_
+        Primal value, the certified gap, and the gap over the nodes of the hull.
+    tasks_, intercept_
+        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``.
     support_vectors_, dual_coef_
         Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks ``(n_support,)``.
     n_iter_, converged_, history_

@@ -46,20 +46,14 @@ class KTASelectionPath(Selection, KernelClassifier):
     ----------
     alignments_, widths_, traces_
         ``(n_kernels,)`` a_i, width, and trace of the centred kernel.
-    p_grid_
-        ``(n_points,)`` descending.
-    weights_path_
-        ``(n_points, n_kernels)`` sparse weights.
-    n_active_
-        ``(n_points,)`` active kernels.
+    p_grid_, n_active_, weights_path_
+        ``(n_points,)`` descending, ``(n_points,)`` numbers of active kernels, and ``(n_points, n_kernels)`` sparse weights.
     junctures_
         ``(n_kernels,)``: kernel i is active at p exactly if ``p > junctures_[i]``; infinity: never, 0: to the end.
     path_scores_
         ``{"p", "n_active", "train_accuracy"}``, arrays with one entry per machine trained along the path.
-    lam1_, lam2_
-        The regularisation used.
-    p_
-        Where :meth:`predict`'s machine stands: the last point with an active kernel.
+    lam1_, lam2_, p_
+        The regularisation used, and where :meth:`predict`'s machine stands: the last point with an active kernel.
     history_
         One array per figure over the iterations.
 
@@ -255,12 +249,8 @@ class PathMachine(OneThread):
 
     Attributes
     ----------
-    model_
-        Its record, made on first use.
-    classes_
-        Labels in order.
-    p_, C_
-        Where it stands.
+    classes_, p_, C_
+        Labels in order, and where it stands.
     active_, weights_
         Its kernels, ascending, and their weights, which sum to the number of rows.
     """
@@ -272,7 +262,7 @@ class PathMachine(OneThread):
 
     @cached_property
     def model_(self) -> KernelModel:
-        """The record with the support rows."""
+        """Its record with the support rows, made on first use."""
         return self._build()
 
     def coefficients(self) -> np.ndarray:

@@ -22,10 +22,8 @@ class _MKL(KernelEstimator):
         Sorted indices of the selected kernels (of any class).
     support_vectors_, dual_coef_, intercept_
         Training rows with a coefficient, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
-    lower_bound_, upper_bound_
-        Rigorous bounds of the optimum; sums over machines.
-    objective_, dual_gap_
-        Primal value (the upper bound) and its distance to the lower bound.
+    lower_bound_, upper_bound_, objective_, dual_gap_
+        Rigorous bounds of the optimum, sums over machines; the primal value (the upper bound) and its distance to the lower bound.
     n_iter_, converged_, history_
         Iterations, whether ``tol`` was reached, and one array per figure over the iterations.
 

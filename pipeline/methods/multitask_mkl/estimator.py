@@ -29,10 +29,8 @@ class _MultiTaskMKL(TaskEstimator):
         ``(n_kernels, n_tasks)`` weights of the kernels in the machine of each task, ``gamma_j / lambda_jt``.
     support_
         Indices of the selected kernels.
-    objective_, dual_gap_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum.
-    lower_bound_, upper_bound_
-        Both bounds of the optimum.
+    objective_, dual_gap_, lower_bound_, upper_bound_
+        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
     n_iter_, converged_, history_
         Solves of all machines, whether ``tol`` was reached, and one array per figure over the iterations.
 

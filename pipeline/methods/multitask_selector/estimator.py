@@ -63,10 +63,8 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
 
     Attributes
     ----------
-    tasks_
-        Names of the tasks.
-    classes_
-        The two classes.
+    tasks_, classes_
+        Names of the tasks, and the two classes.
     coef_, intercept_
         ``(n_tasks, n_features)``, sparse where wide, and ``(n_tasks,)``, offsets included.
     objective_, dual_gap_

@@ -57,14 +57,11 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
     certificate_
         Certified gap of the active set's problem, before cuts moved: ``gap``, ``relative_gap``, ``restricted_gap`` (on the active set),
         ``depth`` (length of rules to which it holds), ``complete``, ``all_pairs``.
-    coef_
-        ``(n_machines, n_rules)`` weights in the order of ``rules_``.
-    intercept_
-        ``(n_machines,)``.
-    objective_
-        Primal value of the active set's problem, before cuts moved and rules were dropped.
-    dual_gap_
-        ``certificate_["gap"]``: NaN where nothing beyond the active set could be certified.
+    coef_, intercept_
+        ``(n_machines, n_rules)`` weights in the order of ``rules_``, and ``(n_machines,)``.
+    objective_, dual_gap_
+        Primal value of the active set's problem, before cuts moved and rules were dropped, and ``certificate_["gap"]``: NaN where nothing
+        beyond the active set could be certified.
     tasks_
         Task names; ``None`` without tasks.
     n_iter_, converged_, history_

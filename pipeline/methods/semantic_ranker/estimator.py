@@ -39,10 +39,8 @@ class SemanticKernelRanker(SpectralEstimator):
 
     Attributes
     ----------
-    scores_
-        ``(n_samples,)`` scores, sum one.
-    prior_
-        ``(n_samples,)`` :math:`\pi`.
+    scores_, prior_
+        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
     pairs_, dual_coef_
         ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 where a distance is within
         its bound.
@@ -181,14 +179,10 @@ class VisualRank(OneThread, BaseEstimator):
 
     Attributes
     ----------
-    scores_
-        ``(n_samples,)`` scores, sum one.
-    prior_
-        ``(n_samples,)`` :math:`\pi`.
-    n_iter_
-        Products with S.
-    error_bound_
-        Bound of the l1 distance of the scores from the exact ones, rounding aside.
+    scores_, prior_
+        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
+    n_iter_, error_bound_
+        Products with S, and a bound of the l1 distance of the scores from the exact ones, rounding aside.
 
     Examples
     --------

@@ -24,10 +24,8 @@ class _SharedSubspace(TaskEstimator):
         ``(n_kernels, n_tasks, n_tasks)`` couplings D: kernel j counts ``D_j[s, t]`` between rows of the tasks s and t.
     subspace_
         The same: their leading eigenvectors span what the tasks share.
-    objective_, dual_gap_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum.
-    lower_bound_, upper_bound_
-        Both bounds of the optimum.
+    objective_, dual_gap_, lower_bound_, upper_bound_
+        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
     n_iter_, converged_, history_
         Solves of the machine, whether ``tol`` was reached, and one array per figure over the iterations.
 

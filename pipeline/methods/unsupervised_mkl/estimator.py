@@ -40,12 +40,10 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
     Attributes
     ----------
-    kernel_weights_
-        ``(n_kernels,)`` weights, sum one.
+    kernel_weights_, objective_
+        ``(n_kernels,)`` weights, sum one, and the objective at these and the bases.
     bases_
         ``(n_samples, n_bases)`` bases of every training sample in the order of choice, -1 where there is none.
-    objective_
-        Objective at both.
     eigenvalues_
         ``(n_components,)`` of the centred learnt kernel.
     n_iter_, converged_, history_
