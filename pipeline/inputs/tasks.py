@@ -208,7 +208,7 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
     return TaskProblem(replace(problem, groups=inputs.codes), constants)
 
 
-class PooledLoop:
+class TaskLoop:
     """What loops over one machine of all tasks know.
 
     ``losses`` are those of all rows in the order of the data, with one equality per task. ``fits`` follow accuracy, or R2, on training rows

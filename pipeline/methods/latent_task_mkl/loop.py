@@ -24,7 +24,7 @@ from ....storage import DataError
 from ...grams.grams import Grams
 from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import accuracy_metrics
-from ...inputs.tasks import PooledLoop
+from ...inputs.tasks import TaskLoop
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
 from ...loops.protocol import OverActiveSet, Step
 from ...records.context import RunContext
@@ -82,7 +82,7 @@ class LatentState(OverActiveSet):
     machine: GroupMachine
 
 
-class LatentLoop(PooledLoop):
+class LatentLoop(TaskLoop):
     """The search for groups of tasks and the weights of their kernels; tasks of one label take no part in groups."""
 
     state_type = LatentState

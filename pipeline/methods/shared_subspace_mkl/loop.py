@@ -27,7 +27,7 @@ from ....kernels.tasks.multitask import power_norm
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
 from ...grams.grams import Grams
 from ...inputs.scores import accuracy_metrics
-from ...inputs.tasks import PooledLoop
+from ...inputs.tasks import TaskLoop
 from ...loops.protocol import Bounded, Step
 from ...records.context import RunContext
 from .config import SharedSubspaceConfig
@@ -84,7 +84,7 @@ class SubspaceState(Bounded):
     stop: str | None = None  # why it ended
 
 
-class SubspaceLoop(PooledLoop):
+class SubspaceLoop(TaskLoop):
     """The search for couplings of T tasks."""
 
     state_type = SubspaceState
