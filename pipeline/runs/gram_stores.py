@@ -16,7 +16,7 @@ from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
-from ..grams.sources import RowPair, block_rows, pair_bytes, pairs
+from ..grams.sources import RowPair, block_rows, pair_bytes, pairs, row_pairs
 from ..inputs.kernels import check_rows
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
@@ -227,7 +227,7 @@ def repair_grams(
         if tasks:
             with executing(options, blocks, emit, "grams.grams") as executor:
                 ctx = RunContext(executor, blocks, None, driver_bytes(driver_memory), emit)
-                grams.commit(build_blocks(ctx, tasks, specs, grams.meta.block))
+                grams.commit(build_blocks(ctx, tasks, specs, row_pairs(ctx.data, list(specs.values()), grams.meta.block)))
     figures = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
     seconds = time.perf_counter() - began
     return GramOutcome("done" if report.damaged else "already-done", {"data": blocks.url, "grams": store, **figures, "seconds": seconds})

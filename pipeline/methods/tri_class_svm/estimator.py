@@ -15,6 +15,7 @@ from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ...estimators.inputs import Column, UserRows, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
+from ...estimators.linear import first_row_not_finite
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
@@ -149,7 +150,9 @@ class TriClassSVC(KernelClassifier):
             if reset:
                 self.n_features_in_ = 0
             return TextRows(X)
-        _refuse_not_finite(name, X)
+        row = first_row_not_finite(X) if getattr(X, "ndim", 2) == 2 else None
+        if row is not None:
+            raise ValueError(f"{name}: row {row} holds NaN or infinity; all values must be finite")
         if self._precomputed:
             matrix = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
             self.n_features_in_ = matrix.n_rows
@@ -178,19 +181,3 @@ def _join_rows(first: Any, second: Any) -> TriClassRows:
     if any(sp.issparse(part) for part in parts):
         return MemoryBlocks(sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts])))
     return MemoryBlocks(np.concatenate(parts))
-
-
-def _refuse_not_finite(name: str, X: Any) -> None:
-    """Refuse numbers that are not finite, their first row named; what is no array of numbers is left to others."""
-    if sp.issparse(X):
-        if X.dtype.kind != "f":
-            return
-        entries = X.tocoo()
-        rows = entries.row[~np.isfinite(entries.data)]
-    else:
-        array = np.asarray(X)
-        if array.dtype.kind != "f" or array.ndim != 2 or np.isfinite(array.sum()):
-            return
-        rows = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if len(rows):
-        raise ValueError(f"{name}: row {int(rows.min())} holds NaN or infinity; all values must be finite")
