@@ -29,13 +29,7 @@ class SpectralEstimator(KernelEstimator):
     model_: SpectralModel
 
     def kernel_block(self, rows: Any = None, cols: Any = None) -> np.ndarray:
-        """Return entries of the learnt kernel, ``K[rows][:, cols]``.
-
-        Parameters
-        ----------
-        rows, cols
-            Indices of rows of the fit, or a slice; default: all.
-        """
+        """Return entries of the learnt kernel, ``K[rows][:, cols]``: indices of rows of the fit, or a slice; default: all."""
         check_is_fitted(self, "model_")
         left, right = (np.arange(self.model_.n_rows)[slice(None) if part is None else part] for part in (rows, cols))
         with one_thread():

@@ -103,16 +103,9 @@ def predict_store(
     With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
     predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
 
-    Returns
-    -------
-    dict
-        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the plan:
-        rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes).
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        This process would hold more than ``driver_memory``.
+    Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
+    plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
+    MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     write = _writer(out)
     refuse_foreign(out, None if replace else Predictions.__name__)
@@ -228,12 +221,7 @@ def score_store(
     Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
     Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
     On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
-    :func:`predict_store`.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        This process would hold more than ``driver_memory``.
+    :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:

@@ -57,10 +57,7 @@ class RunOutcome:
 
 
 def method_named(name: str) -> MethodInfo:
-    """Return a method of the registry.
-
-    Raises ValueError: unknown name; the nearest is proposed.
-    """
+    """Return a method of the registry. Raises ValueError: unknown name; the nearest is proposed."""
     if name not in METHODS:
         raise ValueError(f"method {name!r} does not exist{nearest(name, METHODS)}")
     return METHODS[name]
@@ -152,14 +149,10 @@ def run_method(
         Where passes run (``sync``, ``local:4``, ``tls://…``), and within which memory; see :class:`ComputeOptions`.
     stall_timeout
         Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
-    dry_run
-        Return the plan; nothing is written.
-    on_event
-        Sink of event records.
-    seed
-        Root of all random numbers of the run.
-    extra
-        Further inputs: ``groups``, ``test_share``.
+    dry_run, on_event
+        Return the plan, nothing is written; sink of event records.
+    seed, extra
+        Root of all random numbers of the run; further inputs: ``groups``, ``test_share``.
 
     Raises
     ------
@@ -335,13 +328,7 @@ def _relative(own: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> f
 
 
 def load_model(run: str | Path) -> Any:
-    """Return the fitted estimator of a finished run.
-
-    Raises
-    ------
-    gramplane.storage.StorageError
-        The run has no model (yet), or it is damaged.
-    """
+    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged."""
     folder = RunStore.open(str(run))
     record = folder.config
     if "tune" in record:

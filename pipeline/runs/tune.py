@@ -39,10 +39,7 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
     """Refuse methods and parameters whose settings cannot be compared.
 
-    Raises
-    ------
-    ValueError
-        An unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
+    Raises ValueError: an unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
     """
     from .folds import PLACES
 
@@ -205,10 +202,8 @@ def tune(
 
     Parameters
     ----------
-    grid
-        Parameter names and their values.
-    params
-        Parameters common to all points.
+    grid, params
+        Parameter names and their values, and parameters common to all points.
     data, run
         Block store and run directory; the table is ``tune.json``, the final fit lies in ``best``.
     folds, seed

@@ -163,7 +163,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     def selection_stability(self, n_resamples: int = 50, X: UserRows | None = None, y: Column = None) -> np.ndarray:
         """Return how often each feature (group) is selected over bootstrap resamples of the training rows.
 
-        All resamples share the passes of one loop; a resample is a row weight, the data is never copied.
+        All resamples share the passes of one loop; a resample is a row weight, the data is never copied. Returns ``(n_features,)``
+        (``(n_groups,)``) frequencies in [0, 1]; for ``poly2`` aligned with ``selected_``.
 
         Parameters
         ----------
@@ -171,11 +172,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
             Number of bootstrap resamples.
         X, y
             Training data, needed only when the estimator was loaded from a file.
-
-        Returns
-        -------
-        numpy.ndarray
-            ``(n_features,)`` (``(n_groups,)``) frequencies in [0, 1]; for ``poly2`` aligned with ``selected_``.
         """
         check_is_fitted(self, "model_")
         inputs = self._inputs(X, y) if X is not None else getattr(self, "_training", None)

@@ -126,13 +126,7 @@ class _Hierarchical(TaskEstimator):
         self.certificate_depth_ = None if not np.isfinite(depth) or depth == EVERYWHERE else int(depth)
 
     def _values(self, X: object, task: object = None) -> np.ndarray:
-        """Return decision values of any form of data: ``(n_samples, n_machines)``, with tasks ``(n_samples, 1)``.
-
-        Raises
-        ------
-        ValueError
-            Tasks for a model that knows none.
-        """
+        """Return decision values of any form of data: ``(n_samples, n_machines)``, with tasks ``(n_samples, 1)``."""
         if not isinstance(getattr(self, "model_", None), KernelModel):
             return super()._values(X, task)
         if task is not None:

@@ -133,10 +133,7 @@ class KTASelectionPath(Selection, KernelClassifier):
     def p_for(self, n_features: int) -> float:
         """Return a p at which ``n_features`` kernels are active, or the most below that number.
 
-        Raises
-        ------
-        ValueError
-            More are active to the end of the path, or none would be.
+        Raises ValueError: more are active to the end of the path, or none would be.
         """
         check_is_fitted(self, "model_")
         return p_for(self.junctures_, n_features, float(self.p_grid_[0]), float(self.p_grid_[-1]))
@@ -277,10 +274,7 @@ class PathMachine(OneThread):
     def decision_function(self, X: UserRows) -> np.ndarray:
         """Return ``f(x)`` of new rows, or of matrices ``(n_kernels, n_test, n_train)``: ``(n,)`` or ``(n, n_classes)``.
 
-        Raises
-        ------
-        ValueError
-            Another width than at fit.
+        Raises ValueError: another width than at fit.
         """
         model = self.model_
         if model.precomputed:

@@ -109,12 +109,8 @@ class SemanticKernelRanker(SpectralEstimator):
         """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
 
         Unseen images are similar to the fitted ones by the warped kernel (see :meth:`kernel_block`), and have the mean prior. Their scores
-        are on the scale of ``scores_`` and do not depend on each other. The fitted store itself gets ``scores_``.
-
-        Parameters
-        ----------
-        X
-            Visual features in any form that ``fit`` takes; no tags are needed.
+        are on the scale of ``scores_`` and do not depend on each other. The fitted store itself gets ``scores_``. ``X`` are visual features
+        in any form that ``fit`` takes; no tags are needed.
         """
         check_is_fitted(self, "model_")
         if is_store(X) and is_fitted_store(self.model_, opened_for(self, X)):
@@ -124,11 +120,8 @@ class SemanticKernelRanker(SpectralEstimator):
     def kernel_block(self, rows: object = None, cols: object = None) -> np.ndarray:
         """Return a block of the kernel.
 
-        Parameters
-        ----------
-        rows, cols
-            Fitted images as integers, a slice, or ``None`` for all: the entries of K, if both are. Or ``(m, n_features)`` visual features
-            of any images: then the block is that of the warped Gaussian, for both sides.
+        ``rows``, ``cols``: fitted images as integers, a slice, or ``None`` for all: the entries of K, if both are. Or ``(m, n_features)``
+        visual features of any images: then the block is that of the warped Gaussian, for both sides.
         """
         check_is_fitted(self, "model_")
         if _are_row_numbers(rows) and _are_row_numbers(cols):

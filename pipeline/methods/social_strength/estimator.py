@@ -173,10 +173,8 @@ class SocialStrengthRanker(KernelEstimator):
 
         Parameters
         ----------
-        user
-            Row number.
-        k
-            Candidates wanted.
+        user, k
+            Row number, and candidates wanted.
         exclude
             Users to leave out, such as present contacts.
         direct
@@ -217,10 +215,7 @@ class SocialStrengthRanker(KernelEstimator):
     def label_users(self, labels: ArrayLike) -> np.ndarray:
         """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
 
-        Parameters
-        ----------
-        labels
-            ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
+        ``labels``: ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
         """
         n = self._n_users()
         values = np.asarray(labels, np.float64)

@@ -90,13 +90,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         return f"max_iter={self._config().max_iter} ended the fit while bases still changed"
 
     def transform(self, X: UserRows) -> np.ndarray:
-        """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``.
-
-        Parameters
-        ----------
-        X
-            Rows in any form that ``fit`` takes.
-        """
+        """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``, for rows in any form of ``fit``."""
         return self._values(X)
 
     def combined_kernel(self, X: UserRows, Z: UserRows | None = None) -> np.ndarray:
