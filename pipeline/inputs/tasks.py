@@ -128,10 +128,7 @@ def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
 
 
 def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
-    """Refuse tasks without a row of positive weight.
-
-    Raises DataError: the first of them are named.
-    """
+    """Refuse tasks without a row of positive weight. Raises DataError: the first of them are named."""
     weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
     mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
     if not mass.all():

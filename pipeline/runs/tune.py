@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return every combination of a grid, the last name varying fastest.
-
-    Raises ValueError: a name without values.
-    """
+    """Return every combination of a grid, the last name varying fastest. Raises ValueError: a name without values."""
     for name, values in grid.items():
         if not isinstance(values, (list, tuple)) or not values:
             raise ValueError(f"grid[{name!r}]={values!r}: must be a list of at least one value")

@@ -65,10 +65,7 @@ class Social(Method):
 
     @classmethod
     def build_loop(cls, config: SocialConfig, inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
-        """Return the loop of a fit.
-
-        Raises MemoryBoundExceeded: more users than the driver can hold the matrix of.
-        """
+        """Return the loop of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
         data = inputs.data
         specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
         loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), inputs.links, given_grams_or_none(data))
