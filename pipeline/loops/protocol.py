@@ -83,7 +83,7 @@ class Bounded:
 class OverActiveSet:
     """What a state that holds that of an active set says of its steps."""
 
-    active: LoopState
+    active: Any
 
     @property
     def iteration(self) -> int:
