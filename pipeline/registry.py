@@ -22,28 +22,17 @@ if TYPE_CHECKING:
 class MethodInfo:
     """A method by name.
 
-    Attributes
-    ----------
-    name, title
-        Name on the command line; title in reports.
-    system
-        Its folder under ``gramplane.pipeline.methods``, or the dotted name of a package elsewhere.
-    stem
-        Name of its class in ``method.py``; that of its parameter model in ``config.py`` has ``Config`` behind it.
-    estimator, regressor
-        scikit-learn classes in ``estimator.py``: of a method that has two the second is for real-valued targets, and a run follows the
-        target of its store.
-    others
-        Further public names of ``estimator.py``.
+    ``estimator`` and ``regressor`` are scikit-learn classes in ``estimator.py``: of a method that has two the second is for real-valued
+    targets, and a run follows the target of its store.
     """
 
-    name: str
-    title: str
-    system: str
-    stem: str
+    name: str  # on the command line
+    title: str  # in reports
+    system: str  # its folder under `gramplane.pipeline.methods`, or the dotted name of a package elsewhere
+    stem: str  # name of its class in `method.py`; that of its parameter model in `config.py` has `Config` behind it
     estimator: str
     regressor: str | None = None
-    others: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()  # further public names of `estimator.py`
 
     @property
     def package(self) -> str:

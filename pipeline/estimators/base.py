@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from ...cluster import machine_memory
 from ..loops.run import run_loop
 from ..method import Method
 from ..models.predictor import Predictor
@@ -37,6 +38,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None)
     }
     _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS
+    _takes_all_memory: ClassVar[bool] = False  # whether only a fit beyond this machine's memory is refused, not one beyond a driver's share
 
     cluster: Any
     random_state: Any
@@ -70,7 +72,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         """Return the checked parameters."""
         fields = self._method.config_type.model_fields
         params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+        plain = {name: value.tolist() if isinstance(value, np.generic | np.ndarray) else value for name, value in params.items()}
         return make_config(self._method.config_type, plain)
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -89,11 +91,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
         place = self._place if getattr(data, "travels", True) else "sync"
         with fit_context(data, place, fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
-            yield replace(ctx, warn=warn_user, limit=self._limit())
-
-    def _limit(self) -> int | None:
-        """Return the bytes beyond which a fit is refused, where that is not what a driver may hold."""
-        return None
+            yield replace(ctx, warn=warn_user, limit=machine_memory() if self._takes_all_memory else None)
 
     def _fit(self, inputs: Any, config: Any = None) -> Any:
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
@@ -132,6 +130,11 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Set ``history_``: one array per figure over the iterations."""
         self.history_ = history_arrays(rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies carry no training data.
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_training"}
 
     @classmethod
     def from_model(cls, model: Any, params: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Self:

@@ -32,9 +32,7 @@ from ..records.data_set import refuse_missing
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
 """Rows as users hand them over: arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a store or its path."""
 
-Column: TypeAlias = ArrayLike | None
-"""What users hand over for every row: target, task, weight, or nothing."""
-
+Column: TypeAlias = ArrayLike | None  # what users hand over for every row: target, task, weight, or nothing
 _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 
 
@@ -64,10 +62,7 @@ def is_dask(X: object) -> bool:
 def in_memory(X: object, name: str = "X") -> Any:
     """Return what users hand over as it lies in memory: of a Dask collection what it holds, and sparse matrices through the one door.
 
-    Raises
-    ------
-    gramplane.storage.DataError
-        A sparse matrix with a place outside of it, by ``name`` and position.
+    Raises DataError: a sparse matrix with a place outside of it, by ``name`` and position.
     """
     if not is_dask(X):
         return admit(X, name)
@@ -151,13 +146,7 @@ def opened(X: Any) -> BlockStore:
 
 
 def opened_for(estimator: Any, X: object) -> BlockStore:
-    """Return the block store behind a path or object.
-
-    Raises
-    ------
-    gramplane.storage.DataError
-        It holds missing values, and the estimator's tags do not allow NaN.
-    """
+    """Return the block store behind a path or object. Raises DataError: missing values, and the estimator's tags do not allow NaN."""
     store = opened(X)
     if not get_tags(estimator).input_tags.allow_nan:
         refuse_missing(store, type(estimator).__name__)
@@ -179,7 +168,13 @@ def fit_context(
             yield RunContext(executor, data, emit=emit, seed=seed)
             return
         with temporary_folder() as folder:
-            stored = _written(data, folder / "data.zarr") if isinstance(data, MemoryBlocks) else data
+            stored = data
+            if isinstance(data, MemoryBlocks):
+                from ...storage.ingest import ingest
+
+                # What may be missing was for the estimator to say.
+                missing = "keep" if data.meta.kind == "dense" else "refuse"
+                stored = ingest(data.X, str(folder / "data.zarr"), task="regression", missing=missing, progress=None)
             run = RunStore.create(folder / "run", {})
             yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
 
@@ -193,13 +188,6 @@ def _plain_errors() -> Iterator[None]:
         if isinstance(error.__cause__, ValueError):
             raise ValueError(str(error.__cause__)) from error
         raise
-
-
-def _written(data: MemoryBlocks, path: Path) -> BlockStore:
-    from ...storage.ingest import ingest
-
-    # What may be missing was for the estimator to say.
-    return ingest(data.X, str(path), task="regression", missing="keep" if data.meta.kind == "dense" else "refuse", progress=None)
 
 
 def seed_of(random_state: Any) -> int:

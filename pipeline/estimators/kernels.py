@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -31,6 +31,8 @@ class KernelEstimator(SupervisedEstimator):
         ),
     }
 
+    _kernels_parameter: ClassVar[str | None] = "kernels"  # the one that says "precomputed" where matrices are given
+
     kernels: Any
     model_: KernelModel
 
@@ -42,7 +44,8 @@ class KernelEstimator(SupervisedEstimator):
 
     @property
     def _precomputed(self) -> bool:
-        return isinstance(self.kernels, str) and self.kernels == "precomputed"
+        kernels = getattr(self, self._kernels_parameter) if self._kernels_parameter else None
+        return isinstance(kernels, str) and kernels == "precomputed"
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         if "kernels" in params:
@@ -88,6 +91,16 @@ class KernelEstimator(SupervisedEstimator):
             data = GivenGrams(np.asarray(_validated(self, X)))
         self.n_features_in_ = data.n_rows
         return data, y
+
+    def _set_model(self, model: Any) -> None:
+        super()._set_model(model)
+        if "converged" in model.figures:
+            self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
+
+    def _set_bounds(self, figures: Mapping[str, float]) -> None:
+        """Set bounds of the optimum, of methods that know both."""
+        self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
+        self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
 
     @classmethod
     def _model_params(cls, model: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:

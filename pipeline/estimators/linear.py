@@ -43,7 +43,7 @@ class LinearEstimator(SupervisedEstimator):
         try:
             return super()._checked(X, **options)
         except ValueError as error:
-            row = _first_row_not_finite(X)
+            row = first_row_not_finite(X)
             if row is None:
                 raise
             raise ValueError(f"row {row}: {error}") from None
@@ -133,7 +133,7 @@ class StreamEstimator(LinearEstimator):
         return int(self.model_.figures[self._iterations])
 
 
-def _first_row_not_finite(X: object) -> int | None:
+def first_row_not_finite(X: object) -> int | None:
     """Return the first row that holds NaN or infinity; ``None`` if there is none, or rows cannot be told."""
     if sp.issparse(X):
         entries: Any = sp.coo_array(X)

@@ -140,19 +140,33 @@ SECTIONS = ("Attributes", "Notes", "Examples", "References")
 
 
 def documentation(cls: type, parameters: Sequence[Parameter]) -> str:
-    """Return the documentation of a class: its text, the parameters, and its other sections or those of the nearest base that has them."""
+    """Return the documentation of a class: its text, the parameters, and its other sections or those of the nearest base that has them.
+
+    Attributes are those of all its bases. What a private base says after its first sentence follows that of the class.
+    """
     bases = [base for base in cls.__mro__ if base.__module__.startswith(__name__.partition(".")[0])]
     texts = [_sections(inspect.cleandoc(base.__dict__.get("__doc__") or "")) for base in bases]
-    parts = [texts[0].get("", ""), _section("Parameters", "\n".join(p.section() for p in parameters))]
-    parts += [_section(name, next(text[name] for text in texts if name in text)) for name in SECTIONS if any(name in t for t in texts)]
-    return "\n\n".join(parts)
-
-
-def _section(name: str, body: str) -> str:
-    return f"{name}\n{'-' * len(name)}\n{body}"
+    (first, _, more), *others = (text[""].partition("\n\n") for text in texts)
+    shared = [text[2] for base, text in zip(bases[1:], others, strict=True) if base.__name__.startswith("_")]
+    sections = {"Parameters": "\n".join(p.section() for p in parameters)}
+    for name in SECTIONS:
+        bodies = [text[name] for text in texts if name in text]
+        if bodies:
+            sections[name] = _joined_attributes(bodies) if name == "Attributes" else bodies[0]
+    parts = [part for part in (first, *shared, more) if part]
+    return "\n\n".join([*parts, *(f"{name}\n{'-' * len(name)}\n{body}" for name, body in sections.items())])
 
 
 def _sections(text: str) -> dict[str, str]:
     """Return a documentation's sections by name; what stands before the first is ``""``."""
     parts = re.split(r"^(\w+)\n-{3,}\n", text, flags=re.MULTILINE)
     return {"": parts[0].strip(), **{parts[k]: parts[k + 1].strip() for k in range(1, len(parts), 2)}}
+
+
+def _joined_attributes(bodies: Sequence[str]) -> str:
+    """Return the entries of all sections; a name that several explain has the first explanation."""
+    entries: dict[str, str] = {}
+    for names, text in re.findall(r"^(\w.*)\n((?: .*\n?)+)", "\n".join(bodies), re.MULTILINE):
+        entries |= {name: text.rstrip() for name in names.split(", ") if name not in entries}
+    texts = dict.fromkeys(entries.values())
+    return "\n".join(f"{', '.join(name for name in entries if entries[name] == text)}\n{text}" for text in texts)

@@ -24,18 +24,12 @@ class SpectralEstimator(KernelEstimator):
     """
 
     _is_classifier: ClassVar[bool] = False
+    _kernels_parameter = None
 
-    kernels: ClassVar[None] = None
     model_: SpectralModel
 
     def kernel_block(self, rows: Any = None, cols: Any = None) -> np.ndarray:
-        """Return entries of the learnt kernel, ``K[rows][:, cols]``.
-
-        Parameters
-        ----------
-        rows, cols
-            Indices of rows of the fit, or a slice; default: all.
-        """
+        """Return entries of the learnt kernel, ``K[rows][:, cols]``: indices of rows of the fit, or a slice; default: all."""
         check_is_fitted(self, "model_")
         left, right = (np.arange(self.model_.n_rows)[slice(None) if part is None else part] for part in (rows, cols))
         with one_thread():
@@ -44,9 +38,7 @@ class SpectralEstimator(KernelEstimator):
     def _set_model(self, model: SpectralModel) -> None:
         super()._set_model(model)
         self.eigenvectors_, self.eigenvalues_ = model.eigenvectors, model.eigenvalues
-        figures = model.figures
-        self.objective_, self.dual_gap_ = figures["objective"], figures["gap"]
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+        self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
 
     @classmethod
     def _model_params(cls, model: SpectralModel, params: Mapping[str, Any]) -> Mapping[str, Any]:

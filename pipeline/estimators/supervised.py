@@ -21,12 +21,14 @@ class SupervisedEstimator(MethodEstimator):
     """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`."""
 
     _is_classifier: ClassVar[bool] = True
+    _needs_target: ClassVar[bool] = False  # whether arrays must come with a target although it is no classifier or regressor
     # Forms of matrices that are taken as they are, as scikit-learn names them.
     _forms: ClassVar[Mapping[str, Any]] = {"accept_sparse": "csr", "accept_large_sparse": False}
 
     def __sklearn_tags__(self) -> Any:
         tags: Any = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.target_tags.required |= self._needs_target
         return tags
 
     def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
@@ -35,7 +37,7 @@ class SupervisedEstimator(MethodEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         data, y = self._data(X, y)
         target, classes = self._target(data, y)
-        return Inputs(data, target, classes, self._weight(data, sample_weight))
+        return Inputs(data, target, classes, self._weight(data, sample_weight, data.n_rows))
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""
@@ -79,10 +81,10 @@ class SupervisedEstimator(MethodEstimator):
         labels, target = data.meta.labels, data.target()
         return target if labels is None else np.asarray(labels)[target.astype(np.int64)]
 
-    def _weight(self, data: DataSet, sample_weight: Any) -> np.ndarray | None:
+    def _weight(self, data: DataSet, sample_weight: Any, n: int) -> np.ndarray | None:
         if sample_weight is None and is_store(data) and data.has_table("weight"):
             sample_weight = data.row_table("weight")
-        return None if sample_weight is None else checked_weight(sample_weight, data.n_rows)
+        return None if sample_weight is None else checked_weight(sample_weight, n)
 
     def _values(self, X: object) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of any form of data."""

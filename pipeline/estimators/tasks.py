@@ -22,6 +22,13 @@ class TaskEstimator(KernelEstimator):
     """Base of estimators for many tasks: ``fit(X, y, task)`` and ``predict(X, task)``.
 
     ``task`` names the task of every row by an integer or a string; ``None`` is a single task, or the task table of a store.
+
+    Attributes
+    ----------
+    tasks_, intercept_
+        Names of the tasks, and ``(n_tasks,)`` their intercepts.
+    support_vectors_, dual_coef_
+        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients.
     """
 
     model_: Any
@@ -52,25 +59,14 @@ class TaskEstimator(KernelEstimator):
         gramplane.cluster.MemoryBoundExceeded
             A matrix of all rows is needed, and is beyond the memory that a fit may take.
         """
-        self._fit(self._task_inputs(X, y, task, sample_weight))
+        self._fit(add_tasks(self._inputs(X, y, sample_weight), X, task))
         return self
 
-    def _task_inputs(self, X: Any, y: Any, task: Any, sample_weight: Any = None) -> TaskInputs:
-        """Return data, target, tasks and weights from any form of data."""
-        return add_tasks(self._inputs(X, y, sample_weight), X, task)
-
     def _set_model(self, model: TaskModel) -> None:
-        super()._set_model(model)  # pyright: ignore[reportArgumentType] (the record of this family)
+        super()._set_model(model)
         self.tasks_ = np.asarray(model.tasks)
         self.intercept_ = model.intercepts
         self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
-
-    def _set_bounds(self, model: TaskModel) -> None:
-        """Set bounds of the optimum and how the fit ended, of methods that know both."""
-        figures = model.figures
-        self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
-        self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 
     def _values(self, X: Any, task: Any = None) -> np.ndarray:
         """Return ``(n_samples, 1)`` decision values of any form of data."""

@@ -12,7 +12,7 @@ from scipy.linalg import get_lapack_funcs
 
 from ...cluster import default_driver_memory
 from ...kernels.bank.bank import PackedBank, is_readable_in_place
-from ...kernels.bank.given_matrices import MatrixFigures, inspect_matrix
+from ...kernels.bank.given_matrices import inspect_matrix
 from ...kernels.bank.loops import count_packed
 from ...kernels.jit import one_thread
 from ...storage import GramStore
@@ -134,7 +134,10 @@ def _checked(grams: np.ndarray, definite: bool, room: int) -> PackedBank | None:
     packed = None if in_place else _room_for(k, n, room)
     for q, gram in enumerate(grams):
         seen = inspect_matrix(gram, None if packed is None else packed[q])
-        _check_entries(q, gram, seen, packed is not None)
+        if not seen.asymmetry <= SYMMETRIC * seen.greatest:
+            _refuse_entries(q, np.asarray(gram, np.float64))
+        if packed is not None and seen.greatest > FLOAT32_MAX:
+            raise ValueError(f"precomputed kernel {q} holds numbers up to {seen.greatest:g}, beyond those of float32")
         if definite:
             _check_definite(f"precomputed kernel {q}", np.array(gram[chosen][:, chosen], np.float64, order="C"))
         if in_place and seen.asymmetry > 0:
@@ -154,13 +157,6 @@ def _packed(grams: np.ndarray, packed: np.ndarray | None) -> np.ndarray | None:
         for gram, entries in zip(grams, packed, strict=False):
             inspect_matrix(gram, entries)
     return packed
-
-
-def _check_entries(q: int, gram: np.ndarray, seen: MatrixFigures, narrowed: bool) -> None:
-    if not seen.asymmetry <= SYMMETRIC * seen.greatest:
-        _refuse_entries(q, np.asarray(gram, np.float64))
-    if narrowed and seen.greatest > FLOAT32_MAX:
-        raise ValueError(f"precomputed kernel {q} holds numbers up to {seen.greatest:g}, beyond those of float32")
 
 
 def _check_stored(store: GramStore, kernels: Sequence[GivenKernel]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,7 +32,7 @@ from .fill import filled_bank, fills_here, given_bank
 from .memory import pooled_refusal
 from .pairs import StoredPair
 from .settings import BATCH_BYTES, GramSettings
-from .sources import PairRef, RowPair, group_pairs, load_normalised, pair_bytes, row_pairs
+from .sources import PairRef, group_pairs, load_normalised, pair_bytes, row_pairs
 from .weighted_sum import MATRIX_SHARE, combined_gram
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Build(NamedTuple):
     """A block pair to be computed into its store."""
 
     task: GramTask
-    pair: RowPair
+    pair: Any  # what computes it
 
 
 def group_chunk(group: tuple[PairRef, ...], chunk: Chunk, *broadcast: Any) -> list[Any]:
@@ -141,11 +141,30 @@ def build_chunk(build: Build) -> list[Any]:
     return [store.write(build.task, build.pair.load())]
 
 
-def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str, KernelSpec], block: int) -> list[Any]:
-    """Compute block pairs that a Gram store lacks, of kernels by digest, on the workers; returns what its ``commit`` lists."""
-    by_range = {(pair.rows, pair.cols): pair for pair in row_pairs(ctx.data, list(specs.values()), block) if isinstance(pair, RowPair)}
+def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str, Any], pairs: Iterable[Any]) -> list[Any]:
+    """Compute block pairs that a Gram store lacks, of kernels by digest, on the workers; returns what its ``commit`` lists.
+
+    ``pairs`` are those of all ranges, of any kernels.
+    """
+    by_range = {(pair.rows, pair.cols): pair for pair in pairs}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
     return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, join_lists, lambda build: pair_bytes(build.pair), 256), builds))
+
+
+def filled_store(
+    ctx: RunContext, path: str, specs: Sequence[Any], pairs: Iterable[Any], **layout: Any
+) -> tuple[GramStore, list[Any], list[KernelSums]]:
+    """Fill what a Gram store of a ``layout`` lacks of some kernels; return it with references to its blocks, and the kernels' sums."""
+    raw = {spec.digest(): spec for spec in specs}
+    store = GramStore.create(path, kernels=[(digest, spec.raw_json()) for digest, spec in raw.items()], **layout)
+    missing = store.missing(list(raw))
+    if missing:
+        with store.lock():
+            store.commit(build_blocks(ctx, missing, raw, pairs))
+    ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
+    places, sums = {digest: q for q, digest in enumerate(raw)}, {digest: KernelSums(*store.sums(digest)) for digest in raw}
+    which = tuple(places[spec.digest()] for spec in specs)
+    return store, [StoredPair(ref, which) for ref in store.refs(list(raw))], [sums[spec.digest()] for spec in specs]
 
 
 def load_programs() -> None:
@@ -289,11 +308,8 @@ class Grams:
         """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, as a matrix on the driver.
 
         ``weights``: ``(k, T, T)``, symmetric in the tasks; ``codes``: ``(n,)`` tasks of the rows; where those of a task lie together, a
-        pass is fastest. Raises ValueError if the matrix is beyond the driver's budget (:attr:`holds_sum`), or weights or codes do not fit.
-
-        Notes
-        -----
-        The matrix is overwritten by the next call, of :meth:`combine` too.
+        pass is fastest. The matrix is overwritten by the next call, of :meth:`combine` too. Raises ValueError if it is beyond the driver's
+        budget (:attr:`holds_sum`), or weights or codes do not fit.
         """
         if not self.holds_sum:
             raise ValueError(pooled_refusal(self.n, self.ctx.driver_memory))
@@ -332,7 +348,10 @@ class Grams:
 
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
-            return self._open_store()
+            layout = {"data_digest": self.ctx.data.digest, "n": self.n, "block": self.settings.block}
+            # Held: a store that is replaced stays as long as somebody does so.
+            self._held, self._refs, sums = filled_store(self.ctx, str(self.settings.store), self.specs, self._refs, **layout)
+            return sums
         if self.settings.policy == "memory":
             return self._fill_bank()
         return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
@@ -353,24 +372,6 @@ class Grams:
                 parts.append(block_sums(part.block, part.rows, part.cols))
         self._bank = bank
         return kernel_sums(self.n, parts)
-
-    def _open_store(self) -> list[KernelSums]:
-        """Fill what the store lacks, then refer to its blocks."""
-        path = str(self.settings.store)
-        raw = {spec.digest(): spec for spec in self.specs}
-        kernels = [(digest, spec.raw_json()) for digest, spec in raw.items()]
-        store = GramStore.create(path, data_digest=self.ctx.data.digest, n=self.n, kernels=kernels, block=self.settings.block)
-        missing = store.missing(list(raw))
-        if missing:
-            with store.lock():
-                store.commit(build_blocks(self.ctx, missing, raw, self.settings.block))
-        self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
-        places = {digest: q for q, digest in enumerate(raw)}
-        which = tuple(places[spec.digest()] for spec in self.specs)
-        self._held = store  # a store that is replaced stays as long as somebody holds it
-        self._refs = [StoredPair(ref, which) for ref in store.refs(list(raw))]
-        sums = {digest: KernelSums(*store.sums(digest)) for digest in raw}
-        return [sums[spec.digest()] for spec in self.specs]
 
     def _pass(self, name: str, chunk: Chunk, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
         chosen = self._refs if refs is None else refs

@@ -40,10 +40,7 @@ class GramSettings:
 
     @classmethod
     def of(cls, ctx: RunContext, specs: Sequence[KernelSpec], policy: str = "auto", store: str | None = None) -> GramSettings:
-        """Decide from sizes, or obey ``policy``.
-
-        Raises ValueError if a store is asked for without a path.
-        """
+        """Decide from sizes, or obey ``policy``. Raises ValueError if a store is asked for without a path."""
         n, k = ctx.data.n_rows, len(specs)
         if policy == "store" and store is None:
             raise ValueError("grams='store' needs a path for the Gram store")

@@ -146,15 +146,16 @@ def group_pairs(refs: Sequence[Any], least: int = 0) -> list[tuple[Any, ...]]:
 
 def load_normalised(ref: PairRef, norms: Sequence[Normalization] | None) -> np.ndarray:
     """Load a block pair; with ``norms`` centred and scaled, kernel by kernel."""
-    return _apply(ref.load(), norms, slice(*ref.rows), slice(*ref.cols))
+    return apply_norms(ref.load(), norms, slice(*ref.rows), slice(*ref.cols))
 
 
 def normalised_part(ref: PairRef, norms: Sequence[Normalization] | None, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """Load chosen rows and columns of a block pair, given by their ids in the data."""
-    return _apply(ref.part(rows - ref.rows[0], cols - ref.cols[0]), norms, rows, cols)
+    return apply_norms(ref.part(rows - ref.rows[0], cols - ref.cols[0]), norms, rows, cols)
 
 
-def _apply(block: np.ndarray, norms: Sequence[Normalization] | None, rows: Any, cols: Any) -> np.ndarray:
+def apply_norms(block: np.ndarray, norms: Sequence[Normalization] | None, rows: Any, cols: Any) -> np.ndarray:
+    """Return the kernels of a block, centred and scaled by vectors over its ``rows`` and ``cols``."""
     if norms is None:
         return block
     return np.stack([norm.apply_block(part, rows, cols) for norm, part in zip(norms, block, strict=True)])

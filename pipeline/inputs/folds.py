@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...storage import DataError
-from .scores import AccuracyTracker, R2Tracker, plain_folds, stratified_folds
+from .scores import plain_folds, stratified_folds
 
 if TYPE_CHECKING:
     from .tasks import TaskInputs
@@ -70,12 +70,8 @@ def table_rows(
         scores = np.array(last[f"test_{measure}"][part], dtype=float)
         row = {"point": point, **{name: getattr(grid[point], name) for name in names}, measure: float(scores.mean())}
         if measure == "r2":
-            row["mse"] = _error(shared.loop.fits[part], scores)
+            errors = ((1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(shared.loop.fits[part], scores, strict=True))
+            row["mse"] = float(np.mean(list(errors)))
         deviation, selected = float(scores.std(ddof=1)), float(np.mean(last["selected"][part]))
         rows.append({**row, "deviation": deviation, "selected": selected, "folds": scores.tolist()})
     return rows
-
-
-def _error(fits: Sequence[AccuracyTracker | R2Tracker], scores: np.ndarray) -> float:
-    """Return the mean square error over folds of known R2."""
-    return float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(fits, scores, strict=True)]))  # pyright: ignore[reportAttributeAccessIssue] (a regression's)

@@ -16,10 +16,7 @@ N_SAMPLED_ENTRIES = 1 << 13  # entries, spread over a given matrix, by which tho
 
 
 def kernel_warnings(grams: Grams) -> list[str]:
-    """Return the warnings about kernels that add nothing, or nothing new.
-
-    Raises DataError: every kernel is zero.
-    """
+    """Return the warnings about kernels that add nothing, or nothing new. Raises DataError: every kernel is zero."""
     zero = [q for q in range(grams.k) if grams.sums[q].trace <= 0.0 or grams.normalizations[q].scale == 0.0]
     if len(zero) == grams.k:
         raise DataError(f"every kernel is zero (or constant) on the training rows, from {grams.specs[0]} on: there is nothing to combine")

@@ -30,10 +30,7 @@ def kernel_texts(kernels: Any) -> Any:
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
-    """Return the kernels of a fit, with ``normalize`` where they leave it open.
-
-    Raises ValueError: kernels that do not suit the data.
-    """
+    """Return the kernels of a fit, with ``normalize`` where they leave it open. Raises ValueError: kernels that do not suit the data."""
     if isinstance(data, GivenGrams):
         if kernels != "precomputed":
             raise ValueError('kernel matrices are given as X, so kernels must be "precomputed"')

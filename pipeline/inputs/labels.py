@@ -89,10 +89,7 @@ def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[Dua
 
 
 def refuse_idle_classes(classes: Sequence[Any], codes: np.ndarray, cost: np.ndarray) -> None:
-    """Refuse classes without a row whose loss has a weight.
-
-    Raises DataError: the first such class is named.
-    """
+    """Refuse classes without a row whose loss has a weight. Raises DataError: the first such class is named."""
     idle = np.bincount(codes, cost > 0, minlength=len(classes)) == 0
     if idle.any():
         raise DataError(f"class {classes[int(idle.argmax())]!r} has no sample with positive weight; every class needs one")

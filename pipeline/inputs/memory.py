@@ -12,7 +12,6 @@ from ..records.holdings import Held, Holding, refuse_beyond
 
 VECTOR_BYTES = 64  # bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them
 
-
 MACHINES = Held("labels, costs, coefficients and decision values of the machines", f"{VECTOR_BYTES} n T")
 POOLED = Held(f"matrix of all pooled rows, 1/{round(1 / MATRIX_SHARE)} of driver_memory at most", f"{4 / MATRIX_SHARE:g} n^2")
 BLOCK = Held("one block of rows of every kernel", "4 k b^2")

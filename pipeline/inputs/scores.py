@@ -128,10 +128,7 @@ def stratified_split(codes: np.ndarray, share: float, seed: int, classes: Sequen
 
 
 def plain_folds(n: int, seed: int, shares: Sequence[float]) -> list[np.ndarray]:
-    """Return disjoint masks with the given shares of n rows.
-
-    Raises DataError: too few rows for every part to have one.
-    """
+    """Return disjoint masks with the given shares of n rows. Raises DataError: too few rows for every part to have one."""
     order = np.random.default_rng(np.random.SeedSequence((seed, 0xF01D))).permutation(n)
     masks = [np.zeros(n, dtype=bool) for _ in shares]
     _mark_parts(masks, order, shares, f"{n} rows are")

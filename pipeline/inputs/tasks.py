@@ -12,6 +12,9 @@ import numpy as np
 
 from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
+from ..grams.given import GivenGrams
+from ..grams.lazy import lazy_grams
+from ..grams.settings import GramSettings
 from ..records.context import RunContext
 from .labels import Inputs, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
@@ -125,10 +128,7 @@ def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
 
 
 def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
-    """Refuse tasks without a row of positive weight.
-
-    Raises DataError: the first of them are named.
-    """
+    """Refuse tasks without a row of positive weight. Raises DataError: the first of them are named."""
     weight = np.ones(len(inputs.codes)) if inputs.sample_weight is None else inputs.sample_weight
     mass = np.bincount(inputs.codes, weight > 0, minlength=inputs.n_tasks)
     if not mass.all():
@@ -203,6 +203,29 @@ def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
     else:
         problem = ridge_problem(target, cost) if loss == "squared" else svr_problem(target, config.epsilon, cost)
     return TaskProblem(replace(problem, groups=inputs.codes), constants)
+
+
+class TaskLoop:
+    """What loops over one machine of all tasks know.
+
+    ``losses`` are those of all rows in the order of the data, with one equality per task. ``fits`` follow accuracy, or R2, on training rows
+    and rows held out. ``data`` is what the kernels are over, where that is not the data set of the run: precomputed matrices.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        specs: Sequence[Any],
+        losses: TaskProblem,
+        settings: GramSettings,
+        fits: Sequence[AccuracyTracker | R2Tracker] = (),
+        data: GivenGrams | None = None,
+    ) -> None:
+        assert losses.problem.groups is not None
+        self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
+        self.codes, self.n_tasks = losses.problem.groups, len(losses.constants)
+        self.settings, self.fits, self.data = settings, tuple(fits), data
+        self.grams = lazy_grams(self.specs, settings, data)
 
 
 def checked_task_kernel(kernel: object, n_tasks: int) -> np.ndarray | None:

@@ -80,6 +80,22 @@ class Bounded:
         return self.gap / max(self.upper, np.finfo(float).tiny) if np.isfinite(self.gap) else np.inf
 
 
+class OverActiveSet:
+    """What a state that holds that of an active set says of its steps."""
+
+    active: Any
+
+    @property
+    def iteration(self) -> int:
+        """Steps so far."""
+        return self.active.iteration
+
+    @property
+    def stop(self) -> str | None:
+        """Reason of the stop, or ``None``."""
+        return self.active.stop
+
+
 def joint_stop(reasons: Sequence[str | None], unfinished: Sequence[str]) -> str | None:
     """Return why machines that go side by side have all stopped, that of an unfinished one first; ``None`` while one still runs."""
     if None in reasons:

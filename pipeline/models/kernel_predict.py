@@ -228,10 +228,7 @@ class DecideMemory:
 
 
 def store_decision_values(model: KernelModel, ctx: RunContext) -> np.ndarray:
-    """Return the decision values of every row of a store (one pass over its rows).
-
-    Raises ValueError as :func:`check_store` does.
-    """
+    """Return the decision values of every row of a store (one pass over its rows). Raises ValueError as :func:`check_store` does."""
     check_store(model, ctx.data)
     refs = row_spans(ctx.data, model.n_features if model.features is None else len(model.features.columns))
     return run_decisions(ctx, "kernel-decisions", decide_chunk, refs, model, len(model.intercepts))

@@ -16,10 +16,7 @@ class SpectralPredictor(Predictor):
     by_passes = False
 
     def decision_values(self, model: SpectralModel, ctx: RunContext) -> np.ndarray:
-        """Return what the model says of each row.
-
-        Raises DataError: the data are not the rows of the fit.
-        """
+        """Return what the model says of each row. Raises DataError: the data are not the rows of the fit."""
         if not model.data_digest or ctx.data.digest != model.data_digest:
             raise DataError(
                 "this method knows only the rows that it was fitted on, and this is another store; fit it on all rows together",

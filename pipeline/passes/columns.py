@@ -39,6 +39,13 @@ def column_sizes(data: BlockStore | MemoryBlocks, features: np.ndarray) -> np.nd
     return (size + 4) * np.array(counts, np.int64) + 8
 
 
+def entry_count(data: BlockStore | MemoryBlocks) -> int:
+    """Return the entries of a data set: non-zeros, or all of dense data."""
+    if data.meta.kind == "dense":
+        return int(data.n_rows * data.n_cols)
+    return int(np.asarray(data.column_table("counts"), np.int64).sum())
+
+
 def _batches(data: BlockStore | MemoryBlocks, features: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     if isinstance(data, MemoryBlocks):
         yield features, 12 * data.n_rows * len(features)

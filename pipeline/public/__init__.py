@@ -3,6 +3,7 @@
 Names are imported when they are first used; the list is that of ``gramplane.pipeline``, with ``ingest`` and the version.
 """
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -10,6 +11,17 @@ DOORS = ("datasets", "plots", "testing")  # modules beside this one
 
 # Public names of other folders, with the modules that have them.
 OTHERS = {"ingest": "gramplane.storage.ingest", "ingest_grams": "gramplane.storage.ingest"}
+
+
+def lazy_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module beside this one, whose names other modules have: ``homes`` by name."""
+
+    def __getattr__(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(import_module(f"gramplane.{homes[name]}"), name)
+
+    return __getattr__
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,6 @@
 """Data made by formula, with what was planted in them: for examples, tests and benchmarks."""
 
-from importlib import import_module
-from typing import Any
+from gramplane import lazy_names
 
 _HOMES = {
     "dense_groups": "pipeline.synthetic.linear",
@@ -12,9 +11,4 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gramplane.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -6,15 +6,9 @@
     gramplane.plots.paint(axes, charts[0])
 """
 
-from importlib import import_module
-from typing import Any
+from gramplane import lazy_names
 
 _HOMES = {"Chart": "pipeline.records.charts", "list_charts": "workflows.report.figures", "paint": "workflows.report.charts"}
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gramplane.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -1,14 +1,8 @@
 """For those who write a method of their own: the checks that every method of gramplane passes."""
 
-from importlib import import_module
-from typing import Any
+from gramplane import lazy_names
 
 _HOMES = {"MethodCase": "workflows.battery", "check_method": "workflows.battery"}
 
 __all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"gramplane.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -50,33 +50,13 @@ class Legend:
 class Chart:
     """A figure of a report.
 
-    Attributes
-    ----------
-    title, caption
-        Its heading, and what it says.
-    kind
-        ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y; ``"heat"``: ``matrix``, whose
-        columns are ``names`` and whose rows are ``row_names``.
-    series
-        What is drawn, the last on top.
-    x_label, y_label
-        Of the axes.
-    x_scale
-        ``"falling"`` runs from right to left.
-    y_scale
-        ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for zero.
-    whole
-        Axes whose ticks are whole numbers: ``""``, ``"x"``, ``"y"`` or ``"xy"``.
-    from_zero
-        Whether the y axis begins at zero.
-    equal
-        Whether one unit is as long on both axes.
-    legend
-        ``None``: there is none.
-    size
-        Inches.
+    ``kind``: ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y; ``"heat"``: ``matrix``, whose
+    columns are ``names`` and whose rows are ``row_names``. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
+    from right to left; ``y_scale``: ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for
+    zero. ``whole``: axes whose ticks are whole numbers.
     """
 
+    # title, caption: its heading, and what it says
     title: str
     caption: str
     kind: Literal["series", "ranking", "heat"] = "series"
@@ -86,10 +66,10 @@ class Chart:
     x_scale: Literal["linear", "log", "falling"] = "linear"
     y_scale: Literal["linear", "log", "symlog"] = "linear"
     whole: Literal["", "x", "y", "xy"] = ""
-    from_zero: bool = False
-    equal: bool = False
+    from_zero: bool = False  # whether the y axis begins at zero
+    equal: bool = False  # whether one unit is as long on both axes
     legend: Legend | None = None
-    size: tuple[float, float] = (6.0, 3.3)
+    size: tuple[float, float] = (6.0, 3.3)  # inches
     names: Sequence[str] = ()
     row_names: Sequence[str] = ()
     matrix: Sequence[Sequence[float]] = ()

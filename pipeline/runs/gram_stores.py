@@ -16,7 +16,7 @@ from ...storage.places import check_place
 from ...storage.urls import holds_store
 from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
-from ..grams.sources import RowPair, block_rows, pair_bytes, pairs
+from ..grams.sources import RowPair, block_rows, pair_bytes, pairs, row_pairs
 from ..inputs.kernels import check_rows
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
@@ -68,20 +68,14 @@ def build_grams(
 
     Parameters
     ----------
-    data
-        Block store; one of sequences for string kernels.
-    kernels
-        As :func:`gramplane.kernels.grams.spec.as_specs` takes them. Normalisation and centring are no part of what is stored.
-    out
-        The Gram store; kernels are added to one that is there.
-    cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout
+    data, kernels
+        Block store, one of sequences for string kernels; and kernels as :func:`gramplane.kernels.grams.spec.as_specs` takes them.
+        Normalisation and centring are no part of what is stored.
+    out, overwrite
+        The Gram store; kernels are added to one that is there. ``overwrite`` replaces one of other data, which stays as it is, and what
+        readers see, until the new one is complete.
+    cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout, on_event, dry_run
         As for :func:`gramplane.pipeline.run_method`.
-    on_event
-        Sink of event records.
-    dry_run
-        Return the plan; nothing is written.
-    overwrite
-        Replace a Gram store of other data; it stays as it is, and what readers see, until the new one is complete.
 
     Returns
     -------
@@ -197,23 +191,9 @@ def repair_grams(
 ) -> GramOutcome:
     """Compute the damaged blocks of a Gram store again, to the same bytes; nothing else is touched.
 
-    Parameters
-    ----------
-    store
-        Gram store.
-    data
-        Block store it was built from.
-    cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout, on_event
-        As for :func:`build_grams`.
-
-    Raises
-    ------
-    ConfigMismatch
-        The Gram store was built from other data.
-    gramplane.storage.StorageError
-        A damaged kernel was computed elsewhere.
-    gramplane.storage.DigestMismatch
-        The manifest itself or a description is damaged.
+    ``store``, ``data``: the Gram store, and the block store it was built from; the rest as for :func:`build_grams`. Raises ConfigMismatch:
+    the Gram store was built from other data; StorageError: a damaged kernel was computed elsewhere; DigestMismatch: the manifest itself or
+    a description is damaged.
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store = check_place(store, "new-store", "store")
@@ -227,7 +207,7 @@ def repair_grams(
         if tasks:
             with executing(options, blocks, emit, "grams.grams") as executor:
                 ctx = RunContext(executor, blocks, None, driver_bytes(driver_memory), emit)
-                grams.commit(build_blocks(ctx, tasks, specs, grams.meta.block))
+                grams.commit(build_blocks(ctx, tasks, specs, row_pairs(ctx.data, list(specs.values()), grams.meta.block)))
     figures = {"damaged": len(report.damaged), "blocks_computed": len(tasks), "bytes": sum(task.nbytes for task in tasks)}
     seconds = time.perf_counter() - began
     return GramOutcome("done" if report.damaged else "already-done", {"data": blocks.url, "grams": store, **figures, "seconds": seconds})

@@ -33,13 +33,6 @@ from .replaced import replaced_data
 from .run import few_blocks_kept, load_model, method_named, open_data, process_bytes, refuse_step
 
 
-def _finished(run: str) -> tuple[RunStore, Mapping[str, Any]]:
-    folder = RunStore.open(run)
-    if folder.read_json("summary") is None:
-        raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
-    return folder, folder.config
-
-
 def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
     """Return the run, the place of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
@@ -110,16 +103,9 @@ def predict_store(
     With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
     predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
 
-    Returns
-    -------
-    dict
-        ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the plan:
-        rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes).
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        This process would hold more than ``driver_memory``.
+    Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
+    plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
+    MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     write = _writer(out)
     refuse_foreign(out, None if replace else Predictions.__name__)
@@ -164,12 +150,9 @@ def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> Non
     with path.open("w", encoding="utf-8") as file:
         file.write(",".join(columns) + "\n")
         for row in zip(*(column.tolist() for column in columns.values()), strict=True):
-            file.write(",".join(_cell(value) for value in row) + "\n")
-
-
-def _cell(value: object) -> str:
-    text = repr(value) if isinstance(value, float) else str(value)
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text
+            texts = [repr(value) if isinstance(value, float) else str(value) for value in row]
+            cells = ('"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text for text in texts)
+            file.write(",".join(cells) + "\n")
 
 
 def _write_parquet(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
@@ -238,22 +221,19 @@ def score_store(
     Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
     Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
     On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
-    :func:`predict_store`.
-
-    Raises
-    ------
-    gramplane.cluster.MemoryBoundExceeded
-        This process would hold more than ``driver_memory``.
+    :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
         return _planned(run, store, None, options, on_event or ignore)
     estimator, data, values = _decide(run, store, options, on_event or ignore)
-    folder, record = _finished(run)
+    folder = RunStore.open(run)
+    record, summary = folder.config, folder.read_json("summary")
+    if summary is None:
+        raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     if not hasattr(estimator, "classes_"):
         # Methods that hold no rows out of a regression were fitted to all.
-        is_split = "test_r2" in (folder.read_json("summary") or {})
-        rows = _scored_rows(record, data) if is_split else np.ones(data.n_rows, dtype=bool)
+        rows = _scored_rows(record, data) if "test_r2" in summary else np.ones(data.n_rows, dtype=bool)
         return _score_numbers(run, estimator, data, values[:, 0], rows)
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     neither = {}

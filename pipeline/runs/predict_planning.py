@@ -17,7 +17,6 @@ from .run import process_plan
 
 _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
 
-
 MODEL = Held("model, as stored and as read", "2 model")
 VALUES = Held("decision values, in parts and together", "24 n m", "m values for a row")
 PREDICTIONS = Held("predictions", "s n", "s bytes of a label, and 16; 8 of a number")

@@ -46,16 +46,8 @@ class ConfigMismatch(ValueError):
 class RunOutcome:
     """How a run ended.
 
-    Attributes
-    ----------
-    status
-        ``done``, ``already-done`` or ``planned``.
-    summary
-        Small JSON object of figures.
-    plan
-        What a dry run found.
-    run
-        The run directory.
+    ``status``: ``done``, ``already-done`` or ``planned``; ``summary``: small JSON object of figures; ``plan``: what a dry run found;
+    ``run``: the run directory.
     """
 
     status: str
@@ -65,10 +57,7 @@ class RunOutcome:
 
 
 def method_named(name: str) -> MethodInfo:
-    """Return a method of the registry.
-
-    Raises ValueError: unknown name; the nearest is proposed.
-    """
+    """Return a method of the registry. Raises ValueError: unknown name; the nearest is proposed."""
     if name not in METHODS:
         raise ValueError(f"method {name!r} does not exist{nearest(name, METHODS)}")
     return METHODS[name]
@@ -160,14 +149,10 @@ def run_method(
         Where passes run (``sync``, ``local:4``, ``tls://…``), and within which memory; see :class:`ComputeOptions`.
     stall_timeout
         Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
-    dry_run
-        Return the plan; nothing is written.
-    on_event
-        Sink of event records.
-    seed
-        Root of all random numbers of the run.
-    extra
-        Further inputs: ``groups``, ``test_share``.
+    dry_run, on_event
+        Return the plan, nothing is written; sink of event records.
+    seed, extra
+        Root of all random numbers of the run; further inputs: ``groups``, ``test_share``.
 
     Raises
     ------
@@ -182,7 +167,8 @@ def run_method(
     config = make_config(info.config, params)
     store = open_data(data, info, extra)
     _check_place(options, extra)
-    record = _record(info, config.model_dump(mode="json"), store, seed, extra or {}, options)
+    record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
+    record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
     options.config()
     if dry_run:
         plan = _prepared(info, config, store, record).plan
@@ -239,13 +225,6 @@ def resume_run(
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
         return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore)
-
-
-def _record(
-    info: MethodInfo, params: dict[str, Any], store: BlockStore, seed: int, extra: Mapping[str, Any], where: ComputeOptions
-) -> dict[str, Any]:
-    record = {"method": info.name, "params": params, "data_digest": store.digest, "seed": seed}
-    return {**record, "extra": jsonable(extra), "driver_memory": driver_bytes(where.driver_memory)}
 
 
 def jsonable(value: Any) -> Any:
@@ -349,13 +328,7 @@ def _relative(own: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> f
 
 
 def load_model(run: str | Path) -> Any:
-    """Return the fitted estimator of a finished run.
-
-    Raises
-    ------
-    gramplane.storage.StorageError
-        The run has no model (yet), or it is damaged.
-    """
+    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged."""
     folder = RunStore.open(str(run))
     record = folder.config
     if "tune" in record:

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 
 def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return every combination of a grid, the last name varying fastest.
-
-    Raises ValueError: a name without values.
-    """
+    """Return every combination of a grid, the last name varying fastest. Raises ValueError: a name without values."""
     for name, values in grid.items():
         if not isinstance(values, (list, tuple)) or not values:
             raise ValueError(f"grid[{name!r}]={values!r}: must be a list of at least one value")
@@ -39,10 +36,7 @@ def grid_points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def check_tunable(method: str, grid: Mapping[str, Any]) -> None:
     """Refuse methods and parameters whose settings cannot be compared.
 
-    Raises
-    ------
-    ValueError
-        An unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
+    Raises ValueError: an unknown method, one without a score on held-out rows, or a parameter that says where matrices lie.
     """
     from .folds import PLACES
 
@@ -205,10 +199,8 @@ def tune(
 
     Parameters
     ----------
-    grid
-        Parameter names and their values.
-    params
-        Parameters common to all points.
+    grid, params
+        Parameter names and their values, and parameters common to all points.
     data, run
         Block store and run directory; the table is ``tune.json``, the final fit lies in ``best``.
     folds, seed

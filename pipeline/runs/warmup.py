@@ -78,14 +78,20 @@ def _kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
     from ...kernels.grams.spec import as_specs
     from ...kernels.grams.strips import kernel_decisions, packed_grams
     from ...kernels.svm.solvers import DenseGram, solve_smo, svc_problem
+    from ..methods.group_lasso.estimator import GroupLassoClassifier
     from ..methods.hierarchical_kernels.estimator import HierarchicalKernelClassifier
+    from ..methods.latent_task_mkl.estimator import LatentTaskMKLClassifier
+    from ..methods.multitask_selector.estimator import MultiTaskSelector
     from ..methods.rule_ensemble.estimator import RuleEnsembleClassifier
 
     texts = ["rbf(gamma=0.5)", "rbf(gamma=2.0)", "poly(degree=2)[0:3]", "linear", "laplacian(gamma=1.0)", "chi2", "hik"]
     specs = as_specs(texts, X.shape[1])
     single, rows, strings = X.astype(np.float32), sp.csr_array(X.astype(np.float32)), np.array(["ab", "ba"], object)
     whole = gram_block(specs, single, None, dtype=np.float32)
-    bank = PackedBank.from_dense(whole)
+    bank, halves = PackedBank.from_dense(whole), np.arange(len(y)) % 2
+    latent = LatentTaskMKLClassifier(["linear[0:2]", "linear"], max_iter=2)
+    selector = MultiTaskSelector(lam=1e-3, gamma=1e3)
+    lasso = GroupLassoClassifier(lam=0.1, gamma=1e3, groups=np.arange(X.shape[1]) // 2)
 
     def blocks() -> None:
         for data in (single, rows):
@@ -101,10 +107,9 @@ def _kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         bank.inner_products(centred=True)
 
     def tasks() -> None:
-        codes = np.arange(bank.n) % 2
-        bank.task_forms(y, codes, 2)
-        matrix = bank.combine_tasks(np.ones((bank.k, 2, 2)), codes)
-        solve_smo(DenseGram(matrix), replace(svc_problem(y, 1.0), groups=codes))
+        bank.task_forms(y, halves, 2)
+        matrix = bank.combine_tasks(np.ones((bank.k, 2, 2)), halves)
+        solve_smo(DenseGram(matrix), replace(svc_problem(y, 1.0), groups=halves))
 
     return {
         "kernel matrices": blocks,
@@ -115,33 +120,12 @@ def _kernel_cases(X: np.ndarray, y: np.ndarray) -> dict[str, Callable[[], Any]]:
         "second layer": lambda: BankLayer(bank).weigh(np.ones(bank.k), np.ones((bank.n, bank.n)), y.astype(np.float64)),
         "level method": lambda: _small_programs(len(specs)),
         "alignments and their path": lambda: _aligned(X, y),
-        "groups of tasks": lambda: _grouped(X, y),
+        "groups of tasks": lambda: [latent.set_params(loss=loss).fit(X, y, halves) for loss in ("hinge", "squared")],
         "graphs of kernels": lambda: HierarchicalKernelClassifier("subsets(gaussian; depth=1)", tol=0.1).fit(X, y),
         "rules": lambda: RuleEnsembleClassifier(n_thresholds=2, max_visits=1000).fit(X, y),
-        "features of many tasks": lambda: _shared_features(X, y),
-        "groups of features": lambda: _streamed(X, y),
+        "features of many tasks": lambda: [selector.set_params(algorithm=name).fit(X, y, halves) for name in ("da", "fista")],
+        "groups of features": lambda: [lasso.set_params(algorithm=name).fit(X, y) for name in ("da", "fobos", "fista")],
     }
-
-
-def _shared_features(X: np.ndarray, y: np.ndarray) -> None:
-    from ..methods.multitask_selector.estimator import MultiTaskSelector
-
-    for algorithm in ("da", "fista"):
-        MultiTaskSelector(lam=1e-3, gamma=1e3, algorithm=algorithm).fit(X, y, np.arange(len(y)) % 2)
-
-
-def _streamed(X: np.ndarray, y: np.ndarray) -> None:
-    from ..methods.group_lasso.estimator import GroupLassoClassifier
-
-    for algorithm in ("da", "fobos", "fista"):
-        GroupLassoClassifier(lam=0.1, gamma=1e3, groups=np.arange(X.shape[1]) // 2, algorithm=algorithm).fit(X, y)
-
-
-def _grouped(X: np.ndarray, y: np.ndarray) -> None:
-    from ..methods.latent_task_mkl.estimator import LatentTaskMKLClassifier
-
-    for loss in ("hinge", "squared"):
-        LatentTaskMKLClassifier(["linear[0:2]", "linear"], loss=loss, max_iter=2).fit(X, y, np.arange(len(y)) % 2)
 
 
 def _small_programs(k: int) -> None:

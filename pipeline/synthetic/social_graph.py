@@ -45,7 +45,10 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
     s = pi @ pi.T
     upper = np.triu(rng.random((n, n)) < np.minimum(1.0, 0.25 * s + 0.003), 1)
     contacts = upper | upper.T
-    comments = _comments(rng, s, upper)
+    # All on the upper triangle: a kernel looks at both directions together.
+    talking = upper & (rng.random(s.shape) < 0.25)
+    between = np.triu(np.where(talking, rng.poisson(3.0 * s), 0) + rng.poisson(0.02, s.shape), 1)
+    comments = between + np.diag(rng.poisson(3.0, n))
     counts = {name: _counts(rng, pi, *options) for name, options in COUNTED.items()}
     faves = rng.random((n, 300)) < 0.03
     words = pi + rng.normal(0.0, np.sqrt(noise), pi.shape)
@@ -60,13 +63,6 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
     }
     is_test = np.arange(n) >= n - n_test
     return SocialGraph(np.stack([made[name] for name in VIEWS]), contacts, comments, counts["group"] > 0, pi, is_test)
-
-
-def _comments(rng: np.random.Generator, s: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    """Return the counts, all on the upper triangle: a kernel looks at both directions together."""
-    talking = upper & (rng.random(s.shape) < 0.25)
-    between = np.triu(np.where(talking, rng.poisson(3.0 * s), 0) + rng.poisson(0.02, s.shape), 1)
-    return between + np.diag(rng.poisson(3.0, len(s)))
 
 
 def _counts(rng: np.random.Generator, pi: np.ndarray, items: int, mean: float, snr: float) -> np.ndarray:

@@ -271,7 +271,7 @@ MADE = {"csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_
 
 BEHIND = {
     "pipeline/methods/fgm/estimator.py": {"_coef": "weights of its own"},
-    "pipeline/estimators/linear.py": {"_first_row_not_finite": "rows that came through in_memory"},
+    "pipeline/estimators/linear.py": {"first_row_not_finite": "rows that came through in_memory"},
     "pipeline/estimators/inputs.py": {"in_memory": "the way to the door"},
     "pipeline/methods/kta_path/estimator.py": {
         "_set_model": "weights of its own",
@@ -280,10 +280,7 @@ BEHIND = {
     },
     "pipeline/methods/rule_ensemble/estimator.py": {"_columns": "validated rows"},
     "pipeline/methods/social_strength/estimator.py": {"recommend_groups": "in_memory in the same line, and its copy"},
-    "pipeline/methods/tri_class_svm/estimator.py": {
-        "_join_rows": "MemoryBlocks, which are behind the door",
-        "_refuse_not_finite": "behind in_memory",
-    },
+    "pipeline/methods/tri_class_svm/estimator.py": {"_join_rows": "MemoryBlocks, which are behind the door"},
     "storage/ingest/tables/array_files.py": {"_assemble_csr": "of parts that check_compressed() returned"},
     "storage/ingest/tables/arrays.py": {"_check_csr": "admitted in the same line"},
     "storage/ingest/build.py": {"_sort_stripe": "entries that ingest sorted"},

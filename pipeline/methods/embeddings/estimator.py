@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -29,10 +29,8 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         problem, of structure preserving embedding over all triples.
     eigenvectors_, eigenvalues_
         ``(n_samples, rank)`` and ``(rank,)`` of the kernel, in units of ``unit_``.
-    map_share_
-        Share of the trace of the kernel in the coordinates of the map.
-    edges_
-        ``(n_edges, 2)`` of the neighbour graph.
+    map_share_, edges_
+        Share of the trace of the kernel in the coordinates of the map, and ``(n_edges, 2)`` of the neighbour graph.
     unit_, cap_, cap_used_
         Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
     worst_violation_
@@ -51,10 +49,7 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         replace(RUN_PARAMETERS[1], text="Not used; the fit is deterministic."),
         *RUN_PARAMETERS[2:],
     )
-
-    @property
-    def _place(self) -> str:
-        return "sync"
+    _place = "sync"
 
     def fit(self, X: UserRows, y: Column = None) -> Self:
         """Learn the map of some rows.
@@ -114,11 +109,7 @@ class ColoredMVU(_Embedding):
     """
 
     _method = method.ColoredMVU
-
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
+    _needs_target = True
 
     def fit(self, X: UserRows, y: Column = None) -> Self:
         """Learn the map of some rows.

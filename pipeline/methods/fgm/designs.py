@@ -207,7 +207,9 @@ class Designs:
 
     def _append_local(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
         if design_bytes(ctx.data, sum(self._capacities)) > DRIVER_SHARE * ctx.driver_memory:
-            self._refuse_columns(ctx, missing)
+            count = sum(len(ids) for cuts in missing.values() for ids in cuts)
+            count += sum(sum(design.widths) for design in self._designs.values())
+            refuse_columns([cut_columns(ctx.data, count)], ctx.driver_memory)
         parts = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
         raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else np.zeros((ctx.data.n_rows, 0))
@@ -217,22 +219,13 @@ class Designs:
             for ids in cuts:
                 design.append(self._atoms.build(ctx.data, raw, features, ids))
 
-    def _refuse_columns(self, ctx: RunContext, missing: Mapping[int, list[np.ndarray]]) -> None:
-        count = sum(len(ids) for cuts in missing.values() for ids in cuts)
-        count += sum(sum(design.widths) for design in self._designs.values())
-        refuse_columns([cut_columns(ctx.data, count)], ctx.driver_memory)
-
 
 Sums = tuple[np.ndarray, ...]
-
-
 Combine = Callable[[Sequence[Sums]], Sums]
-
 
 # Bytes of a step on a block of rows, per byte of its columns: as read, as built cut by cut and side by side, and the row form a sparse part
 # is turned into.
 PART_COPIES = 4
-
 
 # Bytes of columns of sparse data by their number: the counts of a wide store are searched once for each.
 _SPARSE_BYTES: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()

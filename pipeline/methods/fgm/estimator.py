@@ -9,7 +9,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ....cluster import machine_memory
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection, LinearEstimator
@@ -33,29 +32,15 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The model after one round.
+    """The model after one round: ``<weights, x> + intercept`` over ``support``, F_t as ``objective`` with its certificates."""
 
-    Attributes
-    ----------
-    support
-        ``(k,)`` coordinates with weight (features; ``(k, 2)`` pairs for ``poly2``).
-    weights
-        ``(k,)`` their weights.
-    intercept
-        Added to ``<weights, x>``.
-    objective, gap, outer_gap
-        F_t and its certificates.
-    n_selected
-        Distinct atoms so far.
-    """
-
-    support: np.ndarray
-    weights: np.ndarray
+    support: np.ndarray  # `(k,)` coordinates with weight (features; `(k, 2)` pairs for `poly2`)
+    weights: np.ndarray  # `(k,)` their weights
     intercept: float
     objective: float
     gap: float
     outer_gap: float
-    n_selected: int
+    n_selected: int  # distinct atoms so far
 
 
 class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
@@ -72,9 +57,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     ----------
     selected_
         Sorted distinct feature ids (group ids; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With several classes their union.
-    coef_
-        ``(n_machines, n_features)``, a sparse array from 50,000 features; for maps ``(n_machines, k)`` aligned with the map's columns.
-    intercept_
+    coef_, intercept_
+        ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
         ``(n_machines,)``.
     cuts_, cut_weights_
         Atoms of each cut and their kernel weights mu; lists per class when there are several.
@@ -103,6 +87,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     """
 
     _method = FGM
+    _takes_all_memory = True
     _forms = {"accept_sparse": ["csc", "csr"], "accept_large_sparse": True}
     _wider = {**LinearEstimator._wider, "group_weight": ('{"none", "1/size"} or array of float or None', Any)}
     _own_parameters = {"fit_intercept": Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)}
@@ -111,11 +96,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     feature_map: str | None
     model_: FGMModel
     _training: Inputs
-
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(given["group_weight"], np.ndarray):
-            given["group_weight"] = given["group_weight"].tolist()
-        return super()._plain(given)
 
     # -- fitting -----------------------------------------------------------------------------------------------------------
 
@@ -126,9 +106,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
 
     def _blocks(self, X: object) -> MemoryBlocks:
         return MemoryBlocks(X, stripe_bytes=MEMORY_STRIPE_BYTES)
-
-    def _limit(self) -> int:
-        return machine_memory()
 
     def _set_model(self, model: FGMModel) -> None:
         super()._set_model(model)
@@ -186,7 +163,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     def selection_stability(self, n_resamples: int = 50, X: UserRows | None = None, y: Column = None) -> np.ndarray:
         """Return how often each feature (group) is selected over bootstrap resamples of the training rows.
 
-        All resamples share the passes of one loop; a resample is a row weight, the data is never copied.
+        All resamples share the passes of one loop; a resample is a row weight, the data is never copied. Returns ``(n_features,)``
+        (``(n_groups,)``) frequencies in [0, 1]; for ``poly2`` aligned with ``selected_``.
 
         Parameters
         ----------
@@ -194,11 +172,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
             Number of bootstrap resamples.
         X, y
             Training data, needed only when the estimator was loaded from a file.
-
-        Returns
-        -------
-        numpy.ndarray
-            ``(n_features,)`` (``(n_groups,)``) frequencies in [0, 1]; for ``poly2`` aligned with ``selected_``.
         """
         check_is_fitted(self, "model_")
         inputs = self._inputs(X, y) if X is not None else getattr(self, "_training", None)
@@ -207,10 +180,6 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         config = self._config()
         with self._context(inputs.data) as ctx:
             return bootstrap_frequencies(config, inputs, ctx, n_resamples, self.selected_)
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_training"}
 
 
 def _has_converged(config: FGMConfig, machine: MachineState) -> bool:

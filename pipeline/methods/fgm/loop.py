@@ -148,7 +148,10 @@ class FGMLoop:
         with np.errstate(over="ignore", invalid="ignore"):
             sub_problem = GroupProblem(rows, starts, config.loss, config.fit_intercept)
             solution = solver(sub_problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
-        return replace(state, rounds=(*machine.rounds, _record(state, solution))), solution
+        certificate = float(solution.objective), float(solution.gap), float("inf")
+        counts = len(state.selected()), int(solution.iterations)
+        record = RoundRecord(solution.omega, float(solution.bias), *certificate, solution.weights, *counts, solution.stop)
+        return replace(state, rounds=(*machine.rounds, record)), solution
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
         machines, prunes = list(state.machines), ctx.data.meta.kind == "sparse"
@@ -171,12 +174,6 @@ class FGMLoop:
         known = np.abs(solution.correlations[first])
         bound = np.sort(known)[-config.B] if known.size >= config.B else 0.0
         return Query(config.B, threshold=float(bound) * THRESHOLD_SLACK)
-
-
-def _record(state: MachineState, solution: GroupSolution) -> RoundRecord:
-    certificate = float(solution.objective), float(solution.gap), float("inf")
-    counts = len(state.selected()), int(solution.iterations)
-    return RoundRecord(solution.omega, float(solution.bias), *certificate, solution.weights, *counts, solution.stop)
 
 
 def certificates(machines: Sequence[MachineState]) -> dict[str, float]:

@@ -38,22 +38,16 @@ class _GroupLasso(StreamEstimator):
 
     Attributes
     ----------
-    coef_
-        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features; zeros are exact.
-    intercept_
-        ``(n_machines,)``.
+    coef_, intercept_
+        ``(n_machines, n_features)`` weights, a sparse array from 50,000 features, whose zeros are exact; and ``(n_machines,)``.
     active_groups_
         Labels of the groups with a weight in some machine (of a list of groups: their positions in it; without groups: features).
-    objective_
-        Mean loss of the last model plus Omega on the training rows, summed over machines; NaN after ``partial_fit``.
-    dual_gap_
-        Duality gap of the batch optimum; NaN for streams, which have no certificate.
-    n_iter_
-        Rounds that are closed; of the batch, steps.
-    converged_
-        Whether the epochs were done, or the gap was reached.
-    history_
-        Figures of every step: rows, losses as they came, penalty, features and groups.
+    objective_, dual_gap_
+        Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
+        the batch optimum, NaN for streams, which have no certificate.
+    n_iter_, converged_, history_
+        Rounds that are closed (of the batch, steps), whether the epochs were done or the gap was reached, and figures of every step: rows,
+        losses as they came, penalty, features and groups.
     n_features_in_
         Width of the rows.
 
@@ -70,11 +64,6 @@ class _GroupLasso(StreamEstimator):
     groups: Any
     _learners: LearnerFactory
     _stream: StreamLearner | None = None
-
-    def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(given["r"], np.ndarray):
-            given["r"] = given["r"].tolist()
-        return super()._plain(given)
 
     def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)

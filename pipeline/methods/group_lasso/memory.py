@@ -9,11 +9,11 @@ import numpy as np
 from ....storage import BlockStore, MemoryBlocks
 from ....storage.ingest.text.row_text import PIECE
 from ....storage.layout import STRIPE_BYTES
-from ...passes.columns import column_sizes
+from ...passes.columns import column_sizes, entry_count
 from ...records.holdings import Held, Holding, total_bytes
 from .learners import LearnerFactory
 from .moments_pass import moment_bytes
-from .rows import MADE, MADE_SPARSE, entry_count, rows_to_make
+from .rows import MADE, MADE_SPARSE, rows_to_make
 from .text import TextData
 
 Data = BlockStore | MemoryBlocks

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ....kernels.features.views import flat
 from ....kernels.group_lasso.dual_averaging import Rows, is_valid_csr
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
+from ...passes.columns import entry_count
 from ...records.holdings import Held, Holding, refuse_beyond
 
 STEP_BYTES = 64 << 20  # a step takes whole blocks up to this many bytes of rows; a checkpoint follows each
@@ -84,11 +85,6 @@ def rows_to_make(data: BlockStore) -> Holding:
     if data.meta.kind == "dense":
         return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)
     return MADE_SPARSE.of(stored=entry_count(data) * (data.meta.itemsize + 4))
-
-
-def entry_count(data: BlockStore) -> int:
-    """Return the entries of a store: non-zeros, or all of a dense one."""
-    return data.n_rows * data.n_cols if data.meta.kind == "dense" else int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
 def scaled_rows(X: Any, first: int, scale: ColumnScale) -> Rows:

@@ -15,7 +15,7 @@ from ....kernels.graphs.parsing import graph_record
 from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, opened
 from ...estimators.kernels import KernelEstimator
 from ...estimators.supervised import predicted_labels
-from ...estimators.tasks import TaskEstimator
+from ...estimators.tasks import TaskEstimator, add_tasks
 from ...inputs.tasks import store_tasks
 from ...loops.active_set import EVERYWHERE
 from ...models.kernel import KernelModel, is_selected
@@ -26,7 +26,14 @@ from .method import HKL, HKLInputs
 
 
 class _Hierarchical(TaskEstimator):
-    """What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`.
+    r"""What both estimators share; with tasks the model is a :class:`TaskModel`, else a :class:`KernelModel`.
+
+    .. math::
+
+        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
+        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
+
+    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
 
     Attributes
     ----------
@@ -38,18 +45,13 @@ class _Hierarchical(TaskEstimator):
         ``(n_nodes, width)`` names of the nodes in the graph, ``(n_nodes,)`` their depths.
     support_
         Indices of the selected kernels.
-    certificate_
-        Certified gap relative to the primal value, NaN where nothing is certified.
-    certificate_depth_
-        ``None`` where the certificate holds for all nodes of the graph, else the depth down to which it does.
-    objective_, dual_gap_
-        Primal value, and the certified gap.
-    restricted_gap_
-        Gap over the nodes of the hull.
-    tasks_
-        Names of the tasks, where there are several.
-    intercept_
-        ``(n_machines,)``, or ``(n_tasks,)``.
+    certificate_, certificate_depth_
+        Certified gap relative to the primal value, NaN where nothing is certified; ``None`` where it holds for all nodes of the graph, else
+        the depth down to which it does.
+    objective_, dual_gap_, restricted_gap_
+        Primal value, the certified gap, and the gap over the nodes of the hull.
+    tasks_, intercept_
+        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``.
     support_vectors_, dual_coef_
         Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks ``(n_support,)``.
     n_iter_, converged_, history_
@@ -62,6 +64,7 @@ class _Hierarchical(TaskEstimator):
     """
 
     _method = HKL
+    _kernels_parameter = None
     _wider = {
         **TaskEstimator._wider,
         "dag": ("str, list, dict, KernelDag or None", str | Sequence[Any] | Mapping[str, Any] | KernelDag | None),
@@ -70,10 +73,6 @@ class _Hierarchical(TaskEstimator):
 
     dag: Any
     task_kernel: Any
-
-    @property
-    def _precomputed(self) -> bool:
-        return False
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
         given = super()._plain({**given, "dag": graph_record(given["dag"])})
@@ -101,10 +100,10 @@ class _Hierarchical(TaskEstimator):
             A parameter out of range, a graph with a cycle, data that are not finite, one class only.
         """
         has_tasks = task is not None or (is_store(X) and store_tasks(opened(X)) is not None)
-        rows = self._task_inputs(X, y, task, sample_weight) if has_tasks else self._inputs(X, y, sample_weight)
+        inputs = self._inputs(X, y, sample_weight)
         # What a file of parameters can hold is in the parameters already.
         dag = None if isinstance(self.dag, (str, Sequence, Mapping)) else self.dag
-        self._fit(HKLInputs(rows, dag))
+        self._fit(HKLInputs(add_tasks(inputs, X, task) if has_tasks else inputs, dag))
         return self
 
     def _unfinished(self, state: HKLState) -> str:
@@ -125,16 +124,9 @@ class _Hierarchical(TaskEstimator):
         self.certificate_ = self.dual_gap_ / abs(self.objective_) if self.objective_ else self.dual_gap_
         depth = figures["certificate_depth"]
         self.certificate_depth_ = None if not np.isfinite(depth) or depth == EVERYWHERE else int(depth)
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 
     def _values(self, X: object, task: object = None) -> np.ndarray:
-        """Return decision values of any form of data: ``(n_samples, n_machines)``, with tasks ``(n_samples, 1)``.
-
-        Raises
-        ------
-        ValueError
-            Tasks for a model that knows none.
-        """
+        """Return decision values of any form of data: ``(n_samples, n_machines)``, with tasks ``(n_samples, 1)``."""
         if not isinstance(getattr(self, "model_", None), KernelModel):
             return super()._values(X, task)
         if task is not None:
@@ -144,13 +136,6 @@ class _Hierarchical(TaskEstimator):
 
 class HierarchicalKernelClassifier(Classifying, _Hierarchical):
     r"""Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
-
-    .. math::
-
-        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
-        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
-
-    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
 
     Examples
     --------
@@ -181,13 +166,6 @@ class HierarchicalKernelClassifier(Classifying, _Hierarchical):
 
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     r"""Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
-
-    .. math::
-
-        \min_{f, b} \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \in D(v)} \|f_w\|^\rho\bigr)^{1/\rho}\Bigr)^2
-        + C \sum_i \ell\Bigl(y_i, \sum_w f_w(x_i) + b\Bigr)
-
-    over functions :math:`f_w` in the spaces of the kernels of all nodes w, D(v) the descendants of v. The graph may be too large to list.
 
     Examples
     --------

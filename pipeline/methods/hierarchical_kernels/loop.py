@@ -19,7 +19,7 @@ from ...grams.grams import Grams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations, active_step
-from ...loops.protocol import Step
+from ...loops.protocol import OverActiveSet, Step
 from ...records.context import RunContext, ignore
 from .config import HKLConfig
 from .frontier import FrontierSearch
@@ -28,22 +28,12 @@ from .restricted import HKLMaster, RestrictedProblem, enlarge_master, first_mast
 
 
 @dataclass(frozen=True)
-class HKLState:
+class HKLState(OverActiveSet):
     """State of the loop: hull and certificate, and what is known over the hull."""
 
     record_name: ClassVar[str] = "HKLState"
     active: ActiveState
     master: HKLMaster
-
-    @property
-    def iteration(self) -> int:
-        """Steps so far."""
-        return self.active.iteration
-
-    @property
-    def stop(self) -> str | None:
-        """Why the loop ended, or ``None``."""
-        return self.active.stop
 
 
 class HKLLoop:

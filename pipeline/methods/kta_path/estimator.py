@@ -11,7 +11,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from ....cluster import machine_memory
 from ....kernels.alignment.path import p_for
 from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, validated
 from ...estimators.kernels import KernelClassifier
@@ -47,20 +46,14 @@ class KTASelectionPath(Selection, KernelClassifier):
     ----------
     alignments_, widths_, traces_
         ``(n_kernels,)`` a_i, width, and trace of the centred kernel.
-    p_grid_
-        ``(n_points,)`` descending.
-    weights_path_
-        ``(n_points, n_kernels)`` sparse weights.
-    n_active_
-        ``(n_points,)`` active kernels.
+    p_grid_, n_active_, weights_path_
+        ``(n_points,)`` descending, ``(n_points,)`` numbers of active kernels, and ``(n_points, n_kernels)`` sparse weights.
     junctures_
         ``(n_kernels,)``: kernel i is active at p exactly if ``p > junctures_[i]``; infinity: never, 0: to the end.
     path_scores_
         ``{"p", "n_active", "train_accuracy"}``, arrays with one entry per machine trained along the path.
-    lam1_, lam2_
-        The regularisation used.
-    p_
-        Where :meth:`predict`'s machine stands: the last point with an active kernel.
+    lam1_, lam2_, p_
+        The regularisation used, and where :meth:`predict`'s machine stands: the last point with an active kernel.
     history_
         One array per figure over the iterations.
 
@@ -79,17 +72,8 @@ class KTASelectionPath(Selection, KernelClassifier):
     """
 
     _method = KTAPath
-
-    kernel: Any
-
-    @property
-    def _precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Copies carry no training data.
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_training"}
+    _takes_all_memory = True
+    _kernels_parameter = "kernel"
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None) -> Self:
         """Compute alignments, path, and machines along it.
@@ -112,9 +96,6 @@ class KTASelectionPath(Selection, KernelClassifier):
         self._fit(inputs, config)
         self._training = inputs
         return self
-
-    def _limit(self) -> int:
-        return machine_memory()
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)
@@ -152,10 +133,7 @@ class KTASelectionPath(Selection, KernelClassifier):
     def p_for(self, n_features: int) -> float:
         """Return a p at which ``n_features`` kernels are active, or the most below that number.
 
-        Raises
-        ------
-        ValueError
-            More are active to the end of the path, or none would be.
+        Raises ValueError: more are active to the end of the path, or none would be.
         """
         check_is_fitted(self, "model_")
         return p_for(self.junctures_, n_features, float(self.p_grid_[0]), float(self.p_grid_[-1]))
@@ -268,12 +246,8 @@ class PathMachine(OneThread):
 
     Attributes
     ----------
-    model_
-        Its record, made on first use.
-    classes_
-        Labels in order.
-    p_, C_
-        Where it stands.
+    classes_, p_, C_
+        Labels in order, and where it stands.
     active_, weights_
         Its kernels, ascending, and their weights, which sum to the number of rows.
     """
@@ -285,7 +259,7 @@ class PathMachine(OneThread):
 
     @cached_property
     def model_(self) -> KernelModel:
-        """The record with the support rows."""
+        """Its record with the support rows, made on first use."""
         return self._build()
 
     def coefficients(self) -> np.ndarray:
@@ -300,10 +274,7 @@ class PathMachine(OneThread):
     def decision_function(self, X: UserRows) -> np.ndarray:
         """Return ``f(x)`` of new rows, or of matrices ``(n_kernels, n_test, n_train)``: ``(n,)`` or ``(n, n_classes)``.
 
-        Raises
-        ------
-        ValueError
-            Another width than at fit.
+        Raises ValueError: another width than at fit.
         """
         model = self.model_
         if model.precomputed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ....cluster import machine_memory
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
 from .loop import Certificate, LatentState
@@ -28,12 +27,18 @@ class TaskGroup:
 
 
 class _LatentTaskMKL(TaskEstimator):
-    """What both estimators share.
+    r"""What both estimators share.
+
+    .. math::
+
+        \min \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \ge v} \|\Theta_w\|_p^q\bigr)^{1/q}\Bigr)^2
+        + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
+
+    over functions of all groups w of tasks, :math:`F_t = \sum_{w \ni t} \sum_j (h_{0w}^j + h_{tw}^j) + b_t` and
+    :math:`(\Theta_w^j)^2 = \mu \|h_{0w}^j\|^2 + \sum_{t \in w} \|h_{tw}^j\|^2`.
 
     Attributes
     ----------
-    tasks_
-        Names of the tasks.
     groups_
         List of :class:`TaskGroup`, the heaviest first. Compare groups of one size: the penalties make single tasks (inverted: the group
         of all) the heaviest.
@@ -44,12 +49,6 @@ class _LatentTaskMKL(TaskEstimator):
         condition.
     task_kernel_weights_
         ``(n_kernels, n_tasks, n_tasks)`` weight of every kernel between pairs of tasks.
-    intercept_
-        ``(n_tasks,)``.
-    support_vectors_
-        Training rows with a coefficient.
-    dual_coef_
-        ``(n_support,)`` signed coefficients of these rows.
     objective_, dual_gap_
         Primal value, and its certified distance to the optimum over all groups.
     n_iter_, converged_, history_
@@ -61,9 +60,7 @@ class _LatentTaskMKL(TaskEstimator):
     """
 
     _method = LatentTask
-
-    def _limit(self) -> int:
-        return machine_memory()
+    _takes_all_memory = True
 
     def _unfinished(self, state: LatentState) -> str:
         config, gap = self._config(), self.certificate_.relative_gap
@@ -80,20 +77,12 @@ class _LatentTaskMKL(TaskEstimator):
         gaps, complete = (figures["certified_gap"], figures["certified_relative_gap"]), bool(figures["certificate_complete"])
         self.certificate_ = Certificate(*gaps, complete, figures["sufficient_relative_gap"], int(figures["search_visits"]))
         self.objective_, self.dual_gap_ = figures["upper_bound"], figures["certified_gap"]
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
 
 
 class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
     r"""Classifiers of many tasks whose kernels are shared by groups of tasks (MTGFL); two classes, the same for all tasks.
 
-    .. math::
-
-        \min \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \ge v} \|\Theta_w\|_p^q\bigr)^{1/q}\Bigr)^2
-        + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
-
-    over functions of all groups w of tasks, :math:`F_t = \sum_{w \ni t} \sum_j (h_{0w}^j + h_{tw}^j) + b_t` and
-    :math:`(\Theta_w^j)^2 = \mu \|h_{0w}^j\|^2 + \sum_{t \in w} \|h_{tw}^j\|^2`. A task all of whose rows have one label predicts it, and
-    takes no part in groups.
+    A task all of whose rows have one label predicts it, and takes no part in groups.
 
     Examples
     --------
@@ -110,14 +99,6 @@ class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
 
 class LatentTaskMKLRegressor(TaskRegressor, _LatentTaskMKL):
     r"""Regressions of many tasks whose kernels are shared by groups of tasks (MTGFL).
-
-    .. math::
-
-        \min \frac{1}{2} \Bigl(\sum_v d_v \bigl(\sum_{w \ge v} \|\Theta_w\|_p^q\bigr)^{1/q}\Bigr)^2
-        + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
-
-    over functions of all groups w of tasks, :math:`F_t = \sum_{w \ni t} \sum_j (h_{0w}^j + h_{tw}^j) + b_t` and
-    :math:`(\Theta_w^j)^2 = \mu \|h_{0w}^j\|^2 + \sum_{t \in w} \|h_{tw}^j\|^2`.
 
     Examples
     --------

@@ -10,7 +10,6 @@ they keep the certificate from closing.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -22,15 +21,12 @@ from ....kernels.svm.solvers import solve_ridge, solve_to_gap
 from ....kernels.tasks.group_lattice import TaskLattice, group_forms, kernel_norms, kernel_shares, pair_weights
 from ....kernels.tasks.group_search import GroupSearch, search_groups
 from ....storage import DataError
-from ...grams.given import GivenGrams
 from ...grams.grams import Grams
-from ...grams.lazy import lazy_grams
-from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import emit_warnings
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...inputs.tasks import TaskProblem
+from ...inputs.scores import accuracy_metrics
+from ...inputs.tasks import TaskLoop
 from ...loops.active_set import EVERYWHERE, FINISHED, ActiveRule, ActiveState, Restricted, Violations, active_step, dual_point
-from ...loops.protocol import Step
+from ...loops.protocol import OverActiveSet, Step
 from ...records.context import RunContext
 from .config import LatentTaskConfig
 
@@ -78,45 +74,22 @@ class GroupMachine:
 
 
 @dataclass(frozen=True)
-class LatentState:
+class LatentState(OverActiveSet):
     """State of the loop: the working set of groups, and the machine over it."""
 
     record_name: ClassVar[str] = "LatentState"
     active: ActiveState
     machine: GroupMachine
 
-    @property
-    def iteration(self) -> int:
-        """Steps so far."""
-        return self.active.iteration
 
-    @property
-    def stop(self) -> str | None:
-        """Reason of the stop, or ``None``."""
-        return self.active.stop
-
-
-class LatentLoop:
-    """The search for groups of tasks and the weights of their kernels.
-
-    ``losses`` are those of all rows, with one equality per task; tasks of one label take no part in groups. ``fits`` follow accuracy, or
-    R2, on training rows and rows held out. ``data`` is what the kernels are over, where that is not the data set of the run: precomputed
-    matrices.
-    """
+class LatentLoop(TaskLoop):
+    """The search for groups of tasks and the weights of their kernels; tasks of one label take no part in groups."""
 
     state_type = LatentState
+    config: LatentTaskConfig
 
-    def __init__(
-        self,
-        config: LatentTaskConfig,
-        specs: Sequence[Any],
-        losses: TaskProblem,
-        settings: GramSettings,
-        fits: Sequence[AccuracyTracker | R2Tracker] = (),
-        data: GivenGrams | None = None,
-    ) -> None:
-        self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
-        self.settings, self.fits, self.data = settings, tuple(fits), data
+    def __init__(self, config: LatentTaskConfig, *parts: Any) -> None:
+        super().__init__(config, *parts)
         # With constants alone, one of them stands for a lattice without work.
         learned = np.flatnonzero(self.constants == 0)
         self.learned = learned if len(learned) else np.zeros(1, np.int64)
@@ -124,7 +97,6 @@ class LatentLoop:
         self.parents, self.penalties = self.lattice.parents, self.lattice.penalties
         stall_tol = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, MAX_ADDED, True, stall_tol)
-        self.grams = lazy_grams(self.specs, settings, data)
 
     def init(self, ctx: RunContext) -> LatentState:
         """Return the sources of the lattice with equal weights."""
@@ -230,17 +202,6 @@ class LatentLoop:
         gap = max(machine.upper - active.certified if np.isfinite(active.certified) else machine.upper, 0.0)
         complete = search.complete and not outside.any() and active.stop in FINISHED
         return Certificate(gap, gap / scale, complete, max(machine.upper - lower, 0.0) / scale, search.visits)
-
-    @property
-    def n_tasks(self) -> int:
-        """Number of tasks, also of those that take no part."""
-        return len(self.constants)
-
-    @property
-    def codes(self) -> np.ndarray:
-        """Task of every row."""
-        assert self.problem.groups is not None
-        return self.problem.groups
 
     def _best_weights(self, nodes: NodeSet, norms: np.ndarray, steps: int) -> np.ndarray:
         """Return the weights that are best for functions of given norms ``(W, k)``, after a little smoothing."""

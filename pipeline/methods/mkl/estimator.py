@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....cluster import machine_memory
 from ...estimators.kernels import KernelClassifier, KernelEstimator, KernelRegressor
 from ...models.kernel import KernelModel, is_selected
 from .config import MKLConfig
@@ -21,16 +20,10 @@ class _MKL(KernelEstimator):
         ``(n_kernels,)``, or ``(n_classes, n_kernels)`` for more than two classes.
     support_
         Sorted indices of the selected kernels (of any class).
-    support_vectors_
-        Training rows with a coefficient.
-    dual_coef_
-        ``(n_machines, n_support)`` signed coefficients of these rows.
-    intercept_
-        ``(n_machines,)``.
-    lower_bound_, upper_bound_
-        Rigorous bounds of the optimum; sums over machines.
-    objective_, dual_gap_
-        Primal value (the upper bound) and its distance to the lower bound.
+    support_vectors_, dual_coef_, intercept_
+        Training rows with a coefficient, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
+    lower_bound_, upper_bound_, objective_, dual_gap_
+        Rigorous bounds of the optimum, sums over machines; the primal value (the upper bound) and its distance to the lower bound.
     n_iter_, converged_, history_
         Iterations, whether ``tol`` was reached, and one array per figure over the iterations.
 
@@ -40,9 +33,7 @@ class _MKL(KernelEstimator):
     """
 
     _method = MKL
-
-    def _limit(self) -> int:
-        return machine_memory()
+    _takes_all_memory = True
 
     def _unfinished(self, state: MKLState) -> str:
         config = self._config()
@@ -51,15 +42,11 @@ class _MKL(KernelEstimator):
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)
-        figures = model.figures
         self.kernel_weights_ = model.theta[0].copy() if len(model.theta) == 1 else model.theta.copy()
         threshold = MKLConfig.model_validate_json(model.params_json).threshold
         self.support_ = np.flatnonzero(np.any([is_selected(row, threshold) for row in model.theta], axis=0))
-        self.support_vectors_ = model.support_ids
-        self.dual_coef_, self.intercept_ = model.beta, model.intercepts
-        self.lower_bound_, self.upper_bound_ = figures["lower_bound"], figures["upper_bound"]
-        self.objective_, self.dual_gap_ = self.upper_bound_, self.upper_bound_ - self.lower_bound_
-        self.n_iter_, self.converged_ = int(figures["iterations"]), bool(figures["converged"])
+        self.support_vectors_, self.dual_coef_, self.intercept_ = model.support_ids, model.beta, model.intercepts
+        self._set_bounds(model.figures)
 
 
 class MKLClassifier(KernelClassifier, _MKL):

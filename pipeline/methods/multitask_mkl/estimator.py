@@ -12,28 +12,25 @@ from .method import MultiTaskMKL
 
 
 class _MultiTaskMKL(TaskEstimator):
-    """What both estimators share.
+    r"""What both estimators share.
+
+    .. math::
+
+        \min_{f, b} \frac{1}{2} \Bigl(\sum_j \bigl(\sum_t \|f_t^j\|^p\bigr)^{q/p}\Bigr)^{2/q}
+        + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr), \quad F_t = \sum_j f_t^j + b_t
+
+    over functions :math:`f_t^j` in the space of kernel j and biases.
 
     Attributes
     ----------
-    tasks_
-        Names of the tasks.
     kernel_weights_
         ``(n_kernels,)`` gamma, on the unit sphere of the norm ``q / (2 - q)``.
     task_kernel_weights_
         ``(n_kernels, n_tasks)`` weights of the kernels in the machine of each task, ``gamma_j / lambda_jt``.
-    intercept_
-        ``(n_tasks,)``.
     support_
         Indices of the selected kernels.
-    support_vectors_
-        Training rows with a coefficient.
-    dual_coef_
-        ``(n_support,)`` signed coefficients of these rows.
-    objective_, dual_gap_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum.
-    lower_bound_, upper_bound_
-        Both bounds of the optimum.
+    objective_, dual_gap_, lower_bound_, upper_bound_
+        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
     n_iter_, converged_, history_
         Solves of all machines, whether ``tol`` was reached, and one array per figure over the iterations.
 
@@ -50,18 +47,13 @@ class _MultiTaskMKL(TaskEstimator):
         self.task_kernel_weights_ = model.weights.copy()
         threshold = MultiTaskMKLConfig.model_validate_json(model.params_json).threshold
         self.support_ = np.flatnonzero(is_selected(self.kernel_weights_, threshold))
-        self._set_bounds(model)
+        self._set_bounds(model.figures)
 
 
 class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
     r"""Classifiers of many tasks that choose their kernels together (MK-MTFL); two classes, the same for all tasks.
 
-    .. math::
-
-        \min_{f, b} \frac{1}{2} \Bigl(\sum_j \bigl(\sum_t \|f_t^j\|^p\bigr)^{q/p}\Bigr)^{2/q}
-        + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr), \quad F_t = \sum_j f_t^j + b_t
-
-    over functions :math:`f_t^j` in the space of kernel j and biases. A task all of whose rows have one label predicts it.
+    A task all of whose rows have one label predicts it.
 
     Examples
     --------
@@ -78,13 +70,6 @@ class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
 
 class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
     r"""Regressions of many tasks that choose their kernels together (MK-MTFL).
-
-    .. math::
-
-        \min_{f, b} \frac{1}{2} \Bigl(\sum_j \bigl(\sum_t \|f_t^j\|^p\bigr)^{q/p}\Bigr)^{2/q}
-        + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr), \quad F_t = \sum_j f_t^j + b_t
-
-    over functions :math:`f_t^j` in the space of kernel j and biases.
 
     Examples
     --------

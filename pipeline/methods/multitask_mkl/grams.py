@@ -16,27 +16,15 @@ from ....cluster import BlockProgram, plan
 from ....kernels.grams.normalization import KernelSums, block_sums, kernel_sums, make_normalizations
 from ....kernels.svm.dual import DualProblem
 from ....kernels.svm.task_machine import Accuracy
-from ....storage import DataError, GramStore, GramTask
+from ....storage import DataError
 from ....storage.grams.layout import GramLayout
 from ...grams.contents import confirm_contents
+from ...grams.grams import filled_store
 from ...grams.settings import GramSettings
-from ...grams.sources import StoredPair
 from ...passes.blocks import join_lists
 from ...records.context import RunContext
-from .solve_pass import (
-    BatchProblem,
-    BlockBuild,
-    Norms,
-    TaskBatch,
-    batch_bytes,
-    build_bytes,
-    build_chunk,
-    normalized_block,
-    solve_chunk,
-    split_batches,
-    sums_chunk,
-)
-from .task_blocks_pass import ComputedPair, LoadedPair, TaskPair, load_pairs, task_pairs
+from .solve_pass import BatchProblem, Norms, TaskBatch, batch_bytes, normalized_block, solve_chunk, split_batches, sums_chunk
+from .task_blocks_pass import LoadedPair, TaskPair, load_pairs, task_pairs
 
 
 class TaskMachines(NamedTuple):
@@ -119,7 +107,11 @@ class TaskGrams:
 
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
-            return self._open_store()
+            layout, digest = self.layout, ordered_digest(self.ctx.data.digest, self.order)
+            cut = {"data_digest": digest, "n": layout.n, "block": layout.block, "groups": layout.groups}
+            # Its files stay readable while the store is open, should it be replaced.
+            self._store, self._pairs, sums = filled_store(self.ctx, str(self.settings.store), self.specs, self._pairs, **cut)
+            return sums
         if self.settings.policy == "memory":
             blocks = load_pairs(self._pairs)
             sums = [block_sums(block, pair.rows, pair.cols) for block, pair in zip(blocks, self._pairs, strict=True)]
@@ -128,29 +120,6 @@ class TaskGrams:
         batches = split_batches(self._pairs, self.layout)
         largest = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
         return kernel_sums(self.n, self._run_pass("task-sums", sums_chunk, 24 * self.k * largest, batches))
-
-    def _open_store(self) -> list[KernelSums]:
-        """Fill what the store lacks, then refer to its blocks."""
-        path, layout = str(self.settings.store), self.layout
-        raw = {spec.digest(): spec for spec in self.specs}
-        kernels, data_digest = [(key, spec.raw_json()) for key, spec in raw.items()], ordered_digest(self.ctx.data.digest, self.order)
-        store = GramStore.create(path, data_digest=data_digest, n=layout.n, kernels=kernels, block=layout.block, groups=layout.groups)
-        missing = store.missing(list(raw))
-        if missing:
-            with store.lock():
-                store.commit(self._build(missing, raw))
-        self.ctx.emit({"event": "grams", "gram_store": path, "kernels": len(raw), "blocks_computed": len(missing)})
-        selection = tuple(list(raw).index(spec.digest()) for spec in self.specs)
-        self._pairs = [StoredPair(ref, selection) for ref in store.refs(list(raw))]
-        # Its files stay readable while the store is open, should it be replaced.
-        self._store = store
-        sums = {digest: KernelSums(*store.sums(digest)) for digest in raw}
-        return [sums[spec.digest()] for spec in self.specs]
-
-    def _build(self, tasks: Sequence[GramTask], specs: dict[str, Any]) -> list[Any]:
-        pairs = {(pair.rows, pair.cols): pair for pair in self._pairs if isinstance(pair, ComputedPair)}
-        builds = [BlockBuild(task, replace(pairs[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-        return self.ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, join_lists, build_bytes, 256), builds))
 
     def _run_pass(self, name: str, chunk: Callable[[TaskBatch], list[Any]], result: int, batches: Sequence[TaskBatch]) -> list[Any]:
         program = BlockProgram(name, chunk, join_lists, batch_bytes, result, combine_bytes=2 * result * len(batches))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,10 @@ from ....kernels.grams.normalization import BlockSums, Normalization, block_sums
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DualProblem, Scratch
 from ....kernels.svm.task_machine import Accuracy, solve_machine
-from ....storage import GramTask, open_gram
 from ....storage.grams.layout import GramLayout
 from ...grams.grams import load_programs as load_gram_programs
-from ...grams.sources import FREED_BYTES
-from .task_blocks_pass import BATCH_BYTES, ComputedPair, TaskPair
+from ...grams.sources import FREED_BYTES, apply_norms
+from .task_blocks_pass import BATCH_BYTES, TaskPair
 
 CACHE_BYTES = 256 << 20  # blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice
 
@@ -118,11 +117,7 @@ def solve_chunk(batch: TaskBatch) -> list[BatchSolution]:
 
 def normalized_block(pair: TaskPair, norms: Norms, begin: int) -> np.ndarray:
     """Return the kernels of a block pair ``(k, rows, columns)``, normalised by vectors over the rows from ``begin`` on."""
-    block = pair.load()
-    if norms is None:
-        return block
-    rows, cols = (slice(lo - begin, hi - begin) for lo, hi in (pair.rows, pair.cols))
-    return np.stack([norm.apply_block(one, rows, cols) for norm, one in zip(norms, block, strict=True)])
+    return apply_norms(pair.load(), norms, *(slice(lo - begin, hi - begin) for lo, hi in (pair.rows, pair.cols)))
 
 
 class _TaskKernels:
@@ -162,19 +157,6 @@ def sums_chunk(batch: TaskBatch) -> list[BlockSums]:
     return [block_sums(pair.load(), pair.rows, pair.cols) for part in batch.parts for pair in part.pairs]
 
 
-class BlockBuild(NamedTuple):
-    """A block pair to be computed into its store."""
-
-    task: GramTask
-    pair: ComputedPair
-
-
-def build_chunk(build: BlockBuild) -> list[Any]:
-    """Compute one block pair into its Gram store; returns what lists the stored object."""
-    store = open_gram(build.task.url, [build.task.bundle])
-    return [store.write(build.task, build.pair.load())]
-
-
 def batch_bytes(batch: TaskBatch) -> int:
     """Bound the memory of a step: the blocks of one task and a normalised copy, its matrix in double precision, rows, freed blocks."""
     needed = []
@@ -183,11 +165,6 @@ def batch_bytes(batch: TaskBatch) -> int:
         rows = max(pair.row_bytes for pair in part.pairs)
         needed.append(min(part.nbytes, CACHE_BYTES) + 4 * largest + 28 * m * m + rows + FREED_BYTES)
     return max(needed)
-
-
-def build_bytes(build: BlockBuild) -> int:
-    """Bound the memory of a step that computes a block pair into its store."""
-    return 4 * build.pair.nbytes + build.pair.row_bytes + FREED_BYTES
 
 
 def load_programs() -> None:

@@ -63,10 +63,8 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
 
     Attributes
     ----------
-    tasks_
-        Names of the tasks.
-    classes_
-        The two classes.
+    tasks_, classes_
+        Names of the tasks, and the two classes.
     coef_, intercept_
         ``(n_tasks, n_features)``, sparse where wide, and ``(n_tasks,)``, offsets included.
     objective_, dual_gap_
@@ -96,6 +94,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     """
 
     _method = Selector
+    _needs_target = True
 
     loss: str
     tol: float
@@ -105,7 +104,6 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
         if _classifies(self):
             tags.estimator_type, tags.classifier_tags = "classifier", ClassifierTags(multi_class=False)
         else:

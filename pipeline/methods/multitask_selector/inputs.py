@@ -16,6 +16,7 @@ from ....storage import BlockStore, MemoryBlocks
 from ...inputs.labels import row_weights
 from ...inputs.tasks import TaskInputs
 from ...passes.blocks import constant_features, scale_as_given
+from ...passes.columns import entry_count
 from ...passes.scaling import scaled
 from ...records.holdings import Held, Holding
 from ...records.scale import FeatureScale
@@ -54,13 +55,6 @@ class SelectorData:
         """Rows of positive weight, task by task, those of a task ascending."""
         used = np.flatnonzero(self.rows.weight > 0)
         return used[np.argsort(self.rows.codes[used], kind="stable")]
-
-
-def entry_count(data: Data) -> int:
-    """Return the entries of a data set as its rows are held: non-zeros, or all of dense data."""
-    if data.meta.kind == "dense":
-        return int(data.n_rows * data.n_cols)
-    return int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
 ROWS = Held("rows in float64, by rows and while they are put in order", f"{ENTRY_BYTES} entries")

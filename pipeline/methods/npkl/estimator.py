@@ -8,7 +8,6 @@ from typing import Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.jit import one_thread
@@ -34,8 +33,6 @@ class SimpleNPKL(SpectralEstimator):
 
     Attributes
     ----------
-    eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)``: :math:`K = U \mathrm{diag}(\lambda) U'`, eigenvalues descending and positive.
     constraints_
         ``(m, 3)`` the constraints used: i, j, +1 or -1, with i < j.
     dual_coef_
@@ -64,6 +61,7 @@ class SimpleNPKL(SpectralEstimator):
     """
 
     _method = NPKL
+    _needs_target = True
     _run_on = "Where neighbours are searched; what is ``cluster`` elsewhere: that is the method's name here."
     _run_parameters = (replace(RUN_PARAMETERS[0], name="run_on", text=_run_on), *RUN_PARAMETERS[1:])
 
@@ -73,11 +71,6 @@ class SimpleNPKL(SpectralEstimator):
     @property
     def _place(self) -> str | None:
         return self.run_on
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
 
     def fit(self, X: UserRows, constraints: Column | sp.sparray = None) -> Self:
         """Learn the kernel of the rows of ``X``.

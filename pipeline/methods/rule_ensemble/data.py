@@ -16,8 +16,7 @@ from ...records.holdings import Held, Holding, refuse_beyond
 from .config import RuleConfig
 from .proposition_pass import dense_column, packed_propositions
 
-REMEDY = "choose fewer columns, n_thresholds or max_rules"
-"""What helps where propositions are too many."""
+REMEDY = "choose fewer columns, n_thresholds or max_rules"  # what helps where propositions are too many
 BITS = Held(
     "propositions as bits, while equal ones are dropped, and in the order of a search", "6 p w", "p propositions; w = n/8, in whole words"
 )

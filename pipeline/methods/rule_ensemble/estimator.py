@@ -16,10 +16,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ....storage import MemoryBlocks
-from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, validated, warn_user
+from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, warn_user
 from ...estimators.kernels import KernelEstimator
-from ...estimators.supervised import predicted_labels
+from ...estimators.supervised import SupervisedEstimator, predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
 from ...passes.columns import Columns
 from ...records.data_set import DataSet
@@ -30,9 +29,6 @@ from .predict import RulePredictor, of_tasks, rule_matrix, rule_values, unseen_m
 from .state import RuleState
 from .text_columns import encode_text, has_text
 
-ARRAY_CHECKS: dict[str, Any] = {
-    "accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False, "ensure_all_finite": "allow-nan"
-}  # fmt: skip
 STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.max_rules}", "stalled": "a standstill"}
 """What ended a fit before the rules next to the active set were quiet, in words."""
 
@@ -61,14 +57,11 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
     certificate_
         Certified gap of the active set's problem, before cuts moved: ``gap``, ``relative_gap``, ``restricted_gap`` (on the active set),
         ``depth`` (length of rules to which it holds), ``complete``, ``all_pairs``.
-    coef_
-        ``(n_machines, n_rules)`` weights in the order of ``rules_``.
-    intercept_
-        ``(n_machines,)``.
-    objective_
-        Primal value of the active set's problem, before cuts moved and rules were dropped.
-    dual_gap_
-        ``certificate_["gap"]``: NaN where nothing beyond the active set could be certified.
+    coef_, intercept_
+        ``(n_machines, n_rules)`` weights in the order of ``rules_``, and ``(n_machines,)``.
+    objective_, dual_gap_
+        Primal value of the active set's problem, before cuts moved and rules were dropped, and ``certificate_["gap"]``: NaN where nothing
+        beyond the active set could be certified.
     tasks_
         Task names; ``None`` without tasks.
     n_iter_, converged_, history_
@@ -89,6 +82,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
     """
 
     _method = Rule
+    _kernels_parameter = None
+    _forms = {**KernelEstimator._forms, "ensure_all_finite": "allow-nan"}
     _wider = {
         **KernelEstimator._wider,
         "categorical": ("list of int or str, or None", Sequence[int | str] | None),
@@ -99,13 +94,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
-
-    @property
-    def _precomputed(self) -> bool:
-        return False
 
     def _plain(self, given: dict[str, Any]) -> dict[str, Any]:
         kernel, columns = given["task_kernel"], given["categorical"]
@@ -151,18 +141,13 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         return f"{reason} ended the fit before rules next to the active set were quiet; the gap on the active set is {gap:.2g}"
 
     def _data(self, X: object, y: ArrayLike | None = None) -> tuple[DataSet, Any]:
-        if is_store(X):
-            return super()._data(X, y)
-        X = in_memory(X)
-        if has_text(X):
+        X = X if is_store(X) else in_memory(X)
+        if not is_store(X) and has_text(X):
             X, self._categories = encode_text(X, None)
-        if y is None:
-            return MemoryBlocks(validated(self, X, **ARRAY_CHECKS)), None
-        X, y = validated(self, X, y=y, multi_output=False, **ARRAY_CHECKS)
-        return MemoryBlocks(X), y
+        return SupervisedEstimator._data(self, X, y)  # (rows of text are no strings for kernels here)
 
     def _set_model(self, model: RuleModel) -> None:
-        self.model_ = model
+        super()._set_model(model)
         self.rules_ = rule_records(model)
         self.active_set_ = active_records(model)
         self.certificate_ = rule_certificate(model)
@@ -170,7 +155,6 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         self.intercept_ = model.intercepts
         self.tasks_ = None if model.tasks is None else np.asarray(model.tasks)
         self.objective_, self.dual_gap_ = model.figures["objective"], self.certificate_["gap"]
-        self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
         self._categories = {int(column): names for column, names in json.loads(model.categories_json).items()}
 
     def _columns(self, X: object) -> tuple[Columns, int]:
@@ -178,7 +162,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
         X = in_memory(X)
         if has_text(X) or self._categories:
             X, _ = encode_text(X, self._categories)
-        rows = validated(self, X, reset=False, **ARRAY_CHECKS)
+        rows = self._checked(X, reset=False)
         raw = rows[:, self.model_.columns]
         return (sp.csc_array(raw) if sp.issparse(raw) else raw), rows.shape[0]
 

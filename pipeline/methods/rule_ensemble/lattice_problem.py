@@ -17,11 +17,8 @@ from .config import RuleConfig
 from .mirror import solve_mirror
 from .state import RuleMaster
 
-MAX_REWEIGHTINGS = 100
-"""Re-weightings of one solve."""
-
-FIRST_DEPTH = 2
-"""Length of conjunctions at which a search over all of them begins."""
+MAX_REWEIGHTINGS = 100  # re-weightings of one solve
+FIRST_DEPTH = 2  # length of conjunctions at which a search over all of them begins
 
 
 class LatticeProblem:

@@ -33,8 +33,7 @@ from .lattice_problem import LatticeProblem
 from .refinement import is_better, prune_rules, refine_rules
 from .state import RuleMaster, RuleState
 
-MAX_SWEEPS = 6
-"""Times that cuts are moved and rules fitted again."""
+MAX_SWEEPS = 6  # times that cuts are moved and rules fitted again
 
 
 class RuleLoop:

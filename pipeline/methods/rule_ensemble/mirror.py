@@ -14,14 +14,9 @@ from ....kernels.rules.machine import RulePoint, RuleProblem, RuleSearch
 from ....kernels.weights.domains import Simplex
 from ...loops.weight_steps import mirror_step
 
-MAX_INNER_STEPS = 30
-"""Closed steps of theta at given shares, at most."""
-
-INNER_TOL_SHARE = 0.3
-"""Share of the tolerance to which a machine is solved at given shares."""
-
-MIN_SHARE = 1e-12
-"""Least share of a node."""
+MAX_INNER_STEPS = 30  # closed steps of theta at given shares, at most
+INNER_TOL_SHARE = 0.3  # share of the tolerance to which a machine is solved at given shares
+MIN_SHARE = 1e-12  # least share of a node
 
 
 def solve_mirror(problem: RuleProblem, *, tol: float = 1e-3, max_iter: int = 200) -> RulePoint:

@@ -19,11 +19,8 @@ from .lattice_problem import MAX_REWEIGHTINGS
 from .proposition_pass import dense_column
 from .state import SelectedRules
 
-BIAS_SMOOTHING = 1e-2
-"""Width of the hinge's parabola where the bias alone is fitted."""
-
-ROUND_OFF = 1e-12
-"""Share of the largest weight below which that of the empty conjunction, which the bias stands for, is round-off."""
+BIAS_SMOOTHING = 1e-2  # width of the hinge's parabola where the bias alone is fitted
+ROUND_OFF = 1e-12  # share of the largest weight below which that of the empty conjunction, which the bias stands for, is round-off
 
 
 def refine_rules(rules: SelectedRules, data: RuleData, config: RuleConfig, ctx: RunContext) -> SelectedRules:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-UNSEEN = -1.0
-"""Number of a category that training did not have."""
+UNSEEN = -1.0  # number of a category that training did not have
 
 
 def has_text(X: Any) -> bool:

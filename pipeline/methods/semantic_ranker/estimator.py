@@ -39,12 +39,8 @@ class SemanticKernelRanker(SpectralEstimator):
 
     Attributes
     ----------
-    scores_
-        ``(n_samples,)`` scores, sum one.
-    prior_
-        ``(n_samples,)`` :math:`\pi`.
-    eigenvectors_, eigenvalues_
-        ``(n_samples, rank)`` and ``(rank,)`` of K.
+    scores_, prior_
+        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
     pairs_, dual_coef_
         ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 where a distance is within
         its bound.
@@ -73,10 +69,7 @@ class SemanticKernelRanker(SpectralEstimator):
         replace(RUN_PARAMETERS[1], text="Of the eigensolver's first block; results agree within ``tol``."),
         *RUN_PARAMETERS[2:],
     )
-
-    @property
-    def _place(self) -> str:
-        return "sync"
+    _place = "sync"
 
     def fit(self, X: object, tags: object = None, prior: ArrayLike | None = None) -> Self:
         """Learn the kernel and score the images.
@@ -116,12 +109,8 @@ class SemanticKernelRanker(SpectralEstimator):
         """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
 
         Unseen images are similar to the fitted ones by the warped kernel (see :meth:`kernel_block`), and have the mean prior. Their scores
-        are on the scale of ``scores_`` and do not depend on each other. The fitted store itself gets ``scores_``.
-
-        Parameters
-        ----------
-        X
-            Visual features in any form that ``fit`` takes; no tags are needed.
+        are on the scale of ``scores_`` and do not depend on each other. The fitted store itself gets ``scores_``. ``X`` are visual features
+        in any form that ``fit`` takes; no tags are needed.
         """
         check_is_fitted(self, "model_")
         if is_store(X) and is_fitted_store(self.model_, opened_for(self, X)):
@@ -131,11 +120,8 @@ class SemanticKernelRanker(SpectralEstimator):
     def kernel_block(self, rows: object = None, cols: object = None) -> np.ndarray:
         """Return a block of the kernel.
 
-        Parameters
-        ----------
-        rows, cols
-            Fitted images as integers, a slice, or ``None`` for all: the entries of K, if both are. Or ``(m, n_features)`` visual features
-            of any images: then the block is that of the warped Gaussian, for both sides.
+        ``rows``, ``cols``: fitted images as integers, a slice, or ``None`` for all: the entries of K, if both are. Or ``(m, n_features)``
+        visual features of any images: then the block is that of the warped Gaussian, for both sides.
         """
         check_is_fitted(self, "model_")
         if _are_row_numbers(rows) and _are_row_numbers(cols):
@@ -158,8 +144,7 @@ class SemanticKernelRanker(SpectralEstimator):
 
     def _features(self, X: object) -> Any:
         if not is_store(X):
-            options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "accept_large_sparse": False}
-            return self._unseen.scale_rows(validated(self, X, reset=False, **options))
+            return self._unseen.scale_rows(self._checked(X, reset=False))
         store = opened_for(self, X)
         if store.n_cols != self.n_features_in_:
             expected = f"{type(self).__name__} is expecting {self.n_features_in_} features as input"
@@ -187,14 +172,10 @@ class VisualRank(OneThread, BaseEstimator):
 
     Attributes
     ----------
-    scores_
-        ``(n_samples,)`` scores, sum one.
-    prior_
-        ``(n_samples,)`` :math:`\pi`.
-    n_iter_
-        Products with S.
-    error_bound_
-        Bound of the l1 distance of the scores from the exact ones, rounding aside.
+    scores_, prior_
+        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
+    n_iter_, error_bound_
+        Products with S, and a bound of the l1 distance of the scores from the exact ones, rounding aside.
 
     Examples
     --------

@@ -32,18 +32,10 @@ from .images import read_images
 from .loop import RankerLoop
 from .predict import RankerPredictor, stored_images
 
-MAX_RANKED, MAX_TEXT = 50, 80
-"""Images in the table of the ranking, and characters of their tags."""
-
-TOP_SIZES = (3, 5, 10, 20, 50, 100)
-"""Lengths of the top lists that are judged where the store says which images are relevant."""
-
-MIN_SPREAD = 1e-9
-"""Scores whose range is below this share of their mean are equal."""
-
-N_MATRICES = 4
-"""Matrices of all images that a dense eigendecomposition holds."""
-
+MAX_RANKED, MAX_TEXT = 50, 80  # images in the table of the ranking, and characters of their tags
+TOP_SIZES = (3, 5, 10, 20, 50, 100)  # lengths of the top lists that are judged where the store says which images are relevant
+MIN_SPREAD = 1e-9  # scores whose range is below this share of their mean are equal
+N_MATRICES = 4  # matrices of all images that a dense eigendecomposition holds
 HELD = (Held("images, as read and in float64", "16 n d"), Held("matrices over the images", f"{8 * N_MATRICES} n^2"))
 """What the driver holds."""
 

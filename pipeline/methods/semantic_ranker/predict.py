@@ -25,9 +25,7 @@ from ...records.holdings import Held, Holding
 from ...records.scale import FeatureScale
 from .config import RankerConfig
 
-BATCH_ROWS = 1024
-"""Unseen images that are scored at a time."""
-
+BATCH_ROWS = 1024  # unseen images that are scored at a time
 IMAGES = Held("rows of the store, as read", "16 n d", "`semantic-ranker`, images that are new to it")
 
 

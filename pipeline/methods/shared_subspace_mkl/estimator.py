@@ -8,28 +8,24 @@ from .method import SharedSubspace
 
 
 class _SharedSubspace(TaskEstimator):
-    """What both estimators share.
+    r"""What both estimators share.
+
+    .. math::
+
+        \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
+
+    the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values.
 
     Attributes
     ----------
-    tasks_
-        Names of the tasks.
     kernel_weights_
         ``(n_kernels,)`` traces of the couplings, on the unit sphere of the norm ``q / (2 - q)``.
     task_weights_
         ``(n_kernels, n_tasks, n_tasks)`` couplings D: kernel j counts ``D_j[s, t]`` between rows of the tasks s and t.
     subspace_
         The same: their leading eigenvectors span what the tasks share.
-    intercept_
-        ``(n_tasks,)``.
-    support_vectors_
-        Training rows with a coefficient.
-    dual_coef_
-        ``(n_support,)`` signed coefficients of these rows.
-    objective_, dual_gap_
-        Primal value and its distance to the dual value, a bound of the distance to the optimum.
-    lower_bound_, upper_bound_
-        Both bounds of the optimum.
+    objective_, dual_gap_, lower_bound_, upper_bound_
+        Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
     n_iter_, converged_, history_
         Solves of the machine, whether ``tol`` was reached, and one array per figure over the iterations.
 
@@ -45,18 +41,13 @@ class _SharedSubspace(TaskEstimator):
         self.kernel_weights_ = model.arrays["kernel_weights"].copy()
         self.task_weights_ = model.weights.copy()
         self.subspace_ = self.task_weights_
-        self._set_bounds(model)
+        self._set_bounds(model.figures)
 
 
 class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
     r"""Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL); two classes.
 
-    .. math::
-
-        \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
-
-    the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values. A
-    task all of whose rows have one label predicts it.
+    A task all of whose rows have one label predicts it.
 
     Examples
     --------
@@ -73,12 +64,6 @@ class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
 
 class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
     r"""Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
-
-    .. math::
-
-        \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
-
-    the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values.
 
     Examples
     --------

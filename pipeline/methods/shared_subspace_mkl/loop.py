@@ -12,10 +12,9 @@ coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,12 +25,9 @@ from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks import shared_subspace as subspace
 from ....kernels.tasks.multitask import power_norm
 from ....kernels.tasks.subspace_interior import InteriorPath, InteriorPoint, PointView
-from ...grams.given import GivenGrams
 from ...grams.grams import Grams
-from ...grams.lazy import lazy_grams
-from ...grams.settings import GramSettings
-from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
-from ...inputs.tasks import TaskProblem
+from ...inputs.scores import accuracy_metrics
+from ...inputs.tasks import TaskLoop
 from ...loops.protocol import Bounded, Step
 from ...records.context import RunContext
 from .config import SharedSubspaceConfig
@@ -49,7 +45,6 @@ PACE_CUT = 0.25  # factor of the lengths of long steps after one that led uphill
 MAX_SEARCH_STEPS = 12  # steps of the search, after which the interior path takes over
 NEVER = 2**31  # no step
 MAX_SLOW_STEPS = 6  # steps in a row that moved neither bound, after which the search goes back to its best point and takes short steps
-
 
 no_entries = partial(np.zeros, 0)
 
@@ -89,29 +84,11 @@ class SubspaceState(Bounded):
     stop: str | None = None  # why it ended
 
 
-class SubspaceLoop:
-    """The search for couplings of T tasks.
-
-    ``losses`` are those of all rows in the order of the data, grouped by task. ``fits`` follow accuracy, or R2, on training rows and rows
-    held out. ``data`` is what the kernels are over, where that is not the data set of the run: precomputed matrices.
-    """
+class SubspaceLoop(TaskLoop):
+    """The search for couplings of T tasks."""
 
     state_type = SubspaceState
-
-    def __init__(
-        self,
-        config: SharedSubspaceConfig,
-        specs: Sequence[Any],
-        losses: TaskProblem,
-        settings: GramSettings,
-        fits: Sequence[AccuracyTracker | R2Tracker] = (),
-        data: GivenGrams | None = None,
-    ) -> None:
-        assert losses.problem.groups is not None
-        self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
-        self.codes, self.n_tasks = losses.problem.groups, len(losses.constants)
-        self.settings, self.fits, self.data = settings, tuple(fits), data
-        self.grams = lazy_grams(self.specs, settings, data)
+    config: SharedSubspaceConfig
 
     @property
     def mix(self) -> np.ndarray:

@@ -110,13 +110,12 @@ class SocialStrengthRanker(KernelEstimator):
         self.n_features_in_ = data.n_rows
         return data, y
 
-    def _set_model(self, model: SocialModel) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] (a record of its own)
-        super()._set_model(model)  # pyright: ignore[reportArgumentType]
+    def _set_model(self, model: SocialModel) -> None:
+        super()._set_model(model)
         self.kernel_weights_ = model.theta / model.theta.sum()
         self.alignment_, self.alignments_ = model.figures["alignment"], model.arrays["singles"]
         self.pairs_, self.coef_ = model.pairs, model.coef
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
-        self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
     def decision_function(self, pairs: ArrayLike | BlockStore) -> np.ndarray:
         """Return f of pairs of users ``(m, 2)``, ``(m,)``; above 0 speaks for a link.
@@ -174,10 +173,8 @@ class SocialStrengthRanker(KernelEstimator):
 
         Parameters
         ----------
-        user
-            Row number.
-        k
-            Candidates wanted.
+        user, k
+            Row number, and candidates wanted.
         exclude
             Users to leave out, such as present contacts.
         direct
@@ -218,10 +215,7 @@ class SocialStrengthRanker(KernelEstimator):
     def label_users(self, labels: ArrayLike) -> np.ndarray:
         """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
 
-        Parameters
-        ----------
-        labels
-            ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
+        ``labels``: ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
         """
         n = self._n_users()
         values = np.asarray(labels, np.float64)

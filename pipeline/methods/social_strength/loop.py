@@ -35,8 +35,7 @@ which may lie behind its last step: many short rounds would not get anywhere."""
 MAX_DENSE_PAIRS = 4096
 """Up to this many pairs their Gram matrix is in memory, which lets hard systems be factorised; beyond, products go over the users."""
 
-LOOKUP_ENTRIES = 1 << 20
-"""Entries of the links that are looked up at a time."""
+LOOKUP_ENTRIES = 1 << 20  # entries of the links that are looked up at a time
 
 
 @dataclass(frozen=True)

@@ -65,10 +65,7 @@ class Social(Method):
 
     @classmethod
     def build_loop(cls, config: SocialConfig, inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
-        """Return the loop of a fit.
-
-        Raises MemoryBoundExceeded: more users than the driver can hold the matrix of.
-        """
+        """Return the loop of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
         data = inputs.data
         specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
         loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), inputs.links, given_grams_or_none(data))
@@ -105,6 +102,9 @@ class Social(Method):
             offset = float(coef.sum())
             view_weights = config.view_scale**2 * state.theta * (loop.entries(state, ctx) @ coef)
             strengths = grams.weighted(state.scaling, view_weights)
+        # Baselines over the training pairs: sorting by K_u, by equal weights, and by every view.
+        views = loop.entries(state, ctx)
+        baselines = [_area(loop.links.z, row) for row in np.vstack([state.theta @ views, views.mean(axis=0), views])]
         bounds = {"objective": state.objective, "gap": state.gap, "alignment": state.alignment, "uniform_alignment": state.uniform}
         steps = {"iterations": float(state.iteration), "newton_steps": float(state.newton_steps)}
         return SocialModel(
@@ -124,7 +124,7 @@ class Social(Method):
             kernel=loop.kernel(state, ctx),
             strengths=strengths,
             figures={**bounds, **steps, "converged": float(state.stop not in ("max_iter", "stalled"))},
-            arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": _baseline_areas(loop, state, ctx)},
+            arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": np.array(baselines)},
             **data_scaling(data),
         )
 
@@ -160,12 +160,6 @@ def _area(z: np.ndarray, scores: np.ndarray) -> float:
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(z, scores))
-
-
-def _baseline_areas(loop: SocialLoop, state: SocialState, ctx: RunContext) -> np.ndarray:
-    """Return the area under the curve over the training pairs of sorting by K_u, by equal weights, and by every view, ``(2 + k,)``."""
-    entries = loop.entries(state, ctx)
-    return np.array([_area(loop.links.z, row) for row in np.vstack([state.theta @ entries, entries.mean(axis=0), entries])])
 
 
 def learnt_area(model: SocialModel, links: Links) -> float:

@@ -15,14 +15,9 @@ from .config import SocialConfig
 from .links import Links, link_matrix
 from .model import SocialModel
 
-BATCH_USERS = 256
-"""Users that are scored at a time."""
-
-TOP_SIZE = 10
-"""The largest m of the table of hits among the first m."""
-
-Score = Callable[[np.ndarray], np.ndarray]
-"""``score(users)`` returns the values of some users against all, ``(len(users), n)``."""
+BATCH_USERS = 256  # users that are scored at a time
+TOP_SIZE = 10  # the largest m of the table of hits among the first m
+Score = Callable[[np.ndarray], np.ndarray]  # `score(users)` returns the values of some users against all, `(len(users), n)`
 
 
 def _pair_sum(model: SocialModel) -> PairSum:

@@ -15,7 +15,7 @@ from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ...estimators.inputs import Column, UserRows, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
-from ...estimators.supervised import checked_weight
+from ...estimators.linear import first_row_not_finite
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
@@ -72,6 +72,7 @@ class TriClassSVC(KernelClassifier):
     """
 
     _method = TriClass
+    _kernels_parameter = "kernel"
     _wider = {**KernelClassifier._wider, "kernel": ("str, KernelSpec or callable", str | KernelSpec | Callable[..., Any])}
 
     kernel: Any
@@ -80,10 +81,6 @@ class TriClassSVC(KernelClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-    @property
-    def _precomputed(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "precomputed"
 
     def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
         return {**super()._plain(params), "kernel": kernel_text(params["kernel"])}
@@ -133,10 +130,7 @@ class TriClassSVC(KernelClassifier):
         labelled = first.n_rows if not self._precomputed else len(y)
         if len(y) != labelled or labelled > first.n_rows:
             raise ValueError(f"y has {len(y)} entries, the data has {first.n_rows} rows: inconsistent numbers of samples")
-        if sample_weight is None and is_store(first) and first.has_table("weight"):
-            sample_weight = first.row_table("weight")
-        if sample_weight is not None:
-            sample_weight = checked_weight(sample_weight, labelled)
+        sample_weight = self._weight(first, sample_weight, labelled)
         labels = check_labels(y, sample_weight)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
         return TriClassInputs(data, labels, count, sample_weight)
@@ -156,7 +150,9 @@ class TriClassSVC(KernelClassifier):
             if reset:
                 self.n_features_in_ = 0
             return TextRows(X)
-        _refuse_not_finite(name, X)
+        row = first_row_not_finite(X) if getattr(X, "ndim", 2) == 2 else None
+        if row is not None:
+            raise ValueError(f"{name}: row {row} holds NaN or infinity; all values must be finite")
         if self._precomputed:
             matrix = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
             self.n_features_in_ = matrix.n_rows
@@ -169,7 +165,6 @@ class TriClassSVC(KernelClassifier):
         self.validation_ = validation_rows(model.arrays["validation"])
         self.dual_coef_, self.support_, self.intercept_ = model.beta, model.support_ids, model.intercepts
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]
-        self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
 
 
 def _join_rows(first: Any, second: Any) -> TriClassRows:
@@ -186,19 +181,3 @@ def _join_rows(first: Any, second: Any) -> TriClassRows:
     if any(sp.issparse(part) for part in parts):
         return MemoryBlocks(sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts])))
     return MemoryBlocks(np.concatenate(parts))
-
-
-def _refuse_not_finite(name: str, X: Any) -> None:
-    """Refuse numbers that are not finite, their first row named; what is no array of numbers is left to others."""
-    if sp.issparse(X):
-        if X.dtype.kind != "f":
-            return
-        entries = X.tocoo()
-        rows = entries.row[~np.isfinite(entries.data)]
-    else:
-        array = np.asarray(X)
-        if array.dtype.kind != "f" or array.ndim != 2 or np.isfinite(array.sum()):
-            return
-        rows = np.flatnonzero(~np.isfinite(array).all(axis=1))
-    if len(rows):
-        raise ValueError(f"{name}: row {int(rows.min())} holds NaN or infinity; all values must be finite")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from ....cluster import machine_memory
 from ....kernels.grams.spec import KernelSpec
 from ...estimators.kernels import KernelClassifier
 from ...models.kernel import KernelModel
@@ -33,22 +32,14 @@ class TwoLayerMKLClassifier(KernelClassifier):
         All kernels, added ones last (names of given matrices).
     support_
         Sorted indices of the kernels with a weight (for any class).
-    support_vectors_
-        Training rows with a coefficient.
-    dual_coef_
-        ``(n_machines, n_support)`` signed coefficients of these rows.
-    intercept_
-        ``(n_machines,)``.
-    objective_
-        Primal value, summed over machines.
-    dual_gap_
-        NaN: without convexity nothing certifies the distance to the best weights.
+    support_vectors_, dual_coef_, intercept_
+        Training rows with a coefficient, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
+    objective_, dual_gap_
+        Primal value, summed over machines, and NaN: without convexity nothing certifies the distance to the best weights.
     machine_gap_
         Duality gap of the machines at these weights: how exactly they were solved.
-    violation_
-        Largest entry of the projected gradient, in units of ``penalty_``: 0 at a stationary point.
-    penalty_
-        The lambda of the fit.
+    violation_, penalty_
+        Largest entry of the projected gradient, in units of ``penalty_``: 0 at a stationary point; and the lambda of the fit.
     n_iter_, converged_, history_
         Iterations, whether a tolerance ended the fit, and one array per figure over the iterations.
 
@@ -67,9 +58,7 @@ class TwoLayerMKLClassifier(KernelClassifier):
     """
 
     _method = TwoLayer
-
-    def _limit(self) -> int:
-        return machine_memory()
+    _takes_all_memory = True
 
     def _unfinished(self, state: TwoLayerState) -> str:
         config = self._config()
@@ -84,8 +73,7 @@ class TwoLayerMKLClassifier(KernelClassifier):
             KernelSpec.from_json(record) if record["name"] != "precomputed" else record["label"] or f"precomputed {record['position']}"
             for record in records
         ]
-        self.support_, self.support_vectors_ = model.used, model.support_ids
-        self.dual_coef_, self.intercept_ = model.beta, model.intercepts
+        self.support_, self.intercept_ = model.used, model.intercepts
+        self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
         self.objective_, self.dual_gap_ = figures["objective"], float("nan")
-        self.machine_gap_, self.violation_ = figures["machine_gap"], figures["violation"]
-        self.penalty_, self.n_iter_, self.converged_ = figures["penalty"], int(figures["iterations"]), bool(figures["converged"])
+        self.machine_gap_, self.violation_, self.penalty_ = figures["machine_gap"], figures["violation"], figures["penalty"]

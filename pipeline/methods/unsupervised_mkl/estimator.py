@@ -40,12 +40,10 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
 
     Attributes
     ----------
-    kernel_weights_
-        ``(n_kernels,)`` weights, sum one.
+    kernel_weights_, objective_
+        ``(n_kernels,)`` weights, sum one, and the objective at these and the bases.
     bases_
         ``(n_samples, n_bases)`` bases of every training sample in the order of choice, -1 where there is none.
-    objective_
-        Objective at both.
     eigenvalues_
         ``(n_components,)`` of the centred learnt kernel.
     n_iter_, converged_, history_
@@ -92,13 +90,7 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         return f"max_iter={self._config().max_iter} ended the fit while bases still changed"
 
     def transform(self, X: UserRows) -> np.ndarray:
-        """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``.
-
-        Parameters
-        ----------
-        X
-            Rows in any form that ``fit`` takes.
-        """
+        """Return kernel principal components of the learnt kernel, ``(n_samples, n_components)``, for rows in any form of ``fit``."""
         return self._values(X)
 
     def combined_kernel(self, X: UserRows, Z: UserRows | None = None) -> np.ndarray:
@@ -125,7 +117,6 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         self.kernel_weights_ = model.arrays["weights"]
         self.bases_, self.eigenvalues_ = model.arrays["bases"], model.arrays["eigenvalues"]
         self.objective_ = model.figures["objective"]
-        self.n_iter_, self.converged_ = int(model.figures["iterations"]), bool(model.figures["converged"])
         self._n_features_out = len(model.theta)
 
 
