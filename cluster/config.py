@@ -192,21 +192,13 @@ def parse_cluster(
         raise ClusterConfigError(f"cluster={text!r}: a factory runs code, which is not allowed from here; name it on the command line")
     if config.kind == "address":
         check_plaintext(config.target, allow_plaintext)
-    return replace(
-        config,
-        worker_memory=None if worker_memory is None else parse_bytes(worker_memory),
-        tls=tls.check() if tls else None,
-        allow_plaintext=allow_plaintext,
-        limits=limits or Limits.from_environment(),
-    )
+    memory = None if worker_memory is None else parse_bytes(worker_memory)
+    files = tls.check() if tls else None
+    return replace(config, worker_memory=memory, tls=files, allow_plaintext=allow_plaintext, limits=limits or Limits.from_environment())
 
 
 _STATUS = Path("/proc/self/status")
-
-
 _CLEAR = Path("/proc/self/clear_refs")
-
-
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where the limit of a container stands (version 2, version 1)."""
 

@@ -154,15 +154,11 @@ def original_cause(error: BaseException) -> BaseException:
 def _killed_message(error: KilledWorker, plan: Plan[Any], graph: Graph, worker_memory: int) -> str:
     key, leaves = cast(Key, error.task), list(graph.leaves)
     task = f"task {leaves.index(key) + 1}" if key in leaves else "joining the results"
-    return (
-        f"{task} of '{plan.program.name}' lost its worker {error.allowed_failures + 1} times "
-        f"(last: {error.last_worker.address}); {memory_plan(plan, worker_memory)}"
-    )
+    losses = f"lost its worker {error.allowed_failures + 1} times (last: {error.last_worker.address})"
+    return f"{task} of '{plan.program.name}' {losses}; {memory_plan(plan, worker_memory)}"
 
 
 def memory_plan(plan: Plan[Any], worker_memory: int) -> str:
     """Return what a message about dead workers should say of memory."""
-    return (
-        f"the usual cause is memory: planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}; "
-        "the workers' logs say more"
-    )
+    sizes = f"planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}"
+    return f"the usual cause is memory: {sizes}; the workers' logs say more"
