@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..storage.value_types import plain_json
 from .checking import ConfigError, Loc, Locator, choose
 from .commands.actions import parse_size
 from .commands.options import ComputeOptions, method_config
-from .console import plain_json, version_text
+from .console import version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Emit, ignore_event
 from .schema import FitStep, GramStep, IngestStep, Step, TuneStep, Workflow

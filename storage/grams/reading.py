@@ -95,7 +95,5 @@ def _wrong_planes(running: npt.NDArray[np.uint32], start: int, planes: npt.NDArr
 def _describe_planes(bundle: Bundle, key: str, wrong: list[int]) -> str:
     lo, hi = wrong[0] * bundle.plane_bytes, (wrong[-1] + 1) * bundle.plane_bytes
     names = ", ".join(bundle.digests[q] for q in wrong[:4]) + (", …" if len(wrong) > 4 else "")
-    return (
-        f"{describe_key(key)}, bytes {lo}:{hi}: the crc32c of {len(wrong)} kernels ({names}) differs from the record; "
-        "the stored data changed after they were written"
-    )
+    difference = f"the crc32c of {len(wrong)} kernels ({names}) differs from the record"
+    return f"{describe_key(key)}, bytes {lo}:{hi}: {difference}; the stored data changed after they were written"

@@ -14,10 +14,8 @@ _STRIP = 64
 def whole_block(task: GramTask, values: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     """Return the values as they are stored; refuse what is not the whole block of every kernel, or would be rounded."""
     if np.shape(values) != task.shape:
-        raise UnalignedWrite(
-            f"block ({task.i}, {task.j}): the array has the shape {np.shape(values)}; "
-            f"the whole block of {task.shape[0]} kernels is {task.shape}"
-        )
+        whole = f"the whole block of {task.shape[0]} kernels is {task.shape}"
+        raise UnalignedWrite(f"block ({task.i}, {task.j}): the array has the shape {np.shape(values)}; {whole}")
     if values.dtype.kind != "f" or values.dtype.itemsize > np.dtype(dtype).itemsize:
         raise SchemaError(f"values have the type {values.dtype}; the store holds {dtype} and does not round")
     return np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<"))

@@ -130,7 +130,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
     """Keep the metric table of a store in the run directory; a store scored again replaces its table."""
-    from ..console import plain_json
+    from ...storage.value_types import plain_json
 
     run = _open(path)
     saved = run.read_json("scores") or {}
@@ -145,7 +145,7 @@ def saved_scores(path: str | Path) -> list[dict[str, Any]]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> Path:
     """Write a small JSON file whole or not at all; return its path."""
-    from ..console import plain_json
+    from ...storage.value_types import plain_json
 
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, json.dumps(plain_json(value), indent=1))

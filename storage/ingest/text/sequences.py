@@ -23,7 +23,6 @@ from ..labels import Fault, Target, as_number
 from ..options import Options, Progress
 from ..reading import Reading, Source, read_blocks
 from ..scratch import Scratch
-from ..statistics import Column
 from ..tables.row_tables import array_digest, row_tables
 from .spool import Block
 from .streams import FileDigest, detect_compression, open_source
@@ -273,8 +272,8 @@ _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}
 
 def build_sequences(job: Job) -> BlockStore:
     """Write a store of sequences."""
-    lengths = _scratch_column(job, "lengths", job.spool.n_rows, np.int64)
-    letters = _scratch_column(job, "letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
+    lengths = job.column("lengths", job.spool.n_rows, np.int64)
+    letters = job.column("letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
     row = at = 0
     for handle in job.spool.handles:
         for column, name, start in ((lengths, "lengths", row), (letters, "letters", at)):
@@ -285,7 +284,3 @@ def build_sequences(job: Job) -> BlockStore:
     writer = job.writer(meta, plan_dense(meta.n_rows, 0, meta.itemsize), None)
     writer.write_sequences(letters.array(), lengths.array())
     return finish_store(job, writer, job.tables(meta))
-
-
-def _scratch_column(job: Job, name: str, length: int, dtype: npt.DTypeLike) -> Column:
-    return Column(length, dtype, job.scratch.path(f"{name}.bin") if job.on_disk else None)
