@@ -87,7 +87,7 @@ def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
 
 
 class Records:
-    """All (column, row, value) records, bucket after bucket: an array, or a file when there is a path; ``width``: int32 words of a value."""
+    """All (column, row, value) records, bucket after bucket: an array, or a file if there is a path; ``width``: int32 words of a value."""
 
     def __init__(self, plan: BucketPlan, width: int, path: Path | None) -> None:
         self.plan, self.words, self.path = plan, 2 + width, path

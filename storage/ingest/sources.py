@@ -23,10 +23,8 @@ def open_input(source: UserData, options: Options) -> Source:
     options do not fit the format; DataError if a file cannot be read."""
     opened = _open_reader(source, options)
     if options.missing == "keep" and opened.sparse:
-        raise SchemaError(
-            f"missing is 'keep' (--missing keep), but {opened.name} is sparse; only dense input (arrays, CSV, Parquet, data frames) keeps "
-            "missing values"
-        )
+        rule = "only dense input (arrays, CSV, Parquet, data frames) keeps missing values"
+        raise SchemaError(f"missing is 'keep' (--missing keep), but {opened.name} is sparse; {rule}")
     return opened
 
 

@@ -43,8 +43,7 @@ class Sequence(NamedTuple):
 class SequenceSource(Source):
     """FASTA or one string a line, from a file, plain or compressed, or from standard input ("-"). FASTA: a header line ``>name key=value
     …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another key, given as ``target``). Strings: a line is
-    a string, or a label, a tab and a string; all lines have a label or none has. ``source``: where; ``form``: "fasta" or "strings";
-    ``options``: options. Raises SchemaError if an option has no meaning for sequences; DataError if the file cannot be opened."""
+    a string, or a label, a tab and a string; all lines have a label or none has. SchemaError if an option has no meaning for sequences."""
 
     def __init__(self, source: str | Path, form: str, options: Options) -> None:
         self.stdin = source == "-"
@@ -53,10 +52,6 @@ class SequenceSource(Source):
         self.digest = FileDigest(self.path) if not self.stdin and self.path.is_file() else None
         self._tables = _table_keys(options, form)
         _refuse_options(options, self.name)
-
-    def identity(self) -> str | None:
-        """Identity by content."""
-        return None if self.digest is None else self.digest.value()
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything."""
@@ -108,7 +103,7 @@ class SequenceSource(Source):
 
 
 class StringArraySource(SequenceSource):
-    """Texts in memory. ``texts``: the texts; ``tables``: "y", "task", "weight" -> vectors; ``options``: options."""
+    """Texts in memory, and vectors "y", "task" and "weight"."""
 
     def __init__(self, texts: Many[str], tables: dict[str, Any], options: Options) -> None:
         self.name, self.format, self.digest = f"<{type(texts).__name__}>", "array", None
