@@ -75,9 +75,8 @@ def _check_events(text: str, path: Path) -> None:
         nodes += isinstance(event, yaml.NodeEvent)
         for count, limit, what in ((depth, MAX_DEPTH, "levels"), (aliases, MAX_ALIASES, "aliases"), (nodes, MAX_NODES, "values")):
             if count > limit:
-                raise ConfigError(
-                    f"{_position_text(path, event.start_mark)}: more than {limit} {what}; a workflow file may not hold that many"
-                )
+                location = _position_text(path, event.start_mark)
+                raise ConfigError(f"{location}: more than {limit} {what}; a workflow file may not hold that many")
 
 
 class _Builder:

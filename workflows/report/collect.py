@@ -87,20 +87,8 @@ def _note_replaced(run: RunStore) -> dict[str, str]:
 
 
 def view_run(path: str | Path, name: str | None = None) -> RunView:
-    """Return a run as the report sees it; a run that is not finished shows what it has.
-
-    Parameters
-    ----------
-    path
-        Run directory.
-    name
-        Shown in headings and legends; by default the folder's name.
-
-    Raises
-    ------
-    ConfigError
-        If ``path`` is no run directory.
-    """
+    """Return a run as the report sees it; a run that is not finished shows what it has. ``name``: shown in headings and legends; by default
+    the folder's name. Raises ConfigError if ``path`` is no run directory."""
     from ...pipeline import METHODS
 
     trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
