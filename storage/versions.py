@@ -266,12 +266,11 @@ def _hold_unread(objects: Objects) -> Iterator[bool]:
         yield error.errno in (errno.ENOENT, errno.ENOTDIR)
         return
     try:
-        try:
+        is_free = False
+        with suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
+            is_free = True
+        yield is_free
     finally:
         os.close(fd)
 

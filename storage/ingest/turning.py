@@ -25,8 +25,7 @@ TURNED_ROW_BYTES = 24  # bytes of tables for every row of a matrix that lies by 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A CSR or CSC matrix in files. ``data``, ``indices``, ``indptr``: its three arrays; ``shape``: rows and columns; ``form``: "csr" or
-    "csc"; ``name``, ``prefix``: the file, and what stands before the names of the arrays there."""
+    """A matrix in a file; ``form``: "csr" or "csc"; ``prefix``: what stands before the names of its three arrays there."""
 
     data: FileArray
     indices: FileArray
