@@ -144,9 +144,8 @@ class _Builder:
 
 
 def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:
-    """Parse YAML text to plain data. ``text``: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys; ``path``:
-    name shown in errors; ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with
-    ``file:line:column``."""
+    """Parse YAML text to plain data: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys. ``path``: shown in
+    errors; ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with ``file:line:column``."""
     path = Path(path)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{path}:1:1: larger than {MAX_BYTES} bytes; a workflow file may not be that large")
