@@ -255,9 +255,8 @@ def _is_wide(line: bytes, options: Options, name: str) -> bool:
     need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
         keeping = f"to keep them takes {need} bytes, more than the budget of {options.budget}"
-        raise SchemaError(
-            f"{name} has a header of {columns} columns or more, and {keeping}; raise the budget (--budget), or give sparse input"
-        )
+        advice = "raise the budget (--budget), or give sparse input"
+        raise SchemaError(f"{name} has a header of {columns} columns or more, and {keeping}; {advice}")
     return is_too_wide(columns, options)
 
 
