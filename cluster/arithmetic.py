@@ -81,19 +81,17 @@ def _blas_libraries() -> list[str]:
 def describe_mixture(driver: Arithmetic, workers: Mapping[str, Arithmetic]) -> str | None:
     """Return a line that names the groups of processes (workers by address) which compute differently; ``None`` if all agree."""
     description = _describe_groups([("the driver", driver), *((f"worker {address}", workers[address]) for address in sorted(workers))])
-    return description and (
-        f"processors or their kernels differ ({description}): results agree to the tolerance asked for, but are no longer the same bits "
-        "for any number of workers, any layout and any kill"
-    )
+    promise = "the same bits for any number of workers, any layout and any kill"
+    mixture = f"processors or their kernels differ ({description})"
+    return description and f"{mixture}: results agree to the tolerance asked for, but are no longer {promise}"
 
 
 def describe_change(seen: Sequence[Arithmetic]) -> str | None:
     """Return a line on a run whose driver computed in several ways, one after another; ``None`` if it never changed."""
     description = _describe_groups([("at first" if not k else "then", facts) for k, facts in enumerate(seen)])
-    return description and (
-        f"the run goes on with another processor or other kernels ({description}): its result agrees to the tolerance asked for, but "
-        "no longer has the bits of a run that was never stopped"
-    )
+    change = f"the run goes on with another processor or other kernels ({description})"
+    promise = "the bits of a run that was never stopped"
+    return description and f"{change}: its result agrees to the tolerance asked for, but no longer has {promise}"
 
 
 def _describe_groups(processes: Sequence[tuple[str, Arithmetic]]) -> str | None:
@@ -104,15 +102,11 @@ def _describe_groups(processes: Sequence[tuple[str, Arithmetic]]) -> str | None:
         return None
     differing = [kind for kind in processes[0][1] if len({dict(facts).get(kind) for facts in groups}) > 1]
     everywhere = set.intersection(*(set(dict(facts).get("vectors", "").split()) for facts in groups))
-    return "; ".join(f"{_name_processes(who)}: {_name_facts(dict(facts), differing, everywhere)}" for facts, who in groups.items())
-
-
-def _name_processes(who: list[str]) -> str:
-    more = len(who) - SHOWN
-    return ", ".join(who[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _name_facts(facts: Arithmetic, differing: list[str], everywhere: set[str]) -> str:
-    # Of the vector instructions those that not all have.
-    beyond = " ".join(name for name in facts.get("vectors", "").split() if name not in everywhere) or "none beyond"
-    return ", ".join(f"{kind} {beyond if kind == 'vectors' else facts.get(kind, 'unknown')}" for kind in differing)
+    described = []
+    for facts, who in groups.items():
+        # Of the vector instructions those that not all have.
+        beyond = " ".join(name for name in dict(facts).get("vectors", "").split() if name not in everywhere) or "none beyond"
+        shown = {**dict.fromkeys(differing, "unknown"), **dict(facts), "vectors": beyond}
+        more = f" and {len(who) - SHOWN} more" if len(who) > SHOWN else ""
+        described.append(f"{', '.join(who[:SHOWN])}{more}: {', '.join(f'{kind} {shown[kind]}' for kind in differing)}")
+    return "; ".join(described)

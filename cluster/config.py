@@ -161,15 +161,6 @@ _PARSERS: dict[str, Callable[[str], ClusterConfig]] = {
 }
 
 
-def _parse_form(text: str) -> ClusterConfig:
-    if text == "sync":
-        return ClusterConfig()
-    for prefix, parser in _PARSERS.items():
-        if text.startswith(prefix):
-            return parser(text)
-    raise _refuse_text(text, "unknown form")
-
-
 def parse_cluster(
     text: str | None,
     *,
@@ -187,26 +178,22 @@ def parse_cluster(
     and call code; off where the text comes from a file that should only be data. ``worker_memory``: bytes, or a text with a unit.
     ``limits``: by default as the environment says. ClusterConfigError names the value found and the allowed forms.
     """
-    config = _parse_form(text or "sync")
+    name = text or "sync"
+    parser = next((parser for prefix, parser in _PARSERS.items() if name.startswith(prefix)), None)
+    if parser is None and name != "sync":
+        raise _refuse_text(name, "unknown form")
+    config = ClusterConfig() if parser is None else parser(name)
     if config.kind == "factory" and not allow_code:
         raise ClusterConfigError(f"cluster={text!r}: a factory runs code, which is not allowed from here; name it on the command line")
     if config.kind == "address":
         check_plaintext(config.target, allow_plaintext)
-    return replace(
-        config,
-        worker_memory=None if worker_memory is None else parse_bytes(worker_memory),
-        tls=tls.check() if tls else None,
-        allow_plaintext=allow_plaintext,
-        limits=limits or Limits.from_environment(),
-    )
+    memory = None if worker_memory is None else parse_bytes(worker_memory)
+    files = tls.check() if tls else None
+    return replace(config, worker_memory=memory, tls=files, allow_plaintext=allow_plaintext, limits=limits or Limits.from_environment())
 
 
 _STATUS = Path("/proc/self/status")
-
-
 _CLEAR = Path("/proc/self/clear_refs")
-
-
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where the limit of a container stands (version 2, version 1)."""
 

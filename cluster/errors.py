@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 class ClusterError(Exception):
-    """Root of every error of this layer."""
+    """Root of every error of this layer; its first argument is the message."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
 
 
 class ClusterConfigError(ClusterError, ValueError):
@@ -50,9 +53,6 @@ class MemoryBoundExceeded(ClusterError):
         super().__init__(message, needed, available)
         self.needed, self.available = needed, available
 
-    def __str__(self) -> str:
-        return self.args[0]
-
 
 class TaskFailed(ClusterError):
     """One task raised; ``__cause__`` is the original exception with its attributes (exit code: that of the cause).
@@ -63,9 +63,6 @@ class TaskFailed(ClusterError):
     def __init__(self, message: str, block: str = "", attempts: int = 1, worker: str = "") -> None:
         super().__init__(message, block, attempts, worker)
         self.block, self.attempts, self.worker = block, attempts, worker
-
-    def __str__(self) -> str:
-        return self.args[0]
 
 
 class BlockFailure(Exception):

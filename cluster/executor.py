@@ -127,11 +127,8 @@ def _outcome_fields(plan: Plan[Any], began: float) -> dict[str, Any]:
 
 
 def _summary_fields(done: Done) -> dict[str, Any]:
-    seconds = [report.seconds for report in done.reports]
-    return {
-        "retries": sum(report.attempts - 1 for report in done.reports),
-        "task_seconds_max": max(seconds),
-        "task_seconds_median": statistics.median(seconds),
-        "workers_used": len({report.worker for report in done.reports}),
-        "peak_memory": max(report.peak for report in done.reports) or None,
-    }
+    reports = done.reports
+    seconds = [report.seconds for report in reports]
+    times = {"task_seconds_max": max(seconds), "task_seconds_median": statistics.median(seconds)}
+    workers = {"workers_used": len({report.worker for report in reports}), "peak_memory": max(report.peak for report in reports) or None}
+    return {"retries": sum(report.attempts - 1 for report in reports), **times, **workers}

@@ -98,14 +98,8 @@ class Plan(Generic[R]):
 
     def describe(self) -> dict[str, Any]:
         """Return the figures of the plan as a small record."""
-        return {
-            "program": self.program.name,
-            "n_tasks": self.n_tasks,
-            "n_combines": self.n_combines,
-            "split_every": self.split_every,
-            "memory_bound": self.memory_bound,
-            "result_bytes": self.program.result_bytes,
-        }
+        counts = {"n_tasks": self.n_tasks, "n_combines": self.n_combines, "split_every": self.split_every}
+        return {"program": self.program.name, **counts, "memory_bound": self.memory_bound, "result_bytes": self.program.result_bytes}
 
     def __str__(self) -> str:
         return f"{self.program.name}: {self.n_tasks} tasks, {self.n_combines} combines, at most {bytes_text(self.memory_bound)} a step"
@@ -121,8 +115,6 @@ def plan(program: BlockProgram[R], refs: Sequence[Any], *broadcast: object, spli
 
 
 _PERMANENT = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-
-
 _PERMANENT_CODES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG, errno.EFBIG})
 
 

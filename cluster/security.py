@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     from distributed import Security
 
 VARIABLES = {"ca": "GRAMPLANE_TLS_CA", "cert": "GRAMPLANE_TLS_CERT", "key": "GRAMPLANE_TLS_KEY"}
-_DASK_SETTINGS = {
-    "ca": "distributed.comm.tls.ca-file",
-    "cert": "distributed.comm.tls.client.cert",
-    "key": "distributed.comm.tls.client.key",
-}
+_DASK_SETTINGS = {"ca": "ca-file", "cert": "client.cert", "key": "client.key"}  # below distributed.comm.tls
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,8 @@ def find_tls(given: TLSFiles | None = None) -> TLSFiles | None:
     if files is None:
         import dask
 
-        files = _complete_files({name: dask.config.get(key, None) for name, key in _DASK_SETTINGS.items()}, "the Dask configuration")
+        settings = {name: dask.config.get(f"distributed.comm.tls.{key}", None) for name, key in _DASK_SETTINGS.items()}
+        files = _complete_files(settings, "the Dask configuration")
     return files.check() if files else None
 
 
@@ -72,10 +69,8 @@ def choose_security(address: str, tls: TLSFiles | None) -> Security | None:
         return None
     files = find_tls(tls)
     if files is None:
-        raise ClusterConfigError(
-            f"cluster {address!r} speaks TLS, and no certificates are set: give ca, cert and key files "
-            f"(--tls-ca, --tls-cert, --tls-key, or {', '.join(VARIABLES.values())}, or distributed.comm.tls in the Dask configuration)"
-        )
+        ways = f"--tls-ca, --tls-cert, --tls-key, or {', '.join(VARIABLES.values())}, or distributed.comm.tls in the Dask configuration"
+        raise ClusterConfigError(f"cluster {address!r} speaks TLS, and no certificates are set: give ca, cert and key files ({ways})")
     from distributed import Security
 
     return Security(require_encryption=True, tls_ca_file=files.ca, tls_client_cert=files.cert, tls_client_key=files.key)

@@ -97,10 +97,9 @@ class BlockMeta:
         if not isinstance(stored, dict) or "schema" not in stored:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
         if stored["schema"] not in _SCHEMAS:
-            raise SchemaError(
-                f"{where} has the schema {stored['schema']!r}; this version reads {', '.join(map(repr, _SCHEMAS))}: "
-                "run `gramplane ingest` again on the source, or install the version that wrote it"
-            )
+            advice = "run `gramplane ingest` again on the source, or install the version that wrote it"
+            known = ", ".join(map(repr, _SCHEMAS))
+            raise SchemaError(f"{where} has the schema {stored['schema']!r}; this version reads {known}: {advice}")
         values = {"n_missing": 0, "task_names": None, **{f.name: stored[f.name] for f in fields(cls) if f.name in stored}}
         named = stored["schema"] == SCHEMA_WITH_TASK_NAMES
         rules = {

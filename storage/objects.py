@@ -190,10 +190,14 @@ def _existing_folder(path: str | os.PathLike[str]) -> Path:
     return there
 
 
+def free_bytes(path: str | os.PathLike[str]) -> int:
+    """Bytes free on the disk of ``path``, which need not exist yet."""
+    return shutil.disk_usage(_existing_folder(path)).free
+
+
 def require_space(path: str | os.PathLike[str], needed: int) -> None:
     """Raise OutOfSpace, before work starts, if fewer than ``needed`` bytes are free on the disk of ``path``, which need not exist yet."""
-    existing = _existing_folder(path)
-    if shutil.disk_usage(existing).free < needed:
+    if free_bytes(path) < needed:
         raise OutOfSpace(os.fspath(path), needed)
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from .errors import SchemaError
-from .value_types import Json
+from .value_types import Json, plain_json
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -255,19 +255,7 @@ _DECODERS: tuple[tuple[tuple[Any, ...], Callable[..., Any]], ...] = (
 
 def dump_json(value: object) -> bytes:
     """JSON text of a value for logs: NumPy scalars as numbers, arrays as lists, non-finite numbers as null (strict JSON has none)."""
-    return json.dumps(_plain_json(value), allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _plain_json(value: object) -> Json:
-    if isinstance(value, Mapping):
-        return {str(key): _plain_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain_json(item) for item in (value.tolist() if isinstance(value, np.ndarray) else value)]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+    return json.dumps(plain_json(value), allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:

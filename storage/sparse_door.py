@@ -33,7 +33,10 @@ def admit(X: UserData, name: str = "X") -> UserData:
     if sp.issparse(X):
         return _ADMIT.get(X.format, _refuse_format)(X, check_shape(X.shape, "shape", name), name)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
-        _check_frame(X, name)
+        # pandas hands the places of a sparse column to compiled code.
+        for k, dtype in enumerate(X.dtypes):
+            if type(dtype).__name__ == "SparseDtype":
+                _check_column(X.iloc[:, k].array, f"column {X.columns[k]!r}", name)
     return X
 
 
@@ -254,13 +257,6 @@ _ADMIT: dict[str, Callable[[Any, tuple[int, int], str], Any]] = {
     "lil": _admit_lists,
     "dok": _admit_keys,
 }
-
-
-def _check_frame(frame: Foreign, name: str) -> None:
-    """Refuse a frame with a sparse column whose places lie outside of it: pandas hands them to compiled code."""
-    for k, dtype in enumerate(frame.dtypes):
-        if type(dtype).__name__ == "SparseDtype":
-            _check_column(frame.iloc[:, k].array, f"column {frame.columns[k]!r}", name)
 
 
 def _check_column(column: Foreign, what: str, name: str) -> None:

@@ -3,9 +3,10 @@
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from .errors import NothingThere, SchemaError, UrlError, space_for
@@ -78,12 +79,18 @@ def require_something(url: str, what: str) -> None:
         raise NothingThere(f"{what} {url} does not exist")
 
 
-def object_mark(url: str) -> str:
-    """Return what changes when an object is written again: its size and tag, or time. Raises NothingThere if it is not there."""
+def describe_source(url: str) -> Mapping[str, Any]:
+    """Return what the store says of an object that is to be read (see `RemoteObjects.about`); NothingThere if it is not there."""
     objects, key = open_object(url)
     about = objects.about(key)
     if about is None:
         raise NothingThere(f"source {url} does not exist")
+    return about
+
+
+def object_mark(url: str) -> str:
+    """Return what changes when an object is written again: its size and tag, or time. Raises NothingThere if it is not there."""
+    about = describe_source(url)
     return f"{about['size']}-{about.get('e_tag') or about['last_modified']}"
 
 

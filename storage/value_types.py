@@ -1,5 +1,7 @@
 """Names of values whose type only a look at them tells: what users hand over, what JSON holds, SciPy's many sparse classes."""
 
+import math
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 UserData: TypeAlias = Any
@@ -16,3 +18,16 @@ Matrix: TypeAlias = Any
 
 Foreign: TypeAlias = Any
 """An object of a library that need not be installed (Arrow, pandas, Dask, obstore), or has no types."""
+
+
+def plain_json(value: Json) -> Json:
+    """Return ``value`` as strict JSON: NaN and infinities as ``null``, NumPy numbers and arrays as numbers and lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return plain_json(value.tolist())
+    if isinstance(value, (list, tuple, set)):
+        return [plain_json(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int)) else str(value)

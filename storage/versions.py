@@ -140,10 +140,8 @@ class Opened:
         if versions is None or versions.digests.get(self.name) != self.digest:
             digests = {} if versions is None else versions.digests
             now = f"now has the digest {digests.get(self.name) or digests[versions.current]}" if versions else "is gone"
-            raise DigestMismatch(
-                f"{self.base.url} was replaced while it was read: what was opened had the digest {self.digest}, the store {now}; "
-                "nothing is made of a mixture of both"
-            )
+            change = f"what was opened had the digest {self.digest}, the store {now}"
+            raise DigestMismatch(f"{self.base.url} was replaced while it was read: {change}; nothing is made of a mixture of both")
 
 
 def open_version(base: Objects, digest: str | None = None) -> Opened:
@@ -268,12 +266,11 @@ def _hold_unread(objects: Objects) -> Iterator[bool]:
         yield error.errno in (errno.ENOENT, errno.ENOTDIR)
         return
     try:
-        try:
+        is_free = False
+        with suppress(OSError):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
+            is_free = True
+        yield is_free
     finally:
         os.close(fd)
 
@@ -361,7 +358,5 @@ def refuse_foreign_files(base: LocalObjects, found: Versions | None) -> None:
     foreign = _foreign_keys(base, found)
     if foreign:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
-        raise SchemaError(
-            f"{base.url} is a folder with files that are not a store ({foreign[0]}{more}), which are not overwritten; "
-            "move them elsewhere, or choose another place"
-        )
+        files = f"files that are not a store ({foreign[0]}{more}), which are not overwritten"
+        raise SchemaError(f"{base.url} is a folder with {files}; move them elsewhere, or choose another place")

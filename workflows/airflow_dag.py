@@ -99,18 +99,9 @@ def build_dag(
     path = Path(workflow_yaml).resolve()
     document = read_yaml(path, _AnyVariable())
     steps = _read_steps(document)
-    settings = {"append_env": True, **(task_args or {})}
+    settings = {"skip_on_exit_code": int(Exit.HELD), "do_xcom_push": True, "append_env": True, **(task_args or {})}
     with dag_class(**{"dag_id": str(document.data.get("name", path.stem)), **dag_kwargs}) as dag:
-        tasks = {
-            step: operator(
-                task_id=step,
-                bash_command=step_command(path, step, run_id, program),
-                skip_on_exit_code=int(Exit.HELD),
-                do_xcom_push=True,
-                **settings,
-            )
-            for step in steps
-        }
+        tasks = {step: operator(task_id=step, bash_command=step_command(path, step, run_id, program), **settings) for step in steps}
         for step, needs in steps.items():
             for need in needs:
                 tasks[step].set_upstream(tasks[need])

@@ -124,12 +124,10 @@ def assert_equal_runs(one: Path, two: Path, *, texts: bool = True) -> None:
     models = [{name: data for name, data in model_bytes(run).items() if texts or not name.endswith(".json")} for run in (one, two)]
     assert models[0] == models[1], "the models differ"
     # NaN equals NaN as text.
-    assert repr([without_times(row) for row in left.history()]) == repr([without_times(row) for row in right.history()]), (
-        "the histories differ"
-    )
-    assert repr(without_times(left.read_json("summary") or {})) == repr(without_times(right.read_json("summary") or {})), (
-        "the summaries differ"
-    )
+    histories = [repr([without_times(row) for row in run.history()]) for run in (left, right)]
+    assert histories[0] == histories[1], "the histories differ"
+    summaries = [repr(without_times(run.read_json("summary") or {})) for run in (left, right)]
+    assert summaries[0] == summaries[1], "the summaries differ"
     assert left.read_json("tables") == right.read_json("tables"), "the tables differ"
 
 
@@ -155,9 +153,8 @@ def gaps_are_not_negative(bench: Bench) -> None:
     run = RunStore.open(str(bench.straight))
     for row in [*run.history(), run.read_json("summary") or {}]:
         slack = 1e-9 * max(abs(row.get("objective") or 0.0), 1.0)
-        gaps = {
-            name: row[name] for name in ("gap", "restricted_gap") if isinstance(row.get(name), int | float) and math.isfinite(row[name])
-        }
+        figures = {name: row.get(name) for name in ("gap", "restricted_gap")}
+        gaps = {name: value for name, value in figures.items() if isinstance(value, int | float) and math.isfinite(value)}
         assert all(value >= -slack for value in gaps.values()), row
         assert len(gaps) < 2 or gaps["restricted_gap"] <= gaps["gap"] + slack, row
 
@@ -265,9 +262,8 @@ def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
     before, run = _snapshot(bench.straight), re.escape(str(bench.straight))
     with expect_error(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
         bench.start(bench.straight, {**bench.case.params, name: params[name]})
-    with expect_error(
-        ConfigMismatch, f"driver_memory is {default_driver_memory()} there and 1073741824 here.*seed is {SEED} there and 4 here"
-    ):
+    memory = f"driver_memory is {default_driver_memory()} there and 1073741824 here"
+    with expect_error(ConfigMismatch, f"{memory}.*seed is {SEED} there and 4 here"):
         bench.start(bench.straight, seed=4, driver_memory="1GiB")
     with expect_error(ConfigMismatch, r"extra\.new is None there and 1 here"):
         bench.start(bench.straight, extra={**bench.case.extra, "new": 1})

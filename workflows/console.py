@@ -1,7 +1,6 @@
 """What a command says: results on stdout, everything else on stderr; with ``--json`` the last stdout line is one small object."""
 
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 import click
 
-from ..storage.value_types import Json
+from ..storage.value_types import plain_json
 from .exits import Exit, exit_code
 from .signals import find_signal
 
@@ -30,19 +29,6 @@ class Result:
     fields: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
     code: Exit = Exit.DONE
-
-
-def plain_json(value: Json) -> Json:
-    """Return ``value`` as strict JSON: NaN and infinities as ``null``, NumPy numbers and arrays as numbers and lists."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_json(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return plain_json(value.tolist())
-    if isinstance(value, (list, tuple, set)):
-        return [plain_json(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (str, int)) else str(value)
 
 
 def _halve_value(value: object) -> object:

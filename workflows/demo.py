@@ -34,9 +34,8 @@ def write_digits(folder: Path) -> None:
 
 
 def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
-    """Write data and workflow file to ``out``, run the workflow, and return its main figures. ``out``: folder; what an earlier
-    demonstration finished in it is not done again, and its workflow file is kept as it was edited; ``compute``: cluster and memory;
-    ``emit``: takes progress events."""
+    """Write data and workflow file to the folder ``out``, run the workflow, and return its main figures. What an earlier demonstration
+    finished there is not done again, and its workflow file is kept as it was edited."""
     from .runner import run_workflow
     from .schema import read_workflow
 
@@ -47,15 +46,9 @@ def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
     results = outcome.last["results"]
     if not set(STEPS) <= set(results):
         raise ConfigError(f"{out / WORKFLOW}: the demonstration needs the steps {', '.join(STEPS)}; `gramplane run` runs any other file")
-    return {
-        "accuracy": results["score"]["accuracy"],
-        "n_selected": results["pairs"]["n_selected"],
-        "candidates": count_candidates(results["train"]["columns"]),
-        "seconds": round(time.perf_counter() - began, 2),
-        "report": results["report"]["report"],
-        "workflow": str(out / WORKFLOW),
-        "steps": dict(outcome.steps),
-    }
+    chosen = {"n_selected": results["pairs"]["n_selected"], "candidates": count_candidates(results["train"]["columns"])}
+    figures = {"accuracy": results["score"]["accuracy"], **chosen, "seconds": round(time.perf_counter() - began, 2)}
+    return {**figures, "report": results["report"]["report"], "workflow": str(out / WORKFLOW), "steps": dict(outcome.steps)}
 
 
 def write_workflow(path: Path, emit: Emit) -> None:

@@ -39,10 +39,10 @@ def kernel_entries(text: str) -> tuple[list[Any], str]:
 
 
 def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[str, Any]:
-    """Return the parameters of a method with its kernels as a list of short texts. ``values``: as the user gave them. ``kernels`` may be a
-    file, texts with ``;`` between them, or a list of texts, records and grids; ``grams`` may be the path of a Gram store, whose kernels are
-    taken unless others are named. ``d``: number of features, ``None`` if not known: then a grid is read as one over a single feature, which
-    is enough to check it; ``where``: opens the message of an error. Raises ConfigError: naming the kernel."""
+    """Return the parameters of a method with its kernels as a list of short texts. ``kernels`` may be a file, texts with ``;`` between
+    them, or a list of texts, records and grids; ``grams`` may be the path of a Gram store, whose kernels are taken unless others are named.
+    ``d``: number of features, ``None`` if not known: then a grid is read as one over a single feature, which is enough to check it;
+    ``where``: opens the message of an error, a ConfigError that names the kernel."""
     from ..storage.places import check_place
 
     parameters = dict(values)
@@ -61,10 +61,9 @@ def with_kernels(values: Mapping[str, Any], d: int | None, where: str) -> dict[s
 
 
 def kernel_specs(entries: Sequence[Any], d: int | None, where: str, width: int | None = None) -> list[Any]:
-    """Return the kernels of a list of texts, records and grids. ``entries``: short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``,
-    ``params``, ``columns``, …), or ``{grid: {widths: …, degrees: …}}``; ``d``: number of features, ``None`` if not known; ``where``: opens
-    the message of an error; ``width``: number of features of a grid where neither it nor ``d`` says: enough to check its other options.
-    Raises ConfigError, naming the entry."""
+    """Return the kernels of a list of short texts (``rbf(gamma=0.5)[3,7:9]``), records (``name``, ``params``, ``columns``, …), and grids
+    (``{grid: {widths: …, degrees: …}}``) over ``d`` features, ``None`` if not known. ``where``: opens the message of an error, a
+    ConfigError that names the entry; ``width``: features of a grid where neither it nor ``d`` says: enough to check its other options."""
     specs: list[Any] = []
     for position, entry in enumerate(entries):
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..cluster.events import ignore_event
 from .console import one_line
 
 Emit = Callable[[Mapping[str, Any]], None]
@@ -15,10 +16,6 @@ LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "f
 
 KEPT = frozenset({"iteration", "warning", "grams", "fold"})  # events that stay on the screen above the bar
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
-
-
-def ignore_event(event: Mapping[str, Any]) -> None:
-    """Drop an event."""
 
 
 def json_line(event: Mapping[str, Any]) -> None:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..storage.value_types import plain_json
 from .checking import ConfigError, Loc, Locator, choose
 from .commands.actions import parse_size
 from .commands.options import ComputeOptions, method_config
-from .console import plain_json, version_text
+from .console import version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Emit, ignore_event
-from .schema import FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
+from .schema import ID, FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
 from .steps import ACTIONS, StepContext, gram_kernels, kernel_file, source_mark, source_of, step_values
 
 if TYPE_CHECKING:
@@ -158,7 +159,9 @@ def run_workflow(
     steps = read.order() if only is None else [read.step(only)]
     if check:
         return WorkflowOutcome("checked", run_id or "", Path(read.path(read.spec.runs)), {step.id: step.do for step in steps})
-    name = _check_run_id(run_id) if run_id else default_run_id(read, compute)
+    if run_id and not ID.fullmatch(run_id):
+        raise ConfigError(f"--run-id {run_id!r}: letters, digits, dot, dash and underscore only, at most 128")
+    name = run_id or default_run_id(read, compute)
     context = StepContext(read, Path(read.path(read.spec.runs)) / name, compute, sink)
     if dry_run:
         return _plan_steps(context, name, steps)
@@ -170,14 +173,6 @@ def run_workflow(
     last = results[only] if only is not None else {"results": results}
     status = "already-done" if set(states.values()) == {"already-done"} else "done"
     return WorkflowOutcome(status, name, context.folder, states, last)
-
-
-def _check_run_id(run_id: str) -> str:
-    from .schema import ID
-
-    if not ID.fullmatch(run_id):
-        raise ConfigError(f"--run-id {run_id!r}: letters, digits, dot, dash and underscore only, at most 128")
-    return run_id
 
 
 def _record_path(context: StepContext, step: str) -> Path:

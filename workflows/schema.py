@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
@@ -34,6 +34,7 @@ File = Annotated[str, AfterValidator(partial(check_place, use="file", what="file
 Stream = Annotated[str, AfterValidator(partial(check_place, use="stream", what="stream"))]
 Folder = Annotated[str, AfterValidator(partial(check_place, use="folder", what="folder"))]
 Run = Annotated[str, AfterValidator(partial(check_place, use="run", what="runs"))]
+Form = Literal["auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings"]
 
 
 class Closed(BaseModel):
@@ -47,9 +48,7 @@ class IngestArgs(Closed):
 
     source: Source = Field(description="file to read")
     store: NewStore | None = Field(None, description="block store to write; default: the workflow's store")
-    format: Literal["auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings"] = Field(
-        "auto", description="form of the source; auto: by name"
-    )
+    format: Form = Field("auto", description="form of the source; auto: by name")
     n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
     like: Store | None = Field(None, description="store whose width, labels, names and scaling this one takes: test data")
     zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
@@ -233,16 +232,7 @@ Step = Annotated[
     IngestStep | GramStep | FitStep | TuneStep | PredictStep | ScoreStep | ReportStep | VerifyStep,
     Field(discriminator="do", description="one step"),
 ]
-STEPS: dict[str, type[_Step]] = {
-    "ingest": IngestStep,
-    "gram": GramStep,
-    "fit": FitStep,
-    "tune": TuneStep,
-    "predict": PredictStep,
-    "score": ScoreStep,
-    "report": ReportStep,
-    "verify": VerifyStep,
-}
+STEPS: dict[str, type[_Step]] = {get_args(kind.model_fields["do"].annotation)[0]: kind for kind in get_args(get_args(Step)[0])}
 
 
 class WorkflowSpec(Closed):
@@ -258,6 +248,18 @@ class WorkflowSpec(Closed):
     allow_plaintext: bool = Field(False, description="accept an unencrypted cluster off this machine")
     stall_timeout: float | None = Field(None, gt=0, allow_inf_nan=False, description="seconds without a finished task before giving up")
     steps: list[Step] = Field(min_length=1, description="what to do")
+
+    def model_steps(self, step: Step) -> list[str]:
+        """Return the ids of the fit and tune steps whose models ``step`` uses: those it names, else those it needs."""
+        fitted = {other.id for other in self.steps if isinstance(other, FitStep | TuneStep)}
+        model = getattr(step.args, "model", None)
+        named = getattr(step.args, "models", None) or ([model] if model else step.needs)
+        return [name for name in named if name in fitted]
+
+    def step_store(self, step: Step) -> str | None:
+        """Return the store a step works on: its own, else the workflow's; or the text it learns from."""
+        stream = getattr(step.args, "stream", None)
+        return getattr(step.args, "store", None) or self.store if stream is None else stream.source
 
 
 def _known_keys(loc: Loc) -> Iterable[str]:
@@ -340,24 +342,10 @@ def _check_models(spec: WorkflowSpec, document: Document) -> None:
         for name in named:
             if name not in step.needs:
                 raise ConfigError(f"{document.place(('steps', index, 'with'))}: uses the model of {name!r}, which its needs do not list")
-        if isinstance(step, (PredictStep, ScoreStep, ReportStep)) and not model_steps(spec, step):
+        if isinstance(step, (PredictStep, ScoreStep, ReportStep)) and not spec.model_steps(step):
             raise ConfigError(f"{document.place(('steps', index))}: needs no fit or tune step whose model it could use")
-        if isinstance(step, (PredictStep, ScoreStep)) and len(model_steps(spec, step)) > 1:
+        if isinstance(step, (PredictStep, ScoreStep)) and len(spec.model_steps(step)) > 1:
             raise ConfigError(f"{document.place(('steps', index))}: needs several fit or tune steps; choose one with 'model:'")
-
-
-def model_steps(spec: WorkflowSpec, step: Step) -> list[str]:
-    """Return the ids of the fit and tune steps whose models ``step`` uses: those it names, else those it needs."""
-    fitted = {other.id for other in spec.steps if isinstance(other, FitStep | TuneStep)}
-    model = getattr(step.args, "model", None)
-    named = getattr(step.args, "models", None) or ([model] if model else step.needs)
-    return [name for name in named if name in fitted]
-
-
-def step_store(spec: WorkflowSpec, step: Step) -> str | None:
-    """Return the store a step works on: its own, else the workflow's; or the text it learns from."""
-    stream = getattr(step.args, "stream", None)
-    return getattr(step.args, "store", None) or spec.store if stream is None else stream.source
 
 
 def check_document(document: Document, allow_code: bool = False) -> Workflow:
@@ -380,7 +368,7 @@ def check_document(document: Document, allow_code: bool = False) -> Workflow:
     for check in (_check_ids, _check_cycles, _check_models):
         check(spec, document)
     for index, step in enumerate(spec.steps):
-        if "store" in type(step.args).model_fields and step_store(spec, step) is None:
+        if "store" in type(step.args).model_fields and spec.step_store(step) is None:
             raise ConfigError(f"{document.place(('steps', index))}: neither the step nor the workflow names a store")
     if spec.cluster.startswith("factory:") and not allow_code:
         raise ConfigError(f"{document.place(('cluster',))}: {spec.cluster!r} runs code named in the file; allow it with --allow-code")

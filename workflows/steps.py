@@ -15,20 +15,7 @@ from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
 from .kernel_files import POLICIES, names_file
 from .progress import Emit
-from .schema import (
-    FitStep,
-    GramStep,
-    IngestStep,
-    PredictStep,
-    ReportStep,
-    ScoreStep,
-    Step,
-    TuneStep,
-    VerifyStep,
-    Workflow,
-    model_steps,
-    step_store,
-)
+from .schema import FitStep, GramStep, IngestStep, PredictStep, ReportStep, ScoreStep, Step, TuneStep, VerifyStep, Workflow
 
 if TYPE_CHECKING:
     from ..pipeline.runs.run import RunOutcome
@@ -51,7 +38,7 @@ class StepContext:
 
     def store(self, step: Step) -> str:
         """Return the store a step works on."""
-        return self.read.path(step_store(self.read.spec, step) or "")
+        return self.read.path(self.read.spec.step_store(step) or "")
 
     def models(self, step: Step) -> list[Path]:
         """Return the run directories whose models a step uses."""
@@ -61,7 +48,7 @@ class StepContext:
 
     def runs(self, step: Step) -> list[Path]:
         """Return the folders of the fit and tune steps whose models a step uses."""
-        return [self.step_folder(name) for name in model_steps(self.read.spec, step)]
+        return [self.step_folder(name) for name in self.read.spec.model_steps(step)]
 
 
 class StepResult(NamedTuple):
@@ -159,7 +146,7 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
     """Return the method's parameters of a fit step, coerced to their types, checked already; paths absolute."""
     from ..storage import BlockStore
 
-    values, store = step_values(read, step), read.path(step_store(read.spec, step) or "")
+    values, store = step_values(read, step), read.path(read.spec.step_store(step) or "")
     return explicit_values(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
 
 
@@ -236,7 +223,7 @@ def _report(context: StepContext, step: ReportStep) -> StepResult:
     from .report import write_report
 
     out = context.read.path(step.args.out) if step.args.out else context.step_folder(step.id)
-    names = model_steps(context.read.spec, step)
+    names = context.read.spec.model_steps(step)
     written = write_report(context.runs(step), out, names if len(names) > 1 else [f"{context.read.spec.name}: {names[0]}"], context.written)
     return StepResult({"report": str(written.page)}, _digest_paths(written.page, *written.tables))
 

@@ -75,9 +75,8 @@ def _check_events(text: str, path: Path) -> None:
         nodes += isinstance(event, yaml.NodeEvent)
         for count, limit, what in ((depth, MAX_DEPTH, "levels"), (aliases, MAX_ALIASES, "aliases"), (nodes, MAX_NODES, "values")):
             if count > limit:
-                raise ConfigError(
-                    f"{_position_text(path, event.start_mark)}: more than {limit} {what}; a workflow file may not hold that many"
-                )
+                location = _position_text(path, event.start_mark)
+                raise ConfigError(f"{location}: more than {limit} {what}; a workflow file may not hold that many")
 
 
 class _Builder:
@@ -145,9 +144,8 @@ class _Builder:
 
 
 def parse_yaml(text: str, path: str | Path = "<text>", environ: Mapping[str, str] | None = None) -> Document:
-    """Parse YAML text to plain data. ``text``: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys; ``path``:
-    name shown in errors; ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with
-    ``file:line:column``."""
+    """Parse YAML text to plain data: at most 1 MiB, 32 levels, 100 aliases, 100,000 values; no tags, no duplicate keys. ``path``: shown in
+    errors; ``environ``: variables for ``${NAME}``; the process environment by default. Raises ConfigError, with ``file:line:column``."""
     path = Path(path)
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise ConfigError(f"{path}:1:1: larger than {MAX_BYTES} bytes; a workflow file may not be that large")

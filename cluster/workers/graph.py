@@ -136,7 +136,10 @@ def translate_error(
     if isinstance(error, ClusterError):
         return error
     if isinstance(error, KilledWorker):
-        return WorkersKilled(_killed_message(error, plan, graph, worker_memory))
+        key, leaves = cast(Key, error.task), list(graph.leaves)
+        task = f"task {leaves.index(key) + 1}" if key in leaves else "joining the results"
+        losses = f"lost its worker {error.allowed_failures + 1} times (last: {error.last_worker.address})"
+        return WorkersKilled(f"{task} of '{plan.program.name}' {losses}; {memory_plan(plan, worker_memory)}")
     if isinstance(error, (NoWorkerError, NoValidWorkerError)):
         return ClusterLost(f"no workers were left for '{plan.program.name}' (no_workers_timeout): {error}{hung}")
     if not connected:
@@ -151,18 +154,7 @@ def original_cause(error: BaseException) -> BaseException:
     return error.__cause__ if isinstance(error, BlockFailure) and error.__cause__ is not None else error
 
 
-def _killed_message(error: KilledWorker, plan: Plan[Any], graph: Graph, worker_memory: int) -> str:
-    key, leaves = cast(Key, error.task), list(graph.leaves)
-    task = f"task {leaves.index(key) + 1}" if key in leaves else "joining the results"
-    return (
-        f"{task} of '{plan.program.name}' lost its worker {error.allowed_failures + 1} times "
-        f"(last: {error.last_worker.address}); {memory_plan(plan, worker_memory)}"
-    )
-
-
 def memory_plan(plan: Plan[Any], worker_memory: int) -> str:
     """Return what a message about dead workers should say of memory."""
-    return (
-        f"the usual cause is memory: planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}; "
-        "the workers' logs say more"
-    )
+    sizes = f"planned at most {bytes_text(plan.memory_bound)} a step, worker memory {bytes_text(worker_memory)}"
+    return f"the usual cause is memory: {sizes}; the workers' logs say more"

@@ -74,7 +74,8 @@ class _Keeper:
                 # A worker that did not reach the scheduler in time may the next time; one that cannot load its modules never will.
                 can_pass = _was_killed(nanny, error) or isinstance(_root_cause(error), OSError)
                 if not can_pass or errors >= _ATTEMPTS:
-                    self.failure = _failure_reason(nanny, error)
+                    cause, silent = _root_cause(error), f"a worker process ended by itself, with status {nanny.exit_code}"
+                    self.failure = silent if _ended_without_a_word(error) else f"{type(cause).__name__}: {cause}"
                     return
             self.lost_at = self.lost_at or time.monotonic()
             await self._close(nanny)
@@ -115,13 +116,6 @@ def _root_cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
     return error
-
-
-def _failure_reason(nanny: _Nanny, error: BaseException) -> str:
-    cause = _root_cause(error)
-    if _ended_without_a_word(error):
-        return f"a worker process ended by itself, with status {nanny.exit_code}"
-    return f"{type(cause).__name__}: {cause}"
 
 
 class Keepers:

@@ -199,8 +199,6 @@ def _task_answer(task: asyncio.Future[Any], timeout: float) -> object:
 
 _AT_LEAST = 2.0
 """Seconds: workers say that they live once or twice a second, on large clusters every few seconds."""
-
-
 _STEP = 2.0
 """Seconds that count from one look to the next, whatever the clock says."""
 

@@ -29,7 +29,7 @@ THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "
 """Read by BLAS libraries when they load, hence set before a worker process starts."""
 
 _CLOSE_TIMEOUT = 2.0
-_HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://"}
+_HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://", "silence_logs": logging.ERROR}
 
 
 def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -> Client:
@@ -63,33 +63,17 @@ def _start_scheduler(config: ClusterConfig, folder: Path, loop: IOLoop, security
     try:
         # The scheduler, too, makes files there; by default under a fixed name in the common temporary directory.
         with dask.config.set({"temporary-directory": str(folder)}):
-            return LocalCluster(
-                n_workers=0,
-                threads_per_worker=config.threads,
-                processes=True,
-                security=security,
-                dashboard_address=cast(str, None),
-                scheduler_kwargs={"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-                silence_logs=logging.ERROR,
-                loop=loop,
-                **_HERE,
-            )
+            workers: dict[str, Any] = {"n_workers": 0, "threads_per_worker": config.threads, "processes": True, "security": security}
+            scheduler = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+            return LocalCluster(**workers, dashboard_address=cast(str, None), scheduler_kwargs=scheduler, loop=loop, **_HERE)
     except (RuntimeError, OSError, TimeoutError) as error:
         raise ClusterLost(f"cluster '{config}' did not start: {error}") from error
 
 
 def _worker_options(config: ClusterConfig, folder: Path, security: Security) -> dict[str, Any]:
-    return {
-        "nthreads": config.threads,
-        "memory_limit": config.memory_per_worker,
-        "local_directory": str(folder),
-        "security": security,
-        "dashboard": False,
-        "dashboard_address": None,
-        "env": {"NUMBA_NUM_THREADS": "1", **dict.fromkeys(THREAD_LIMITS, "1")},
-        "silence_logs": logging.ERROR,
-        **_HERE,
-    }
+    environment = {"NUMBA_NUM_THREADS": "1", **dict.fromkeys(THREAD_LIMITS, "1")}
+    limits = {"nthreads": config.threads, "memory_limit": config.memory_per_worker, "env": environment}
+    return {**limits, "local_directory": str(folder), "security": security, "dashboard": False, "dashboard_address": None, **_HERE}
 
 
 def _spawn_environment() -> dict[str, Any]:

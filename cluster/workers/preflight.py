@@ -59,14 +59,11 @@ class Capacity:
 
 def weakest_capacity(found: Mapping[str, WorkerFacts | BaseException]) -> Capacity:
     """Return what a task can count on at the weakest worker."""
-    facts = {worker: fact for worker, fact in found.items() if isinstance(fact, WorkerFacts)}
-    return Capacity(
-        memory=min(fact.memory_limit for fact in facts.values()),
-        threads=max(fact.threads for fact in facts.values()),
-        # A worker that served an earlier run still holds cached blocks; those are not what an idle process takes.
-        idle=min(max(fact.resident for fact in facts.values()), _IDLE_AT_MOST),
-        share=min(fact.pause for fact in facts.values()),
-    )
+    facts = [fact for fact in found.values() if isinstance(fact, WorkerFacts)]
+    memory, threads = min(fact.memory_limit for fact in facts), max(fact.threads for fact in facts)
+    # A worker that served an earlier run still holds cached blocks; those are not what an idle process takes.
+    idle = min(max(fact.resident for fact in facts), _IDLE_AT_MOST)
+    return Capacity(memory, threads, idle, share=min(fact.pause for fact in facts))
 
 
 def _check_version(who: str, ours: dict[str, str], theirs: dict[str, str] | BaseException) -> str | None:

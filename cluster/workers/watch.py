@@ -101,10 +101,8 @@ class Watchdog:
         full = {worker: free for worker, free in answers.items() if isinstance(free, int) and free < limit}
         if full:
             listed = ", ".join(f"{worker} ({bytes_text(free)} free)" for worker, free in full.items())
-            raise WorkerDiskFull(
-                f"no task finished for {idle:.0f} s and the disk of local directories is full on {listed}; "
-                f"at least {bytes_text(limit)} must be free (set temporary-directory of Dask or TMPDIR to another disk)"
-            )
+            advice = f"at least {bytes_text(limit)} must be free (set temporary-directory of Dask or TMPDIR to another disk)"
+            raise WorkerDiskFull(f"no task finished for {idle:.0f} s and the disk of local directories is full on {listed}; {advice}")
 
 
 def _describe_workers(workers: Mapping[str, Any]) -> str:

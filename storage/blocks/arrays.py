@@ -79,29 +79,18 @@ class ArraySpec:
         codec: dict[str, Any] = {"name": "bytes"}
         if self.numpy_dtype.itemsize > 1:
             codec["configuration"] = {"endian": "little"}
-        fields = {
-            "zarr_format": 3,
-            "node_type": "array",
-            "shape": list(self.shape),
-            "data_type": self.dtype,
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(self.chunk)}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "fill_value": "NaN" if self.numpy_dtype.kind == "f" else self.fill,
-            "codecs": [codec],
-            "attributes": {},
-            "storage_transformers": [],
-        }
-        return json.dumps(fields, indent=1).encode()
+        grid = {"name": "regular", "configuration": {"chunk_shape": list(self.chunk)}}
+        keys = {"name": "default", "configuration": {"separator": "/"}}
+        fields = {"zarr_format": 3, "node_type": "array", "shape": list(self.shape), "data_type": self.dtype, "chunk_grid": grid}
+        values = {"fill_value": "NaN" if self.numpy_dtype.kind == "f" else self.fill, "codecs": [codec]}
+        return json.dumps({**fields, "chunk_key_encoding": keys, **values, "attributes": {}, "storage_transformers": []}, indent=1).encode()
 
     @classmethod
     def from_json(cls, data: bytes, where: str) -> "ArraySpec":
         """Read ``zarr.json`` of an array; SchemaError at anything but plain little-endian chunks of a bounded size."""
         fields = parse_json(data, where)
-        spec = cls(
-            _read_lengths(fields, "shape", where),
-            _read_lengths(_inner_config(fields.get("chunk_grid")), "chunk_shape", where),
-            str(fields.get("data_type")),
-        )
+        shape = _read_lengths(fields, "shape", where)
+        spec = cls(shape, _read_lengths(_inner_config(fields.get("chunk_grid")), "chunk_shape", where), str(fields.get("data_type")))
         keys, codecs = _as_dict(fields.get("chunk_key_encoding")), fields.get("codecs")
         codec = _as_dict(codecs[0] if isinstance(codecs, list) and len(codecs) == 1 else None)
         is_of_bytes = spec.dtype in ("bool", "int8", "uint8")
@@ -273,10 +262,8 @@ def check_crc(url: str, key: str, data: Bytes, listed: tuple[int, int]) -> None:
     nbytes, expected = listed
     checksum = crc32c(data)
     if data.nbytes != nbytes or checksum != expected:
-        raise DigestMismatch(
-            f"{url}: {describe_key(key)}, bytes 0:{nbytes}: {data.nbytes} bytes with crc32c {checksum:08x} instead of {expected:08x}; "
-            "the stored data changed after they were written"
-        )
+        sums = f"{data.nbytes} bytes with crc32c {checksum:08x} instead of {expected:08x}"
+        raise DigestMismatch(f"{url}: {describe_key(key)}, bytes 0:{nbytes}: {sums}; the stored data changed after they were written")
 
 
 def read_listed(objects: Objects, listed: Mapping[str, tuple[int, int]], key: str) -> bytes:

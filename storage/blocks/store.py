@@ -6,7 +6,7 @@ A store is a Zarr v3 group with plain chunks. What exists is what ``manifest.jso
 import os
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
 from itertools import pairwise
 from math import prod
@@ -51,6 +51,20 @@ class VerifyReport:
     def ok(self) -> bool:
         """Whether every object is as it was written."""
         return not self.damaged
+
+
+def verify_all(sizes: Mapping[str, int], check: Callable[[str], None], progress: Callable[[int, int], None] | None) -> VerifyReport:
+    """Check objects by key, given with their bytes; the StorageError of one says what is wrong with it."""
+    total, seen, damaged = sum(sizes.values()), 0, []
+    for key in sorted(sizes):
+        try:
+            check(key)
+        except StorageError as error:
+            damaged.append(Damage(key, str(error)))
+        seen += sizes[key]
+        if progress is not None:
+            progress(seen, total)
+    return VerifyReport(len(sizes), total, tuple(damaged))
 
 
 @dataclass(frozen=True)
@@ -357,24 +371,15 @@ class BlockStore(BlockSource):
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Compare every listed object with its checksum; ``progress`` is called with (bytes read, bytes in total) after each."""
-        total, seen, damaged = sum(size for size, _ in self._listed.values()), 0, []
-        scratch = np.empty(max((size for size, _ in self._listed.values()), default=0), dtype=np.uint8)
-        for key in sorted(self._listed):
-            size = self._listed[key][0]
-            if reason := self._damage(key, scratch[:size]):
-                damaged.append(Damage(key, reason))
-            seen += size
-            if progress is not None:
-                progress(seen, total)
-        return VerifyReport(len(self._listed), total, tuple(damaged))
+        sizes = {key: size for key, (size, _) in self._listed.items()}
+        scratch = np.empty(max(sizes.values(), default=0), dtype=np.uint8)
 
-    def _damage(self, key: str, scratch: npt.NDArray[np.uint8]) -> str | None:
-        try:
-            self._objects.read_into(key, scratch, 0, scratch.nbytes)
-            check_crc(self.url, key, scratch, self._listed[key])
-        except StorageError as error:
-            return str(error)
-        return None
+        def check(key: str) -> None:
+            data = scratch[: sizes[key]]
+            self._objects.read_into(key, data, 0, data.nbytes)
+            check_crc(self.url, key, data, self._listed[key])
+
+        return verify_all(sizes, check, progress)
 
 
 _SHARED_STORES = 16

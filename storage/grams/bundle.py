@@ -138,11 +138,8 @@ class Bundle:
 
     def texts(self) -> dict[str, bytes]:
         """Descriptions: key -> content."""
-        return {
-            f"{self.prefix}/blocks/zarr.json": self.blocks.to_json(),
-            f"{self.prefix}/records/zarr.json": self.records.to_json(),
-            f"{self.prefix}/zarr.json": group_json(self.attributes()),
-        }
+        arrays = {f"{self.prefix}/{name}/zarr.json": spec.to_json() for name, spec in (("blocks", self.blocks), ("records", self.records))}
+        return {**arrays, f"{self.prefix}/zarr.json": group_json(self.attributes())}
 
     @cached_property
     def blocks(self) -> ArraySpec:

@@ -14,7 +14,7 @@ from ..value_types import Json
 from ..versions import POINTER, Opened, is_version
 from .bundle import FOLDER, ROOT, Bundle, GramMeta, GramTask
 from .reading import BlockReader
-from .upkeep import block_pairs
+from .upkeep import BlockPair
 
 Digests = str | Sequence[str]
 LOCK = "lock"
@@ -144,9 +144,15 @@ class GramCatalog:
         if lacking:
             raise MissingBlock(f"{self.url}: {lacking} blocks of these kernels were not computed yet (GramStore.missing lists them)")
 
-    def known_places(self) -> dict[str, tuple[Bundle, int, int]]:
+    def known_places(self) -> dict[str, BlockPair]:
         """Keys of recorded objects and of their records, each with its bundle and block pair."""
-        return block_pairs(self.bundles.values(), self.recorded(self.bundles.values()))
+        places: dict[str, BlockPair] = {}
+        recorded = self.recorded(self.bundles.values())
+        for bundle in self.bundles.values():
+            for i, j in self.meta.layout.pairs():
+                if bundle.record_key(i, j) in recorded:
+                    places[bundle.block_key(i, j)] = places[bundle.record_key(i, j)] = (bundle, i, j)
+        return places
 
     def unused(self, keep: Collection[str]) -> list[tuple[str, int]]:
         """Kernels not among those to keep, each with the bytes of its blocks."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..blocks.arrays import Record, check_crc
-from ..blocks.store import Damage, VerifyReport
+from ..blocks.store import VerifyReport, verify_all
 from ..errors import StorageError
 from ..objects import LocalObjects, Objects
 from .bundle import Bundle, GramTask
@@ -17,46 +17,25 @@ from .reading import BlockReader
 BlockPair = tuple[Bundle, int, int]
 
 
-def block_pairs(bundles: Iterable[Bundle], recorded: set[str]) -> dict[str, BlockPair]:
-    """Keys of recorded objects and of their records, each with its bundle and block pair."""
-    places: dict[str, BlockPair] = {}
-    for bundle in bundles:
-        for i, j in bundle.meta.layout.pairs():
-            if bundle.record_key(i, j) in recorded:
-                places[bundle.block_key(i, j)] = places[bundle.record_key(i, j)] = (bundle, i, j)
-    return places
-
-
 def verify_objects(
     objects: Objects, listed: Record, places: dict[str, BlockPair], progress: Callable[[int, int], None] | None = None
 ) -> VerifyReport:
     """Re-read everything (see `GramStore.verify`)."""
-    reader, damaged, seen = BlockReader(objects), [], 0
+    reader = BlockReader(objects)
     sizes = {key: (b.blocks if key == b.block_key(i, j) else b.records).chunk_bytes for key, (b, i, j) in places.items()}
     sizes |= {key: size for key, (size, _) in listed.items()}
-    total = sum(sizes.values())
-    for key in sorted(sizes):
-        if reason := _find_damage(objects, reader, key, listed.get(key), places.get(key)):
-            damaged.append(Damage(key, reason))
-        seen += sizes[key]
-        if progress is not None:
-            progress(seen, total)
-    return VerifyReport(len(sizes), total, tuple(damaged))
 
-
-def _find_damage(objects: Objects, reader: BlockReader, key: str, entry: tuple[int, int] | None, place: BlockPair | None) -> str | None:
-    try:
+    def check(key: str) -> None:
+        entry, place = listed.get(key), places.get(key)
         if place is not None and key == place[0].block_key(*place[1:]):
-            reader.verify(*place, entry)
-            return None
+            return reader.verify(*place, entry)
         data = objects.read(key)
         if place is not None:
             reader.decode(*place, data)
         if entry is not None:
             check_crc(objects.url, key, data, entry)
-    except StorageError as error:
-        return str(error)
-    return None
+
+    return verify_all(sizes, check, progress)
 
 
 def repair_tasks(url: str, places: dict[str, BlockPair], keys: Iterable[str]) -> list[GramTask]:

@@ -1,19 +1,21 @@
 """`ingest`: any source to a block store."""
 
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from ..blocks.arrays import canonical_json
 from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
-from ..errors import DataError, NothingThere, SchemaError
+from ..errors import DataError, SchemaError
 from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
-from ..urls import local_path, open_object, open_objects
-from ..value_types import Json, UserData
+from ..urls import describe_source, local_path, open_objects
+from ..value_types import UserData
 from ..versions import is_finished
 from .build import Extras, Job, build_dense, build_sparse
 from .fetching import make_local
@@ -22,11 +24,17 @@ from .options import ROW_OPTIONS, Options, Progress, check_integer, no_progress,
 from .planning import plan_ingest, plan_remote
 from .reading import Source
 from .scratch import Scratch, private_folder, sweep_scratch
-from .sources import open_input
-from .text.sequences import SequenceSource, build_sequences
-from .text.text import default_jobs
+from .tables.array_files import file_arrays
+from .tables.arrays import object_source
+from .tables.parquet import ParquetSource
+from .tables.tabular import CsvSource
+from .text.sequences import SequenceSource, build_sequences, text_source
+from .text.text import SvmlightSource, default_jobs
 
 _MAX_ROWS = 2**31 - 1
+_SUFFIXES = {f".{kind}": kind for kind in ("csv", "parquet", "npz", "npy", "mat", "fasta")}
+_SUFFIXES |= {".pq": "parquet", ".fa": "fasta", ".fna": "fasta", ".faa": "fasta"}
+_PACKED = (".gz", ".bz2", ".xz")
 
 
 @overload
@@ -75,10 +83,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     ----------
     source : path, URL, "-", array, frame, or (X, y)
         SVMlight text (plain, .gz, .bz2, .xz, or standard input), CSV, Parquet, .npz, .npy or .mat files, also in an object store or on a
-        web server, from where they are copied to scratch; sequences for string kernels in
-        FASTA (label: the word ``label=VALUE`` of the header) or one a line (``LABEL<tab>STRING``, or the string alone); an ndarray, SciPy
-        sparse matrix, list of texts,
-        ``dask.array`` (one row block at a time) or data frame; or a pair of features and target.
+        web server, from where they are copied to scratch; sequences for string kernels in FASTA (label: the word ``label=VALUE`` of the
+        header) or one a line (``LABEL<tab>STRING``, or the string alone); an ndarray, SciPy sparse matrix, list of texts, ``dask.array``
+        (one row block at a time) or data frame; or a pair of features and target.
     store_url : path or URL
         The store; see `BlockStore`.
     format : str
@@ -163,28 +170,19 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
     guide = None if like is None else BlockStore.open(like)
     made = {} if guide is None else dict(dict(guide.meta.info).get("options") or {})
-    options = Options(
-        format=format,
-        n_features=_resolve_width(guide, n_features),
-        zero_based=zero_based,
-        dtype=dtype,
-        task="regression" if guide is not None and guide.meta.labels is None and guide.has_table("y") else task,
-        labels=guide.meta.labels if guide is not None and labels is None else labels,  # pyright: ignore[reportArgumentType]
-        qid=qid,
-        no_labels=bool(no_labels),
-        scale=scale,
-        target=target,
-        task_column=task_column,
-        weight_column=weight_column,
-        layout=layout,
-        missing=missing,
-        budget=budget,
-        follow={name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)},
-    )
+    text: dict[str, Any] = {"n_features": _resolve_width(guide, n_features), "zero_based": zero_based, "qid": qid}
+    tables = {"target": target, "task_column": task_column, "weight_column": weight_column}
+    form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": scale, "layout": layout, "missing": missing, "budget": budget}
+    if guide is not None:
+        task = "regression" if guide.meta.labels is None and guide.has_table("y") else task
+        labels = guide.meta.labels if labels is None else labels
+    follow = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
+    options = Options(task=task, labels=labels, no_labels=bool(no_labels), follow=follow, **text, **tables, **form)  # pyright: ignore[reportArgumentType]
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
     url = os.fspath(store_url)
     if dry_run and isinstance(source, str | os.PathLike) and not is_local(source):
-        return _plan_remote(os.fspath(source), options, url, scratch)
+        location, nbytes = os.fspath(source), int(describe_source(os.fspath(source))["size"])
+        return plan_remote(location, nbytes, options, url, _scratch_folder(url, scratch, make=False))
     with make_local(source, scratch) as local_source:
         opened = open_input(local_source, options)
         extras = _collect_extras(opened, guide, options, names, groups)
@@ -206,6 +204,47 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
             return build_store(Job(url, reading, reading.spool, options, extras, space, progress, overwrite, threads))
 
 
+def open_input(source: UserData, options: Options) -> Source:
+    """Choose and open the reader for a path, "-" or an object in memory. Raises SchemaError if the format does not fit the source, or
+    options do not fit the format; DataError if a file cannot be read."""
+    opened = _open_reader(source, options)
+    if options.missing == "keep" and opened.sparse:
+        rule = "only dense input (arrays, CSV, Parquet, data frames) keeps missing values"
+        raise SchemaError(f"missing is 'keep' (--missing keep), but {opened.name} is sparse; {rule}")
+    return opened
+
+
+def _open_reader(source: UserData, options: Options) -> Source:
+    kind = "array" if not isinstance(source, str | Path) else _guess_format(str(source)) if options.format == "auto" else options.format
+    if options.no_labels and kind != "svmlight":
+        raise SchemaError(f"no_labels is for SVMlight text, and the format is {kind!r}: leave its target out instead")
+    if not isinstance(source, str | Path):
+        if options.format not in ("auto", "array"):
+            raise SchemaError(f"format is {options.format!r}, but source is a {type(source).__name__}, not a file")
+        return text_source(source, options) or object_source(source, options)
+    if options.format == "array":
+        raise SchemaError("format is 'array', but source is a path")
+    if source == "-" and kind not in ("svmlight", "csv", "fasta", "strings"):
+        raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
+    if kind in ("fasta", "strings"):
+        return SequenceSource(source, kind, options)
+    if kind in ("npz", "npy", "mat"):
+        return file_arrays(Path(source), kind, options)
+    if kind in ("csv", "parquet"):
+        return (CsvSource if "csv" in (kind, _guess_format(str(source))) else ParquetSource)(source, options)
+    named = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
+    if named:
+        raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
+    return SvmlightSource(source)
+
+
+def _guess_format(name: str) -> str:
+    path = Path(name)
+    if path.suffix in _PACKED:
+        path = path.with_suffix("")
+    return _SUFFIXES.get(path.suffix.lower(), "svmlight")
+
+
 def build_store(job: Job) -> BlockStore:
     """Write the store of what was read: strings, sparse or dense columns. Raises DataError if there are no rows or no columns, or names,
     groups or widths disagree; OutOfSpace if the disk is full; what was done is kept for the next attempt."""
@@ -221,36 +260,20 @@ def build_store(job: Job) -> BlockStore:
         raise
 
 
-def _plan_remote(source: str, options: Options, url: str, scratch: str | os.PathLike[str] | None) -> dict[str, Any]:
-    objects, key = open_object(source)
-    about = objects.about(key)
-    if about is None:
-        raise NothingThere(f"source {source} does not exist")
-    return plan_remote(source, int(about["size"]), options, url, _scratch_folder(url, scratch, make=False))
-
-
 def _open_finished(url: str, wanted: dict[str, Any], source: Source) -> BlockStore:
     store = BlockStore.open(url)
     info = dict(store.meta.info)
     identity = info.get("identity")
-    same = _comparison_key({name: info.get(name) for name in wanted}) == _comparison_key(_plain_json(wanted))
+    same = _comparison_key({name: info.get(name) for name in wanted}) == _comparison_key(json.loads(canonical_json(wanted)))
     if identity is None or not same or identity != source.identity():
-        raise SchemaError(
-            f"{url} already holds a store made from another source or with other options; set overwrite to replace it (--overwrite)"
-        )
+        other = "made from another source or with other options"
+        raise SchemaError(f"{url} already holds a store {other}; set overwrite to replace it (--overwrite)")
     return store
 
 
 def _comparison_key(info: dict[str, Any]) -> dict[str, Any]:
     """Without the name of the source, which may be moved."""
     return {**info, "source": dict(info["source"] or {}).get("format")}
-
-
-def _plain_json(value: Json) -> Json:
-    """The value as it comes back from JSON."""
-    if isinstance(value, dict):
-        return {name: _plain_json(inner) for name, inner in value.items()}
-    return [_plain_json(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _scratch_folder(url: str, parent: str | os.PathLike[str] | None, *, make: bool) -> Path:
@@ -304,10 +327,8 @@ def _resolve_scale(guide: BlockStore, options: Options, source: Source) -> Colum
     if options.scale not in ("none", scale.kind):
         raise SchemaError(f"scale is {options.scale!r}, but {guide.url} (like) has {scale.kind!r}; its factors are taken over")
     if options.missing == "keep" and scale.kind != "none":
-        raise SchemaError(
-            f"missing is 'keep' (--missing keep), but {guide.url} (like) has the scale {scale.kind!r}; values are scaled only where none "
-            "is missing"
-        )
+        like = f"{guide.url} (like) has the scale {scale.kind!r}"
+        raise SchemaError(f"missing is 'keep' (--missing keep), but {like}; values are scaled only where none is missing")
     if scale.shift is not None and source.sparse:
         raise SchemaError(f"{guide.url} (like) is dense with centred columns; this source is sparse and cannot be centred")
     return scale

@@ -35,9 +35,8 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class BucketPlan:
-    """Column ranges small enough to sort in cache; no bucket crosses a stripe. ``edges``: int64 array (n_buckets + 1,), bucket b holds the
-    columns ``edges[b]:edges[b + 1]``; ``nnz``: int64 array (n_buckets,), entries of every bucket; ``stripe``: int64 array (n_stripes + 1,),
-    stripe s consists of the buckets ``stripe[s]:stripe[s + 1]``."""
+    """Column ranges small enough to sort in cache; no bucket crosses a stripe. Bucket b holds the columns ``edges[b]:edges[b + 1]``, with
+    ``nnz[b]`` entries; stripe s consists of the buckets ``stripe[s]:stripe[s + 1]``."""
 
     edges: Longs
     nnz: Longs
@@ -88,8 +87,7 @@ def _cut_stripe(counts: npt.NDArray[np.uint32]) -> Iterator[tuple[int, int]]:
 
 
 class Records:
-    """All (column, row, value) records, bucket after bucket: an array, or a file when a path is given. ``plan``: where the buckets lie;
-    ``width``: int32 words of a value; ``path``: the file."""
+    """All (column, row, value) records, bucket after bucket: an array, or a file if there is a path; ``width``: int32 words of a value."""
 
     def __init__(self, plan: BucketPlan, width: int, path: Path | None) -> None:
         self.plan, self.words, self.path = plan, 2 + width, path
@@ -162,12 +160,10 @@ def as_words(values: npt.NDArray[Any]) -> Ints:
     return values.view(np.int32).reshape(len(values), values.dtype.itemsize // 4)
 
 
-def fill_buckets(
-    spool: Spool, plan: BucketPlan, records: Records, dtype: np.dtype, shift: int, max_nnz: int, progress: Callable[[int], None]
-) -> None:
-    """Phase one: move every entry to its bucket. ``spool``: sparse blocks; column = index - ``shift``; ``plan``, ``records``: out;
-    ``dtype``: type of the values; ``shift``: index of the first column in the source; ``max_nnz``: entries of one piece; ``progress``:
-    called with the number of entries moved so far. Raises StorageError if the blocks do not hold the entries that were counted."""
+def fill_buckets(spool: Spool, records: Records, dtype: np.dtype, shift: int, max_nnz: int, progress: Callable[[int], None]) -> None:
+    """Phase one: move every entry of sparse blocks to its bucket. ``shift``: index of the first column in the source; ``max_nnz``: entries
+    of one piece; ``progress``: called with the entries moved so far. Raises StorageError if the blocks hold other entries than counted."""
+    plan = records.plan
     cells, bits = plan.lookup
     cursor, ends, done = plan.starts[:-1].copy(), np.empty(len(plan.nnz), np.int64), 0
     for lengths, cols, values, first in row_pieces(spool, dtype, max_nnz):
@@ -185,15 +181,14 @@ def fill_buckets(
         raise StorageError("the blocks in the scratch folder do not hold the entries that were counted; remove the folder and start again")
 
 
-def sort_bucket(plan: BucketPlan, records: Records, bucket: int, ends: Longs, rows: Ints, words: Ints) -> None:
+def sort_bucket(records: Records, bucket: int, ends: Longs, rows: Ints, words: Ints) -> None:
     """Phase two: counting sort of one bucket by column into ``rows`` (nnz,) and ``words`` (nnz, w); column k ends at ``ends[k + 1]``.
     Raises StorageError if the records disagree with the counts."""
-    cursor = ends[:-1].copy()
+    plan, cursor = records.plan, ends[:-1].copy()
     lo, hi = int(plan.starts[bucket]), int(plan.starts[bucket + 1])
     base = int(plan.edges[bucket])
     # Pieces, because a single popular column can be any number of times larger than a bucket should be.
     sound = all(scatter_records(records.get(at, min(hi, at + BUCKET_NNZ)), base, cursor, rows, words) for at in range(lo, hi, BUCKET_NNZ))
     if not sound or not np.array_equal(cursor, ends[1:]):
-        raise StorageError(
-            f"bucket {bucket} in the scratch folder does not hold the columns that were counted; remove the folder and start again"
-        )
+        advice = "remove the folder and start again"
+        raise StorageError(f"bucket {bucket} in the scratch folder does not hold the columns that were counted; {advice}")

@@ -15,7 +15,7 @@ from ..blocks.writer import BlockWriter
 from ..errors import DataError, SchemaError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
-from .buckets import BucketPlan, Records, as_words, fill_buckets, plan_buckets, sort_bucket
+from .buckets import Ints, Records, as_words, fill_buckets, plan_buckets, sort_bucket
 from .options import Options, Progress
 from .reading import Reading
 from .scratch import Scratch
@@ -24,6 +24,7 @@ from .tables.columns import row_squares
 from .text.spool import Spool, Stored
 
 T = TypeVar("T")
+Counts = npt.NDArray[np.uint32]
 
 _PIECE_SHARE = 96
 
@@ -58,6 +59,10 @@ class Job:
     def on_disk(self) -> bool:
         """Whether the blocks are in the scratch folder; then everything else large goes there too."""
         return any(isinstance(handle, Stored) for handle in self.spool.handles)
+
+    def column(self, name: str, length: int, dtype: npt.DTypeLike) -> Column:
+        """A vector that is written piece by piece; ``name``: of its file, if there is one."""
+        return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None)
 
     @property
     def source_name(self) -> str:
@@ -123,7 +128,7 @@ def _first_index(job: Job) -> int:
     return first
 
 
-def _column_counts(job: Job, shift: int) -> npt.NDArray[np.uint32]:
+def _column_counts(job: Job, shift: int) -> Counts:
     assert job.reading.counts is not None
     width = max(job.options.n_features or 0, job.reading.highest + 1 - shift)
     if job.options.n_features is None:
@@ -140,22 +145,20 @@ def _check_extras(job: Job, width: int) -> None:
             raise SchemaError(f"{what} has {len(values)} entries; {job.source_name} has {width} columns")
 
 
-def _write_columns(
-    job: Job, writer: BlockWriter, stripes: StripeLayout, counts: npt.NDArray[np.uint32], tables: ColumnSummary, shift: int
-) -> None:
+def _write_columns(job: Job, writer: BlockWriter, stripes: StripeLayout, counts: Counts, tables: ColumnSummary, shift: int) -> None:
     plan, dtype = plan_buckets(counts, stripes), np.dtype(writer.meta.dtype)
     width = dtype.itemsize // 4
     records = Records(plan, width, job.scratch.path("buckets.bin") if job.on_disk else None)
     nbytes = int(plan.starts[-1]) * (8 + dtype.itemsize)
     if plan.digest not in [note["plan"] for note in job.scratch.notes("partition")]:
         max_nnz = max(1, job.options.budget // _PIECE_SHARE)
-        fill_buckets(job.spool, plan, records, dtype, shift, max_nnz, lambda n: job.progress(n * (8 + dtype.itemsize), nbytes, "partition"))
+        fill_buckets(job.spool, records, dtype, shift, max_nnz, lambda n: job.progress(n * (8 + dtype.itemsize), nbytes, "partition"))
         if job.on_disk:
             job.scratch.note("partition", plan=plan.digest)
     missing = [s for s in range(stripes.n_stripes) if not writer.stripe_done(s)]
 
-    def sort(s: int) -> tuple[int, npt.NDArray[np.int32], npt.NDArray[Any]]:
-        return s, *_sort_stripe(writer.meta, plan, records, s, counts, tables)
+    def sort(s: int) -> tuple[int, Ints, npt.NDArray[Any]]:
+        return s, *_sort_stripe(writer.meta, records, s, counts, tables)
 
     # Sorting holds no interpreter lock: stripes are sorted while the one before is written.
     with ThreadPoolExecutor(job.jobs) as pool:
@@ -176,10 +179,9 @@ def _run_ahead(pool: ThreadPoolExecutor, width: int, make: Callable[[int], T], i
     yield from (future.result() for future in waiting)
 
 
-def _sort_stripe(
-    meta: BlockMeta, plan: BucketPlan, records: Records, s: int, counts: npt.NDArray[np.uint32], tables: ColumnSummary
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+def _sort_stripe(meta: BlockMeta, records: Records, s: int, counts: Counts, tables: ColumnSummary) -> tuple[Ints, npt.NDArray[Any]]:
     """Return the entries of a stripe, column by column, and note the statistics of its columns."""
+    plan = records.plan
     first, last = int(plan.stripe[s]), int(plan.stripe[s + 1])
     origin, nnz = int(plan.starts[first]), int(plan.starts[last] - plan.starts[first])
     rows, values = np.empty(nnz, np.int32), np.empty(nnz, meta.dtype)
@@ -187,12 +189,12 @@ def _sort_stripe(
         part = slice(int(plan.starts[b]) - origin, int(plan.starts[b + 1]) - origin)
         cols = slice(int(plan.edges[b]), int(plan.edges[b + 1]))
         ends = np.concatenate([[0], running_sums(counts[cols])])
-        sort_bucket(plan, records, b, ends, rows[part], as_words(values[part]))
+        sort_bucket(records, b, ends, rows[part], as_words(values[part]))
         tables.put(cols.start, sp.csc_array((values[part], rows[part], ends.astype(np.int32)), shape=(meta.n_rows, len(ends) - 1)))
     return rows, values
 
 
-def _write_rows(job: Job, writer: BlockWriter, rows: StripeLayout, row_counts: npt.NDArray[np.uint32], shift: int) -> None:
+def _write_rows(job: Job, writer: BlockWriter, rows: StripeLayout, row_counts: Counts, shift: int) -> None:
     total, done = int(rows.nnz.sum()), 0
     for s in range(rows.n_stripes):
         lo, hi = int(rows.edges[s]), int(rows.edges[s + 1])
@@ -203,7 +205,7 @@ def _write_rows(job: Job, writer: BlockWriter, rows: StripeLayout, row_counts: n
         job.progress(done * (4 + writer.meta.itemsize), total * (4 + writer.meta.itemsize), "rows")
 
 
-def _gather_rows(spool: Spool, lo: int, hi: int, nnz: int, dtype: str, shift: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+def _gather_rows(spool: Spool, lo: int, hi: int, nnz: int, dtype: str, shift: int) -> tuple[Ints, npt.NDArray[Any]]:
     cols, values, at = np.empty(nnz, np.int32), np.empty(nnz, dtype), 0
     for handle, first, last, _ in spool.between(lo, hi):
         ends = np.cumsum(handle.get("lengths", 0, last), dtype=np.int64)
@@ -277,7 +279,7 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
 
 
 def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    column, target = _row_vector(job, name, dtype), job.reading.target
+    column, target = job.column(f"rows-{name}", job.spool.n_rows, dtype), job.reading.target
     encoders = {"y": target.encoder, "task": target.tasks.encoder}
     encode = encoders[name]() if name in encoders else np.asarray
     for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
@@ -285,12 +287,8 @@ def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return column.array()
 
 
-def _row_vector(job: Job, name: str, dtype: npt.DTypeLike) -> Column:
-    return Column(job.spool.n_rows, dtype, job.scratch.path(f"rows-{name}.bin") if job.on_disk else None)
-
-
 def _row_factors(job: Job) -> npt.NDArray[np.float64]:
-    column = _row_vector(job, "factor", np.float64)
+    column = job.column("rows-factor", job.spool.n_rows, np.float64)
     for start, squares in _row_squares(job.spool):
         beyond = np.flatnonzero(~np.isfinite(squares))
         if beyond.size:

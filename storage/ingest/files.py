@@ -153,8 +153,7 @@ def npy_header(stream: IO[bytes]) -> Header:
 
 
 def npy_file(path: Path, name: str) -> FileArray:
-    """A .npy file as an array that stays there; its declared size is held against its bytes. Raises DataError: it has other bytes than its
-    header says."""
+    """A .npy file as an array that stays there. Raises DataError if its bytes are fewer than its header declares."""
     with path.open("rb") as file:
         header = npy_header(file)
         there = os.fstat(file.fileno()).st_size - header.length

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ..temporary import temporary_folder
 from ..urls import holds_store, local_path
 from ..value_types import Foreign, UserData
 from .fetching import make_local
+from .files import npy_header
 from .options import Progress, no_progress
 
 _TILE = 512
@@ -51,9 +52,9 @@ def ingest_grams(
     Parameters
     ----------
     source : array, path, dask array or Zarr array
-        (k, n, n), or (n, n) for one kernel. A .npy file is mapped. A .npz file holds one (k, n, n) array, or one (n, n) array per
-        kernel under its name. A folder is a Zarr array; so is a URL that names
-        no object, and what lies there is copied to scratch first. Compressed and chunked forms are first copied to scratch, piece by piece.
+        (k, n, n), or (n, n) for one kernel. A .npy file is mapped. A .npz file holds one (k, n, n) array, or one (n, n) array per kernel
+        under its name. A folder is a Zarr array; so is a URL that names no object, and what lies there is copied to scratch first.
+        Compressed and chunked forms are first copied to scratch, piece by piece.
     store_url : path or URL
         The store; kernels are added to one that is there.
     names : sequence of str, optional
@@ -165,10 +166,10 @@ def _scan_kernel(grams: "_Grams", q: int) -> tuple[str, bool]:
 
 
 def _check_tile(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.NDArray, lower: npt.NDArray, scale: float) -> None:
-    for values, at in ((upper, (rows.start, cols.start)), (lower, (rows.start, cols.start))):
+    for values in (upper, lower):
         bad = np.argwhere(~np.isfinite(values))
         if len(bad):
-            i, j = (int(bad[0][axis]) + at[axis] for axis in (0, 1))
+            i, j = int(bad[0][0]) + rows.start, int(bad[0][1]) + cols.start
             i, j = (i, j) if values is upper else (j, i)
             raise DataError(f"kernel {grams.names[q]!r}, row {i + 1}, column {j + 1}: the value is not finite", grams.name)
     allowed = _TOLERANCE[grams.dtype.itemsize <= 4] * max(scale, float(np.abs(upper).max(initial=0.0)))
@@ -176,11 +177,8 @@ def _check_tile(grams: "_Grams", q: int, rows: slice, cols: slice, upper: npt.ND
         far = np.argwhere(np.abs(upper - lower) > allowed)
     if len(far):
         i, j = int(far[0][0]), int(far[0][1])
-        raise DataError(
-            f"kernel {grams.names[q]!r} is not symmetric: {upper[i, j]} in row {rows.start + i + 1}, column {cols.start + j + 1}, "
-            f"but {lower[i, j]} the other way round",
-            grams.name,
-        )
+        pair = f"{upper[i, j]} in row {rows.start + i + 1}, column {cols.start + j + 1}, but {lower[i, j]} the other way round"
+        raise DataError(f"kernel {grams.names[q]!r} is not symmetric: {pair}", grams.name)
 
 
 class _Grams:
@@ -214,10 +212,8 @@ def _open_source(source: UserData, folder: Path, names: Sequence[str] | None) ->
     label = f"<{type(source).__name__}>"
     if isinstance(source, list | tuple | np.ndarray):
         return _Grams(_as_stack(np.asarray(source), label), label, names)
-    if hasattr(source, "dask") and hasattr(source, "blocks"):
-        return _Grams(_spool_array(source.shape, source.dtype, _dask_pieces(source), folder, label), label, names)
     if hasattr(source, "chunks") and hasattr(source, "shape"):
-        return _Grams(_spool_array(source.shape, source.dtype, _zarr_pieces(source), folder, label), label, names)
+        return _Grams(_spool_array(source, folder, label), label, names)
     raise SchemaError(f"source is a {type(source).__name__}; Gram matrices come as an array, a .npy or .npz file, a dask or a Zarr array")
 
 
@@ -248,7 +244,7 @@ def _open_zarr(text: str, folder: Path, names: Sequence[str] | None) -> _Grams:
         array = zarr.open_array(text, mode="r")
     except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
         raise DataError(f"is no Zarr array: {error}", text) from error
-    return _Grams(_spool_array(array.shape, array.dtype, _zarr_pieces(array), folder, text), text, names)
+    return _Grams(_spool_array(array, folder, text), text, names)
 
 
 def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
@@ -265,36 +261,30 @@ def _open_npz(path: Path, folder: Path, names: Sequence[str] | None) -> _Grams:
     return _Grams(arrays, str(path), names if names is not None else [member.removesuffix(".npy") for member in members])
 
 
-Pieces = Iterator[tuple[tuple[slice, ...], Callable[[], npt.NDArray[Any]]]]
-
-
-def _spool_array(shape: tuple[int, ...], dtype: np.dtype, pieces: Pieces, folder: Path, name: str) -> npt.NDArray[Any]:
-    """Copy an array to a file piece by piece, each read once, and map it."""
+def _spool_array(array: Foreign, folder: Path, name: str) -> npt.NDArray[Any]:
+    """Copy a dask or Zarr array to a file piece by piece, each read once, and map it."""
+    shape, dtype = array.shape, np.dtype(array.dtype)
     if any(not isinstance(length, int | np.integer) for length in shape):
         raise SchemaError(f"{name} has the shape {shape}; compute its chunk sizes first")
-    if np.dtype(dtype).kind not in "biuf":
+    if dtype.kind not in "biuf":
         raise SchemaError(f"{name} has the type {dtype}; real numbers are expected")
-    path, nbytes = folder / "grams.npy", int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-    require_space(folder, nbytes)
-    mapped = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    for region, read in pieces:
-        mapped[region] = read()
+    require_space(folder, int(np.prod(shape, dtype=np.int64)) * dtype.itemsize)
+    mapped = np.lib.format.open_memmap(folder / "grams.npy", mode="w+", dtype=dtype, shape=shape)
+    for region in _chunk_regions(array):
+        part = array[region]
+        mapped[region] = np.asarray(part.compute() if hasattr(part, "compute") else part)
     return _as_stack(mapped, name)
 
 
-def _dask_pieces(array: Foreign) -> Pieces:
-    edges = [[0, *np.cumsum(lengths).tolist()] for lengths in array.chunks]
-    for index in np.ndindex(*array.numblocks):
-        region = tuple(slice(ends[k], ends[k + 1]) for ends, k in zip(edges, index, strict=True))
-        yield region, lambda index=index: np.asarray(array.blocks[index].compute())
-
-
-def _zarr_pieces(array: Foreign) -> Pieces:
-    chunk = getattr(array, "shards", None) or array.chunks
-    edges = [[*range(0, length, step), length] for length, step in zip(array.shape, chunk, strict=True)]
+def _chunk_regions(array: Foreign) -> Iterator[tuple[slice, ...]]:
+    """Yield the place of every chunk of a dask or Zarr array (of every shard)."""
+    if hasattr(array, "dask"):
+        edges = [[0, *np.cumsum(lengths).tolist()] for lengths in array.chunks]
+    else:
+        chunk = getattr(array, "shards", None) or array.chunks
+        edges = [[*range(0, length, step), length] for length, step in zip(array.shape, chunk, strict=True)]
     for spans in product(*(list(pairwise(ends)) for ends in edges)):
-        region = tuple(slice(a, b) for a, b in spans)
-        yield region, lambda region=region: np.asarray(array[region])
+        yield tuple(slice(a, b) for a, b in spans)
 
 
 def _scratch_parent(url: str | os.PathLike[str], parent: str | os.PathLike[str] | None) -> str | None:
@@ -318,8 +308,6 @@ def read_order(source: str) -> int | None:
         if not zipfile.is_zipfile(source):
             return int(np.load(source, mmap_mode="r", allow_pickle=False).shape[-1])
         with zipfile.ZipFile(source) as archive, archive.open(archive.namelist()[0]) as member:
-            first = np.lib.format.read_magic(member) == (1, 0)
-            head = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-            return int(head(member)[0][-1])
+            return int(npy_header(member).shape[-1])
     except (ValueError, OSError, IndexError, KeyError, TypeError, zipfile.BadZipFile):
         return None

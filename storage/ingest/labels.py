@@ -69,8 +69,7 @@ class Target:
         return np.array(self.declared, dtype=np.float64)
 
     def add_numbers(self, values: Vector, fault: Fault) -> None:
-        """Note the labels of some rows. Raises DataError from ``fault(reason, row)``, if a label is not declared or there are too many for
-        classes."""
+        """Note the labels of some rows; DataError from ``fault(reason, row)`` if one is not declared or there are too many for classes."""
         if self.task == "regression":
             return
         allowed = self.allowed_numbers()

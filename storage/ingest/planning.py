@@ -1,6 +1,5 @@
 """What an ingest will hold and write, told before any of it is done: from what the source declares, the options and the budget."""
 
-import shutil
 from dataclasses import dataclass, field
 from functools import singledispatch
 from math import prod
@@ -8,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ..layout import TABLE_CHUNK, plan_dense, plan_dense_rows
+from ..objects import free_bytes
 from .files import FileArray
 from .options import Options
 from .reading import HELD_SHARE, ROW_BYTES, Source
 from .tables.array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
-from .tables.arrays import ArraySource
-from .tables.dask_rows import DaskSource
+from .tables.arrays import ArraySource, DaskSource
 from .tables.parquet import FOOTER_BYTES, GROUP_SHARE, ParquetSource
 from .tables.tabular import COLUMN_BYTES as CSV_COLUMN_BYTES
 from .tables.tabular import NAME_BYTES, CsvSource, FrameSource, is_too_wide
@@ -55,7 +54,7 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
     declared = {"source": source.name, "format": source.format, "source_bytes": sizes.nbytes}
     declared |= {"rows": sizes.rows, "columns": sizes.columns, "entries_at_most": sizes.entries}
     memory = {"budget": options.budget, **_total_bytes(holds, sizes, options)}
-    disk = {"scratch": str(scratch), "scratch_bytes_at_most": sizes.scratch, "scratch_bytes_free": _free_bytes(scratch)}
+    disk = {"scratch": str(scratch), "scratch_bytes_at_most": sizes.scratch, "scratch_bytes_free": free_bytes(scratch)}
     return {**declared, "store": url, "kind": kind, **_plan_layout(kind, sizes, options), **memory, **disk}
 
 
@@ -63,7 +62,7 @@ def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scr
     """Return the plan of an ingest of a source at a URL, of which nothing but its size is known before it is copied."""
     holds = [holding_row("a copy is made on scratch; what it declares is planned within the budget then", "budget", options.budget)]
     memory = {"budget": options.budget, **_total_bytes(holds, Sizes(), options)}
-    disk = {"scratch": str(scratch), "copy_bytes": nbytes, "scratch_bytes_free": _free_bytes(scratch)}
+    disk = {"scratch": str(scratch), "copy_bytes": nbytes, "scratch_bytes_free": free_bytes(scratch)}
     return {"source": source, "source_bytes": nbytes, "store": url, **memory, **disk}
 
 
@@ -75,13 +74,6 @@ def _total_bytes(holds: list[dict[str, Any]], sizes: Sizes, options: Options) ->
         outside = [holding_row("heaviest column, at most; outside the budget", "12 rows", _HEAVIEST_BYTES * sizes.rows)]
     total = min(inside, options.budget) + sum(row["bytes"] for row in outside)
     return {"process_bytes": total, "process_holds": [*holds, *outside]}
-
-
-def _free_bytes(folder: Path) -> int:
-    folder = folder.absolute()
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
 
 
 def _plan_layout(kind: str, sizes: Sizes, options: Options) -> dict[str, Any]:
@@ -142,18 +134,13 @@ def _held_while_writing(kind: str, sizes: Sizes, options: Options, jobs: int) ->
     if kind == "sequences":
         return []
     if kind == "dense":
-        at_once = max(budget // 64, sizes.rows or 0)
-        return [
-            holding_row("a block of the store, as it is put together, turned and packed", "3 stripe_bytes", 3 * stripe),
-            holding_row("columns at a time whose tables are made", "24 max(budget / 64, rows)", 24 * at_once),
-        ]
-    piece = max(1, budget // 96)
+        block = holding_row("a block of the store, as it is put together, turned and packed", "3 stripe_bytes", 3 * stripe)
+        at_once = 24 * max(budget // 64, sizes.rows or 0)
+        return [block, holding_row("columns at a time whose tables are made", "24 max(budget / 64, rows)", at_once)]
     tables = [] if sizes.columns is None else [holding_row("tables of the columns", "16 columns", COLUMN_BYTES * sizes.columns)]
-    return [
-        *tables,
-        holding_row("piece of the rows that is sorted into buckets", "36 budget / 96", 36 * piece),
-        holding_row("stripes that are sorted while one is written", "3 stripe_bytes (jobs + 2)", 3 * stripe * (jobs + 2)),
-    ]
+    piece = holding_row("piece of the rows that is sorted into buckets", "36 budget / 96", 36 * max(1, budget // 96))
+    sorting = holding_row("stripes that are sorted while one is written", "3 stripe_bytes (jobs + 2)", 3 * stripe * (jobs + 2))
+    return [*tables, piece, sorting]
 
 
 def _rows_at_hand(share: int, columns: int | None, options: Options) -> dict[str, Any]:
@@ -209,8 +196,7 @@ def _(source: ParquetSource, options: Options) -> Sizes:
 
 @sizes_of.register
 def _(source: FrameSource, options: Options) -> Sizes:
-    rows = source.n_rows
-    return _of_pieces(Sizes(rows, source.n_cols, None, source.nbytes), 8 * rows * (source.n_cols or 0), options)
+    return _of_pieces(Sizes(source.n_rows, source.n_cols, None, source.nbytes), 8 * source.n_rows * (source.n_cols or 0), options)
 
 
 @sizes_of.register
@@ -244,14 +230,10 @@ def _(source: FileSource, options: Options) -> Sizes:
     nbytes, declared, budget = Path(source.name).stat().st_size, source.nbytes or 0, options.budget
     n, d = source.matrix.shape
     if isinstance(source.matrix, FileArray):
-        holds = [
-            _rows_at_hand(32, d, options),
-            holding_row("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64)),
-        ]
-        return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, holds)
-    entries = source.matrix.data.size
-    piece = max(1, budget // PIECE_SHARE)
-    holds = [holding_row("piece of the matrix, checked and turned", "48 budget / 256", _ENTRY_BYTES * piece)]
+        panel = holding_row("panel of columns, for matrices that lie by columns", "2 budget / 64", 2 * (budget // 64))
+        return Sizes(n, d, n * d, nbytes, declared + 16 * n * d, [_rows_at_hand(32, d, options), panel])
+    entries, piece = source.matrix.data.size, _ENTRY_BYTES * max(1, budget // PIECE_SHARE)
+    holds = [holding_row("piece of the matrix, checked and turned", "48 budget / 256", piece)]
     if source.matrix.form == "csc":
         holds.append(holding_row("tables that turn columns to rows", "24 rows", TURNED_ROW_BYTES * n))
     return Sizes(n, d, entries, nbytes, declared + 2 * _SCRATCHED * entries, holds)

@@ -17,6 +17,7 @@ from .scratch import Scratch
 from .tables.columns import count_columns
 from .tables.row_tables import at_row, row_tables
 from .text.spool import Block, Handle, Part, Spool, Stored, hold_block
+from .text.streams import FileDigest
 
 EXACT_INTEGERS = 2**53
 ROW_BYTES = 48  # bytes per column that a dense row takes on its way into a block
@@ -75,21 +76,22 @@ class Reading:
 
 
 class Source(ABC):
-    """An input that can be read: its name, shown in messages and noted in the store, its format, whether it goes to the sparse layout, and
-    the feature names it carries."""
+    """An input that can be read: its name, shown in messages and noted in the store, its format, whether it goes to the sparse layout, the
+    feature names it carries, and of a file its content."""
 
     name: str
     format: str
     sparse: bool = False
     names: list[str] | None = None
+    digest: FileDigest | None = None
 
     def hint(self) -> str | None:
         """Cheap identity for resuming; None if the source cannot be read twice."""
         return self.identity()
 
-    @abstractmethod
     def identity(self) -> str | None:
         """Identity by content, to recognise finished work; None if the source cannot be read twice."""
+        return None if self.digest is None else self.digest.value()
 
     @abstractmethod
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
@@ -120,6 +122,11 @@ class RowSource(Source):
         reading = Reading(target=target, counts=ColumnCounts() if self.sparse else None, n_cols=self.n_cols)
         small = self.nbytes is not None and HELD_SHARE * self.nbytes <= options.budget
         return read_blocks(reading, _check_blocks(self, options, reading, progress), scratch, small)
+
+    def check_table(self, table: str, shape: tuple[int, ...], n: int) -> None:
+        """Refuse a row table that is no vector of ``n`` entries."""
+        if shape != (n,):
+            raise SchemaError(f"{self.name}: {table} has the shape {shape}; it must be ({n},), one entry per row")
 
     def with_tables(self, x: Matrix, tables: dict[str, Any], row: int, target: Target) -> tuple[Matrix, Block]:
         """Return the rows from ``row`` on with their part of the row tables, checked."""
@@ -187,9 +194,8 @@ def _check_blocks(source: RowSource, options: Options, reading: Reading, progres
 def as_floats(
     values: npt.NDArray[Any], dtype: str, place: Callable[[int], tuple[int, int | None]], fault: CellFault, missing: str | None = None
 ) -> npt.NDArray[Any]:
-    """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest). ``values``: numbers of any real
-    type; ``dtype``: "auto", "float32" or "float64"; ``place``: row and column of a position in the flattened values; ``fault``: builds the
-    error; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is none."""
+    """Finite float32 or float64 values that equal the given ones (for ``dtype="float32"``: the nearest). ``place``: row and column of a
+    position in the flattened values; ``missing``: "keep" lets NaN through; "refuse" names the way to keep it; None: there is none."""
     if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
         raise fault(f"values have the type {values.dtype}; numbers of at most 64 bits are expected", 0, None)
     wide = values.astype(np.float64, copy=False)
@@ -263,11 +269,8 @@ def check_width(found: int, options: Options, name: str, sparse: bool = False) -
 
 
 def check_row_fits(columns: int, options: Options, name: str) -> None:
-    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget. Raises SchemaError, naming the bytes
-    and the budget."""
+    """Refuse dense rows so wide that one of them, with what becomes of it, is more than the budget. Raises SchemaError, naming both."""
     need = ROW_BYTES * columns
     if need > options.budget:
-        raise SchemaError(
-            f"{name} has {columns} columns, and to read one row takes {need} bytes, more than the budget of {options.budget}; raise the "
-            "budget (--budget), or give sparse input"
-        )
+        row = f"to read one row takes {need} bytes, more than the budget of {options.budget}"
+        raise SchemaError(f"{name} has {columns} columns, and {row}; raise the budget (--budget), or give sparse input")

@@ -55,8 +55,7 @@ def inverse_root(squares: Floats) -> Floats:
 
 
 def mean_and_variance(block: Matrix) -> tuple[Floats, Floats]:
-    """Mean and variance of the columns of a block that holds all its rows, zeros included. ``block``: ndarray or csc_array (n_rows, k),
-    columns."""
+    """Mean and variance of the columns of a block, ndarray or csc_array (n_rows, k), that holds all its rows, zeros included."""
     n, k = block.shape
     if isinstance(block, np.ndarray):
         wide = np.ascontiguousarray(block.T, dtype=np.float64)
@@ -73,9 +72,8 @@ def mean_and_variance(block: Matrix) -> tuple[Floats, Floats]:
 
 
 class ColumnSummary:
-    """The column tables and the column factors of the scaling, collected for some columns at a time. ``meta``: the store; ``scale``: kind
-    of the scaling to make factors for; ``folder``: where long tables wait; short ones stay in memory unless ``resumable``; ``resumable``:
-    keep all tables in files; ``missing``: count the missing values of dense columns."""
+    """The column tables and the column factors of the scaling ``scale``, collected for some columns at a time. ``folder``: where long
+    tables wait, and if ``resumable`` short ones, too; ``missing``: count the missing values of dense columns."""
 
     def __init__(self, meta: BlockMeta, scale: str, folder: Path, *, resumable: bool, missing: bool = False) -> None:
         self.scale = scale

@@ -25,8 +25,7 @@ TURNED_ROW_BYTES = 24  # bytes of tables for every row of a matrix that lies by 
 
 @dataclass(frozen=True)
 class Compressed:
-    """A CSR or CSC matrix in files. ``data``, ``indices``, ``indptr``: its three arrays; ``shape``: rows and columns; ``form``: "csr" or
-    "csc"; ``name``, ``prefix``: the file, and what stands before the names of the arrays there."""
+    """A matrix in a file; ``form``: "csr" or "csc"; ``prefix``: what stands before the names of its three arrays there."""
 
     data: FileArray
     indices: FileArray
@@ -117,11 +116,8 @@ def check_turning(source: Compressed, options: Options) -> None:
     naming the bytes and the budget."""
     need = 0 if source.form == "csr" else TURNED_ROW_BYTES * source.shape[0]
     if need > options.budget // 2:
-        raise DataError(
-            f"lies by columns, and to turn its {source.shape[0]} rows takes {need} bytes of tables, more than half of the budget of "
-            f"{options.budget}: raise the budget (--budget), or save it by rows",
-            source.name,
-        )
+        tables = f"to turn its {source.shape[0]} rows takes {need} bytes of tables, more than half of the budget of {options.budget}"
+        raise DataError(f"lies by columns, and {tables}: raise the budget (--budget), or save it by rows", source.name)
 
 
 def csr_pieces(source: Compressed, scratch: Scratch, options: Options, fault: CellFault) -> Iterator[Any]:
@@ -144,11 +140,11 @@ def _turn_rows(source: Compressed, scratch: Scratch, options: Options, fault: Ce
     plan = plan_buckets(counts, plan_stripes(counts, 8, stripe_bytes=options.stripe_bytes))
     records = Records(plan, 2, scratch.path("turned.bin"))
     try:
-        fill_buckets(Spool(handles), plan, records, np.dtype(np.float64), 0, most, lambda done: None)
+        fill_buckets(Spool(handles), records, np.dtype(np.float64), 0, most, lambda done: None)
         for bucket, (lo, hi) in enumerate(zip(plan.edges[:-1].tolist(), plan.edges[1:].tolist(), strict=True)):
             ends = np.concatenate([[0], running_sums(counts[lo:hi])]).astype(np.int64)
             cols, values = np.empty(int(ends[-1]), np.int32), np.empty(int(ends[-1]))
-            sort_bucket(plan, records, bucket, ends, cols, as_words(values))
+            sort_bucket(records, bucket, ends, cols, as_words(values))
             yield sp.csr_array((values, cols, ends), shape=(hi - lo, d))
     finally:
         records.close()

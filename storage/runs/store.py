@@ -317,14 +317,11 @@ class RunStore:
             os.utime(path)
         else:
             write_atomic(str(path), (np.frombuffer(packed.getbuffer(), np.uint8),), fsync=False)
-        self._drop_arrays(path, keep)
-        return ArrayRef(str(path), digest, array.nbytes)
-
-    def _drop_arrays(self, newest: Path, keep: int) -> None:
-        others = [file for file in newest.parent.glob(f"{newest.name.partition('=')[0]}=*.npy") if file != newest]
+        others = [file for file in path.parent.glob(f"{name}=*.npy") if file != path]
         others.sort(key=lambda file: file.stat().st_mtime_ns, reverse=True)
         for old in others[max(0, keep - 1) :]:
             old.unlink(missing_ok=True)
+        return ArrayRef(str(path), digest, array.nbytes)
 
     def write_model(self, record: object) -> str:
         """Write the model of the run in place of any that is there; return its digest."""

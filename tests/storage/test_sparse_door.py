@@ -282,9 +282,8 @@ BEHIND = {
     "pipeline/methods/social_strength/estimator.py": {"recommend_groups": "in_memory in the same line, and its copy"},
     "pipeline/methods/tri_class_svm/estimator.py": {"_join_rows": "MemoryBlocks, which are behind the door"},
     "storage/ingest/tables/array_files.py": {"_assemble_csr": "of parts that check_compressed() returned"},
-    "storage/ingest/tables/arrays.py": {"_check_csr": "admitted in the same line"},
+    "storage/ingest/tables/arrays.py": {"_check_csr": "admitted in the same line", "_compute": "chunks that were admitted one by one"},
     "storage/ingest/build.py": {"_sort_stripe": "entries that ingest sorted"},
-    "storage/ingest/tables/dask_rows.py": {"_compute": "chunks that were admitted one by one"},
     "storage/ingest/reading.py": {"sparse_block": "a copy of rows that came through the door"},
     "storage/ingest/turning.py": {"csr_pieces": "of parts that check_compressed() returned", "_turn_rows": "entries that were sorted here"},
 }

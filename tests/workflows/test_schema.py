@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gramplane.workflows.checking import ConfigError
-from gramplane.workflows.schema import STEPS, WorkflowSpec, check_document, model_steps, read_workflow
+from gramplane.workflows.schema import STEPS, WorkflowSpec, check_document, read_workflow
 from gramplane.workflows.yaml_source import parse_yaml
 from tests.support.places import ROOT
 
@@ -31,7 +31,7 @@ def test_the_architecture_example_is_right():
     read = check(GOOD)
     assert [step.id for step in read.order()] == ["data", "select", "report"]
     assert read.step("select").args.params() == {"C": 1000.0, "B": 50, "inner_tol": 0.001, "max_rounds": 10}
-    assert model_steps(read.spec, read.step("report")) == ["select"]
+    assert read.spec.model_steps(read.step("report")) == ["select"]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

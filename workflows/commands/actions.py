@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,22 +112,11 @@ def store_figures(store: BlockStore) -> dict[str, Any]:
     """Return the figures of an open block store."""
     meta = store.meta
     blocks = store.column_blocks()
-    return {
-        "store": store.url,
-        "rows": meta.n_rows,
-        "columns": meta.n_cols,
-        "kind": meta.kind,
-        "dtype": str(meta.dtype),
-        "missing": meta.n_missing,
-        "stored": sum(block.nnz for block in blocks),
-        "bytes": sum(block.nbytes for block in blocks),
-        "blocks": len(blocks),
-        "labels": None if meta.labels is None else list(meta.labels),
-        "target": store.has_table("y"),
-        "tasks": None if meta.task_names is None else list(meta.task_names),
-        "scale": meta.scale,
-        "digest": store.digest,
-    }
+    shape = {"rows": meta.n_rows, "columns": meta.n_cols, "kind": meta.kind, "dtype": str(meta.dtype), "missing": meta.n_missing}
+    sizes = {"stored": sum(block.nnz for block in blocks), "bytes": sum(block.nbytes for block in blocks), "blocks": len(blocks)}
+    labels, tasks = (None if names is None else list(names) for names in (meta.labels, meta.task_names))
+    target = {"labels": labels, "target": store.has_table("y"), "tasks": tasks}
+    return {"store": store.url, **shape, **sizes, **target, "scale": meta.scale, "digest": store.digest}
 
 
 def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
@@ -142,9 +131,7 @@ def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = st
     return extras
 
 
-def tune_plan(
-    method: str, params: Mapping[str, Any], grid: Mapping[str, Sequence[Any]], folds: int, training: Mapping[str, Any]
-) -> dict[str, Any]:
+def tune_plan(method: str, params: dict[str, Any], grid: dict[str, list[Any]], folds: int, training: dict[str, Any]) -> dict[str, Any]:
     """Return the size of a grid with the plan of its first fit; ``training``: arguments of ``run_method`` that all fits have in common."""
     from ...pipeline import METHODS, run_method
 

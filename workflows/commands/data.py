@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,27 +14,17 @@ from .actions import ingest_source, plan_source, require_path, require_run, stor
 from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
 from .options import Frame, Url, command, dry_run_option
 
-if TYPE_CHECKING:
-    pass
+_FORMATS = "svmlight, csv, parquet, npz, npy, mat, fasta, strings; auto: by name."
+_LIKE = "Take width, labels, names, scaling and the columns' roles from this store: for test data."
+_MISSING = "Keep NaN and empty cells, for rule-ensemble alone."
 
 
 @command("ingest", short_help="Write a block store from a file.")
 @click.argument("source", type=Url("source"))
 @click.argument("store", type=Url("new-store"))
-@click.option(
-    "--format",
-    default="auto",
-    show_default=True,
-    metavar="FORM",
-    help="svmlight, csv, parquet, npz, npy, mat, fasta, strings; auto: by name.",
-)
+@click.option("--format", default="auto", show_default=True, metavar="FORM", help=_FORMATS)
 @click.option("--n-features", type=int, metavar="N", help="Number of columns, where the source does not say.")
-@click.option(
-    "--like",
-    type=Url("store"),
-    metavar="STORE",
-    help="Take width, labels, names, scaling and the columns' roles from this store: for test data.",
-)
+@click.option("--like", type=Url("store"), metavar="STORE", help=_LIKE)
 @click.option("--zero-based", default="no", show_default=True, metavar="no|yes|auto", help="Whether SVMlight indices start at 0.")
 @click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
 @click.option("--no-labels", is_flag=True, help="SVMlight lines start with an entry, or with a label to be passed over; no target.")
@@ -48,9 +38,7 @@ if TYPE_CHECKING:
 @click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
 @click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
 @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
-@click.option(
-    "--missing", default="refuse", show_default=True, metavar="refuse|keep", help="Keep NaN and empty cells, for rule-ensemble alone."
-)
+@click.option("--missing", default="refuse", show_default=True, metavar="refuse|keep", help=_MISSING)
 @click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
 @click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
 @click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
@@ -106,9 +94,8 @@ def inspect(frame: Frame, path: str) -> Result:
 def verify(frame: Frame, store: str) -> Result:
     """Re-read every object of STORE (a block store or a Gram store) against its checksum; exit 6 if any differs or is gone."""
     with frame.progress() as emit:
-        report = open_store(require_path(store, "store")).verify(
-            lambda done, total: emit({"event": "phase", "phase": f"{done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
-        )
+        opened = open_store(require_path(store, "store"))
+        report = opened.verify(lambda n, total: emit({"event": "phase", "phase": f"{n / 2**20:,.0f} of {total / 2**20:,.0f} MiB"}))
     damaged = [{"object": item.key, "reason": item.reason} for item in report.damaged]
     fields = {"store": store, "objects": report.n_objects, "bytes": report.nbytes, "n_damaged": len(damaged), "damaged": damaged}
     if report.ok:

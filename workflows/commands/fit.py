@@ -9,28 +9,9 @@ import click
 
 from ..checking import ConfigError, by_option, validate_values
 from ..console import Result, align_rows, format_figure, plan_result, summary_rows
+from . import options as shared
 from .actions import collect_extras, explain_unbegun, require_path, require_run, tune_plan
-from .options import (
-    METHODS_HELP,
-    ComputeOptions,
-    Frame,
-    MethodCommand,
-    TuneCommand,
-    Url,
-    cluster_options,
-    command,
-    dry_run_option,
-    explicit_values,
-    grams_option,
-    groups_option,
-    kernels_option,
-    method_argument,
-    method_config,
-    run_option,
-    seed_option,
-    set_option,
-    split_settings,
-)
+from .options import METHODS_HELP, ComputeOptions, Frame, MethodCommand, TuneCommand, Url, cluster_options, command, dry_run_option
 
 if TYPE_CHECKING:
     from ...pipeline.runs.run import RunOutcome
@@ -45,23 +26,24 @@ def outcome_result(outcome: RunOutcome, run: str) -> Result:
     return Result(outcome.status, {"run": run, name: figures}, text)
 
 
+_STREAM = "Learn from SVMlight text instead, read once; - is standard input (group-lasso)."
+
+
 @command("fit", cls=MethodCommand, short_help="Fit a method on a store.", epilog=METHODS_HELP)
-@method_argument
+@shared.method_argument
 @click.option("--data", type=Url("store"), metavar="STORE", help="Training data, a block store.")
-@click.option(
-    "--stream", type=Url("stream"), metavar="FILE|-", help="Learn from SVMlight text instead, read once; - is standard input (group-lasso)."
-)
+@click.option("--stream", type=Url("stream"), metavar="FILE|-", help=_STREAM)
 @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
 @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
 @click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
 @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
-@run_option
-@set_option
-@groups_option
-@kernels_option
-@grams_option
+@shared.run_option
+@shared.set_option
+@shared.groups_option
+@shared.kernels_option
+@shared.grams_option
 @click.option("--test-share", type=float, default=0.0, metavar="SHARE", help="Hold out this share of the rows to measure accuracy.")
-@seed_option
+@shared.seed_option
 @cluster_options
 @dry_run_option
 def fit(
@@ -86,10 +68,10 @@ def fit(
     text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
     source, extra = training_data(data, stream, text)
     values, d = _parameters(source, settings, kernels=kernels, grams=grams)
-    params, args = explicit_values(method_config(method, values, d=d)), _fit_args(method, inputs)
+    params, args = shared.explicit_values(shared.method_config(method, values, d=d)), _fit_args(method, inputs)
     with explain_unbegun(run), frame.progress() as emit:
-        shared = {"seed": args.seed, "extra": {**collect_extras(args, source), **extra}, "on_event": emit, **compute.arguments()}
-        outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **shared)
+        training = {"seed": args.seed, "extra": {**collect_extras(args, source), **extra}, "on_event": emit, **compute.arguments()}
+        outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **training)
     return outcome_result(outcome, run)
 
 
@@ -122,7 +104,7 @@ def _parameters(data: str, settings: Sequence[str], **options: str | None) -> tu
     of the store, which they are checked against."""
     from ...storage import BlockStore
 
-    values, named = split_settings(settings), {key: value for key, value in options.items() if value is not None}
+    values, named = shared.split_settings(settings), {key: value for key, value in options.items() if value is not None}
     for key in named:
         if key in values:
             raise ConfigError(f"--{key} is also given by --set {key}")
@@ -137,16 +119,16 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
 
 
 @command("tune", cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
-@method_argument
+@shared.method_argument
 @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
-@run_option
+@shared.run_option
 @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
-@set_option
-@kernels_option
-@grams_option
-@groups_option
+@shared.set_option
+@shared.kernels_option
+@shared.grams_option
+@shared.groups_option
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
-@seed_option
+@shared.seed_option
 @cluster_options
 @dry_run_option
 def tune(
@@ -171,7 +153,7 @@ def tune(
 
     # C=1,10 becomes the YAML list C=[1,10].
     lists = [text if text.partition("=")[2][:1] in ("", "[") else f"{text.replace('=', '=[', 1)}]" for text in grids]
-    grid = {key: value if isinstance(value, list) else [value] for key, value in split_settings(lists, "--grid").items()}
+    grid = {key: value if isinstance(value, list) else [value] for key, value in shared.split_settings(lists, "--grid").items()}
     values, d = _parameters(data, settings, kernels=kernels, grams=grams)
     params, args = check_grid(method, grid, values, d), _fit_args(method, inputs)
     training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": collect_extras(args, data)}
@@ -189,7 +171,7 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
     Raises ConfigError: for a key that is given twice, unknown, or has a value that is not allowed."""
     from ...pipeline.runs.tune import check_tunable
 
-    params = explicit_values(method_config(method, fixed, d=d))
+    params = shared.explicit_values(shared.method_config(method, fixed, d=d))
     try:
         check_tunable(method, grid)
     except ValueError as error:
@@ -200,7 +182,7 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
         if not values:
             raise ConfigError(f"--grid {key}: there must be at least one value")
         for value in values:
-            method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid", d=d)
+            shared.method_config(method, {**fixed, key: value}, lambda loc: f"--grid {loc[0]}" if loc else "--grid", d=d)
     return params
 
 
@@ -253,9 +235,8 @@ def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: 
     if not dry_run:
         require_writable(require_run(run))
     with frame.progress() as emit:
-        result = score_store(
-            model_run(require_run(run)), require_path(store, "store"), on_event=emit, dry_run=dry_run, **compute.arguments()
-        )
+        settings = {"on_event": emit, "dry_run": dry_run, **compute.arguments()}
+        result = score_store(model_run(require_run(run)), require_path(store, "store"), **settings)
     if dry_run:
         return plan_result(result)
     save_score(model_run(run), store, result)

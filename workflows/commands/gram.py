@@ -112,13 +112,14 @@ def gram_left_overs(store: GramStore, keep: str | None) -> tuple[list[tuple[str,
     return store.unused(digests), store.orphans()
 
 
+_OUT = "The Gram store; kernels are added to one that is there."
+
+
 @command("gram", short_help="Write a Gram store: kernel matrices kept on disk.")
 @click.argument("store", required=False, type=Url("store"))
 @click.option("--kernels", metavar="FILE|TEXT", help='A YAML list of kernels, or texts such as "rbf(gamma=0.5)[0:4]; linear".')
 @click.option("--precomputed", type=Url("source"), metavar="FILE", help="Take matrices computed elsewhere: .npy, .npz, or a Zarr array.")
-@click.option(
-    "--out", type=Url("new-store"), required=True, metavar="GRAMS", help="The Gram store; kernels are added to one that is there."
-)
+@click.option("--out", type=Url("new-store"), required=True, metavar="GRAMS", help=_OUT)
 @click.option("--overwrite", is_flag=True, help="Replace a Gram store of other data.")
 @cluster_options
 @dry_run_option
@@ -137,9 +138,8 @@ def gram(
     With --precomputed the matrices come from a file; STORE, if given, says whose rows they belong to.
     """
     if (kernels is None) == (precomputed is None):
-        raise click.UsageError(
-            "give either --kernels or --precomputed; a file with the line '- grid: {}' holds the kernels that a fit has by default"
-        )
+        hint = "a file with the line '- grid: {}' holds the kernels that a fit has by default"
+        raise click.UsageError(f"give either --kernels or --precomputed; {hint}")
     if precomputed is not None and dry_run:
         raise click.UsageError("--dry-run plans the computing of kernels; --precomputed computes none")
     if precomputed is None and store is None:

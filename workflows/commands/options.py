@@ -89,38 +89,24 @@ class Url(click.ParamType):
 
 
 run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
-groups_option = click.option(
-    "--groups", type=Url("file"), metavar="FILE", help="Groups of the features: one label a line, or .json with lists of ids."
-)
-kernels_option = click.option(
-    "--kernels", metavar="FILE|TEXT", help='Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".'
-)
+_file_option = functools.partial(click.option, type=Url("file"), metavar="FILE")
+groups_option = _file_option("--groups", help="Groups of the features: one label a line, or .json with lists of ids.")
+_KERNELS_HELP = 'Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".'
+kernels_option = click.option("--kernels", metavar="FILE|TEXT", help=_KERNELS_HELP)
 _GRAMS_HELP = "Use the kernels of this Gram store (see gram); with --kernels, keep those in it."
 grams_option = click.option("--grams", type=Url("store"), metavar="GRAMS", help=_GRAMS_HELP)
+_CLUSTER_HELP = "sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable."
+_DRIVER_HELP = "Memory of the driver; default: half the machine's."
+_STALL_HELP = "Give up when no task has finished for so long; default 300. It must exceed the longest task."
 _CLUSTER = (
-    click.option(
-        "--cluster",
-        envvar="GRAMPLANE_CLUSTER",
-        metavar="WHERE",
-        help="sync (default), local:N, local:NxT, tcp://..., tls://..., scheduler-file:PATH, factory:module:callable.",
-    ),
+    click.option("--cluster", envvar="GRAMPLANE_CLUSTER", metavar="WHERE", help=_CLUSTER_HELP),
     click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
-    click.option(
-        "--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of the driver; default: half the machine's."
-    ),
+    click.option("--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help=_DRIVER_HELP),
     click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
-    click.option(
-        "--tls-ca", envvar="GRAMPLANE_TLS_CA", type=Url("file"), metavar="FILE", help="Certificate authority of the cluster (PEM)."
-    ),
-    click.option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", type=Url("file"), metavar="FILE", help="Certificate of this client (PEM)."),
-    click.option("--tls-key", envvar="GRAMPLANE_TLS_KEY", type=Url("file"), metavar="FILE", help="Private key of this client (PEM)."),
-    click.option(
-        "--stall-timeout",
-        envvar="GRAMPLANE_STALL_TIMEOUT",
-        type=float,
-        metavar="SECONDS",
-        help="Give up when no task has finished for so long; default 300. It must exceed the longest task.",
-    ),
+    _file_option("--tls-ca", envvar="GRAMPLANE_TLS_CA", help="Certificate authority of the cluster (PEM)."),
+    _file_option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", help="Certificate of this client (PEM)."),
+    _file_option("--tls-key", envvar="GRAMPLANE_TLS_KEY", help="Private key of this client (PEM)."),
+    click.option("--stall-timeout", envvar="GRAMPLANE_STALL_TIMEOUT", type=float, metavar="SECONDS", help=_STALL_HELP),
 )
 
 
@@ -149,11 +135,8 @@ def _tls_files(ca: str | None, cert: str | None, key: str | None) -> TLSFiles | 
     return None
 
 
-METHODS_HELP = "\b\n" + textwrap.fill(
-    f"METHOD is one of {', '.join(METHODS)}. `gramplane config show METHOD --resolved` shows its parameters.",
-    width=100,
-    break_on_hyphens=False,
-)
+_METHODS = f"METHOD is one of {', '.join(METHODS)}. `gramplane config show METHOD --resolved` shows its parameters."
+METHODS_HELP = "\b\n" + textwrap.fill(_METHODS, width=100, break_on_hyphens=False)
 
 
 class MethodCommand(click.Command):
@@ -170,12 +153,8 @@ class MethodCommand(click.Command):
         added: list[click.Parameter] = []
         for name, (item, takers) in extra_inputs(self.scored).items():
             if name not in names:
-                use, metavar, text = (
-                    item.reads if item.reads == "store" else "file",
-                    "STORE" if item.reads == "store" else "FILE",
-                    item.form,
-                )
-                added.append(click.Option([f"--{name}"], type=Url(use), metavar=metavar, help=f"{text} ({', '.join(takers)})."))
+                use, text = "store" if item.reads == "store" else "file", f"{item.form} ({', '.join(takers)})."
+                added.append(click.Option([f"--{name}"], type=Url(use), metavar=use.upper(), help=text))
         self.params[at:at] = added
         return super().get_params(ctx)
 
@@ -189,9 +168,8 @@ class TuneCommand(MethodCommand):
 method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHODS, "method"))
 set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
-seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Root of every random number."
-)
+_seed = click.IntRange(min=0)
+seed_option = click.option("--seed", type=_seed, metavar="N", default=0, show_default=True, help="Root of every random number.")
 
 
 def split_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import Any
 
 import click
 
-from ..console import Result, format_figure, plain_json, run_table
+from ...storage.value_types import plain_json
+from ..console import Result, format_figure, run_table
 from .actions import require_path, require_run
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
 

@@ -97,7 +97,10 @@ def _paint_series(axes: Axes, chart: Chart) -> None:
     for series in chart.series:
         if series.mark != "area":
             _add_mark(axes, series)
-    _add_areas(axes, [series for series in chart.series if series.mark == "area"])
+    areas = [series for series in chart.series if series.mark == "area"]
+    if areas:
+        labels, colours = [plain_text(area.label) for area in areas], [_colour(area) for area in areas]
+        axes.stackplot(areas[0].x, *(area.y for area in areas), labels=labels, colors=colours)  # pyright: ignore[reportArgumentType]
     if any(series.mark in ("bar", "area") for series in chart.series):
         axes.grid(visible=False, axis="x")
     axes.set_xlabel(chart.x_label)
@@ -124,12 +127,6 @@ def _add_mark(axes: Axes, series: Series) -> None:
         style |= {"markersize": 7, "markeredgecolor": "white"} if series.marker == "D" else {}
         style |= {} if series.width is None else {"linewidth": series.width}
         axes.plot(x, y, series.style, alpha=series.opacity, marker=series.marker, label=label, **style)
-
-
-def _add_areas(axes: Axes, areas: Sequence[Series]) -> None:
-    if areas:
-        labels, colours = [plain_text(area.label) for area in areas], [_colour(area) for area in areas]
-        axes.stackplot(areas[0].x, *(area.y for area in areas), labels=labels, colors=colours)  # pyright: ignore[reportArgumentType]
 
 
 def _set_scales(axes: Axes, chart: Chart) -> None:

@@ -87,20 +87,8 @@ def _note_replaced(run: RunStore) -> dict[str, str]:
 
 
 def view_run(path: str | Path, name: str | None = None) -> RunView:
-    """Return a run as the report sees it; a run that is not finished shows what it has.
-
-    Parameters
-    ----------
-    path
-        Run directory.
-    name
-        Shown in headings and legends; by default the folder's name.
-
-    Raises
-    ------
-    ConfigError
-        If ``path`` is no run directory.
-    """
+    """Return a run as the report sees it; a run that is not finished shows what it has. ``name``: shown in headings and legends; by default
+    the folder's name. Raises ConfigError if ``path`` is no run directory."""
     from ...pipeline import METHODS
 
     trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
@@ -130,7 +118,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
     """Keep the metric table of a store in the run directory; a store scored again replaces its table."""
-    from ..console import plain_json
+    from ...storage.value_types import plain_json
 
     run = _open(path)
     saved = run.read_json("scores") or {}
@@ -145,7 +133,7 @@ def saved_scores(path: str | Path) -> list[dict[str, Any]]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> Path:
     """Write a small JSON file whole or not at all; return its path."""
-    from ..console import plain_json
+    from ...storage.value_types import plain_json
 
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_text(path, json.dumps(plain_json(value), indent=1))

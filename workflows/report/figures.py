@@ -54,10 +54,9 @@ def pixels(run: RunView) -> list[Picture]:
     usage = pixel_usage([(str(row["feature"]), weight_of(row)) for row in run.selected])
     if usage is None:
         return []
-    caption = (
-        "Shade: summed size of the weights a pixel takes part in. Lines and rings: the largest weights, blue positive, orange negative."
-    )
-    return [Picture("Pixels involved", caption, draw(usage.paint, (6.0, 5.2)))]
+    shade = "Shade: summed size of the weights a pixel takes part in."
+    lines = "Lines and rings: the largest weights, blue positive, orange negative."
+    return [Picture("Pixels involved", f"{shade} {lines}", draw(usage.paint, (6.0, 5.2)))]
 
 
 def pictures(runs: Sequence[RunView]) -> list[Picture]:

@@ -24,7 +24,7 @@ from ..scratch import Scratch
 from ..text.spool import Block
 from ..text.streams import FileDigest
 from ..turning import Compressed, check_turning, csr_pieces
-from .arrays import ArraySource
+from .arrays import ArraySource, check_matrix
 from .mat_files import is_version_5, read_variables
 
 _SPARSE_PARTS = ("data", "indices", "indptr", "shape")
@@ -82,17 +82,14 @@ def _check_declared(choice: "Choice", found: Mapping[str, Any], options: Options
         return
     columns = check_shape(_as_array(found[choice.key + "shape"]), f"{choice.key}shape", name)[1]
     if options.n_features is None and COLUMN_BYTES * columns > options.budget:
-        raise DataError(
-            f"has {columns} columns, whose tables take {COLUMN_BYTES * columns} bytes, more than the budget of {options.budget}; "
-            "correct the shape, or give --n-features (or a larger --budget)",
-            name,
-        )
+        tables = f"whose tables take {COLUMN_BYTES * columns} bytes, more than the budget of {options.budget}"
+        raise DataError(f"has {columns} columns, {tables}; correct the shape, or give --n-features (or a larger --budget)", name)
 
 
 def _in_memory(found: dict[str, Any], path: Path, kind: str, options: Options) -> ArraySource:
     choice, name = _choose_features(found, str(path)), str(path)
     x = _assemble_csr(choice, found, name) if choice.sparse else found[choice.key]
-    return ArraySource(x, _row_vectors(choice.rest, options, name), name, kind, options, FileDigest(path).value)
+    return ArraySource(x, _row_vectors(choice.rest, options, name), name, kind, options, FileDigest(path))
 
 
 class Choice(NamedTuple):
@@ -145,12 +142,11 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str,
 
 
 class FileSource(RowSource):
-    """Features and row tables in a file, unpacked to scratch and read by pieces. ``path``: the file; ``kind``: "npz", "npy" or "mat";
-    ``found``: what it declares; ``options``: options; the width must fit. ``matrix``: the features as they are declared; what is read of
-    them is unpacked first."""
+    """Features and row tables in a file, unpacked to scratch and read by pieces. ``kind``: "npz", "npy" or "mat"; ``found``: what the file
+    declares; ``matrix``: the features as they are declared; what is read of them is unpacked first."""
 
     def __init__(self, path: Path, kind: str, found: dict[str, Any], options: Options) -> None:
-        self.name, self.format, self._path, self._digest = str(path), kind, path, FileDigest(path)
+        self.name, self.format, self._path, self.digest = str(path), kind, path, FileDigest(path)
         choice = _choose_features(found, self.name)
         self.sparse = choice.sparse
         self.nbytes = sum(array.nbytes for array in found.values())
@@ -160,8 +156,7 @@ class FileSource(RowSource):
         n, self.n_cols = self.matrix.shape
         check_width(self.n_cols, options, self.name, self.sparse)
         for table, values in _row_vectors(choice.rest, options, self.name).items():
-            if values.shape != (n,):
-                raise SchemaError(f"{self.name}: {table} has the shape {values.shape}; it must be ({n},), one entry per row")
+            self.check_table(table, values.shape, n)
 
     def _matrix(self, choice: Choice, found: Mapping[str, Any]) -> "FileArray | Compressed":
         if choice.sparse:
@@ -170,16 +165,7 @@ class FileSource(RowSource):
             made = Compressed(data, indices, indptr, size, _sparse_form(choice, self.name), self.name, choice.key)
             made.check()
             return made
-        x = found[choice.key]
-        if x.ndim != 2:
-            raise SchemaError(f"{self.name} has the shape {x.shape}; features must be a matrix (n_rows, n_cols)")
-        if x.dtype.kind not in "biuf":
-            raise SchemaError(f"{self.name} has the type {x.dtype}; features must be real numbers")
-        return x
-
-    def identity(self) -> str | None:
-        """Identity by content."""
-        return self._digest.value()
+        return check_matrix(found[choice.key], self.name)
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield pieces of rows."""
@@ -206,11 +192,9 @@ def _old_mat(path: Path, options: Options) -> dict[str, Any]:
     """Variables of a file of version 4, which is as long as its numbers; read whole by SciPy, in a process of its own."""
     need = _OLD_MAT_SHARE * path.stat().st_size
     if need > options.budget + (64 << 20):
-        raise DataError(
-            f"is no MATLAB file of version 5, and to read it whole takes about {need} bytes, more than the budget of {options.budget}: "
-            "save it with -v7, or raise the budget (--budget)",
-            str(path),
-        )
+        whole = f"to read it whole takes about {need} bytes, more than the budget of {options.budget}"
+        advice = "save it with -v7, or raise the budget (--budget)"
+        raise DataError(f"is no MATLAB file of version 5, and {whole}: {advice}", str(path))
     with temporary_folder() as folder:
         made, program = folder / "variables.npz", Path(__file__).with_name("mat.py")
         # -P: the folder of the program holds modules that must not hide those of the standard library.

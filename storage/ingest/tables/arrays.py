@@ -1,51 +1,40 @@
-"""Arrays in memory as input: NumPy and SciPy sparse, Dask and frames."""
+"""Arrays as input: NumPy and SciPy sparse in memory, dask arrays one row block at a time (dask itself is never imported)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ...errors import DataError, SchemaError
-from ...sparse_door import admit
-from ...value_types import Matrix, SparseMatrix, UserData
+from ...errors import SchemaError
+from ...sparse_door import admit, admit_chunks
+from ...value_types import Foreign, Matrix, SparseMatrix, UserData
 from ..labels import Target
 from ..options import Options
 from ..reading import RowSource, check_width, fill_masked, is_inexact
 from ..text.spool import Block
-from .dask_rows import DaskSource
+from ..text.streams import FileDigest
 from .row_tables import array_digest, at_row
 from .tabular import FrameSource
 
 
 class ArraySource(RowSource):
-    """Features (n_rows, n_cols) and row tables ("y", "task", "weight" -> (n_rows,)) in memory, or mapped. ``identity``: identity by
-    content, if a cheaper one than hashing the arrays exists."""
+    """Features (n_rows, n_cols) and row tables ("y", "task", "weight" -> (n_rows,)) in memory, or mapped; ``digest``: of the file they
+    are from, which costs less than hashing the arrays."""
 
-    def __init__(
-        self,
-        x: UserData,
-        tables: Mapping[str, npt.NDArray[Any]],
-        name: str,
-        format: str,
-        options: Options,
-        identity: Callable[[], str] | None = None,
-        names: list[str] | None = None,
-    ) -> None:
-        self.name, self.format, self.names = name, format, names
+    def __init__(self, x: UserData, tables: Block, name: str, format: str, options: Options, digest: FileDigest | None = None) -> None:
+        self.name, self.format, self.digest = name, format, digest
         self.sparse = sp.issparse(x)
-        self._x: Matrix = _check_csr(x, name) if self.sparse else _check_matrix(x, name)
-        self._tables, self._identity = dict(tables), identity
-        self.n_cols = int(self._x.shape[1])
-        self.nbytes = 12 * int(self._x.nnz) if self.sparse else int(self._x.nbytes)
+        self._x: Matrix = _check_csr(x, name) if self.sparse else _check_dense(x, name)
+        self._tables = dict(tables)
+        self.n_rows, self.n_cols = (int(length) for length in self._x.shape)
+        self.entries = int(self._x.nnz) if self.sparse else int(self._x.size)
+        self.nbytes = 12 * self.entries if self.sparse else int(self._x.nbytes)
         check_width(self.n_cols, options, name, self.sparse)
         for table, values in self._tables.items():
-            if np.shape(values) != (self._x.shape[0],):
-                raise SchemaError(f"{name}: {table} has the shape {np.shape(values)}; it must be ({self._x.shape[0]},), one entry per row")
-
-        self.n_rows = int(self._x.shape[0])
-        self.entries = int(self._x.nnz) if self.sparse else int(self._x.size)
+            self.check_table(table, np.shape(values), self.n_rows)
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         x = self._x
@@ -57,12 +46,13 @@ class ArraySource(RowSource):
         """Bytes of features and row tables."""
         return sum(int(values.nbytes) for values in self._arrays().values())
 
+    @cached_property
+    def _content(self) -> str:
+        return array_digest(self._arrays())
+
     def identity(self) -> str | None:
         """Identity by content."""
-        if self._identity is None:
-            digest = array_digest(self._arrays())
-            self._identity = lambda: digest
-        return self._identity()
+        return super().identity() or self._content
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield slices of rows."""
@@ -70,17 +60,18 @@ class ArraySource(RowSource):
         for lo in range(0, self.n_rows, step):
             yield self.with_tables(self._x[lo : lo + step], self._tables, lo, target)
 
-    def fault(self, reason: str, row: int, column: int | None = None) -> DataError:
-        """Build the error for a row and column, counted from zero; columns with names go by them."""
-        return at_row(self.name, reason, row, None if column is None else self.names[column] if self.names else column + 1)
+
+def check_matrix(x: Matrix, name: str) -> Matrix:
+    """Return an array, in memory or in a file, if it can hold features. Raises SchemaError if it is no matrix of real numbers."""
+    if x.ndim != 2:
+        raise SchemaError(f"{name} has the shape {x.shape}; features must be a matrix (n_rows, n_cols)")
+    if x.dtype.kind not in "biuf":
+        raise SchemaError(f"{name} has the type {x.dtype}; features must be real numbers")
+    return x
 
 
-def _check_matrix(x: UserData, name: str) -> npt.NDArray[Any]:
-    matrix = np.asanyarray(x)
-    if matrix.ndim != 2:
-        raise SchemaError(f"{name} has the shape {matrix.shape}; features must be a matrix (n_rows, n_cols)")
-    if matrix.dtype.kind not in "biuf":
-        raise SchemaError(f"{name} has the type {matrix.dtype}; features must be real numbers")
+def _check_dense(x: UserData, name: str) -> npt.NDArray[Any]:
+    matrix = check_matrix(np.asanyarray(x), name)
     if isinstance(matrix, np.ma.MaskedArray):
         beyond = np.argwhere(is_inexact(np.ma.filled(matrix, 0)))
         if len(beyond):
@@ -94,6 +85,59 @@ def _check_csr(x: SparseMatrix, name: str) -> SparseMatrix:
     if matrix.shape[1] > 2**31 - 2:
         raise SchemaError(f"{name} has {matrix.shape[1]} columns; the limit is 2^31 - 2")
     return matrix
+
+
+class DaskSource(RowSource):
+    """A 2-D dask array of dense or SciPy sparse blocks; chunk sizes may be unknown. A row of blocks is computed at once and must fit
+    memory. ``tables``: "y", "task", "weight" -> vectors, NumPy or dask."""
+
+    format = "array"
+
+    def __init__(self, x: Foreign, tables: Mapping[str, Any], options: Options) -> None:
+        if x.ndim != 2:
+            raise SchemaError(f"the dask array has {x.ndim} dimensions; features must be a matrix (n_rows, n_cols)")
+        self._x, self._tables = x, tables
+        self.name = f"<dask.array {x.name}>"
+        self._chunks = admit_chunks(x, self.name)
+        self._first = self._compute(0)
+        self.sparse = sp.issparse(self._first)
+        self.n_cols = int(self._first.shape[1])
+        check_width(self.n_cols, options, self.name, self.sparse)
+
+    def _compute(self, i: int) -> Matrix:
+        parts = [self._chunks.blocks[i, j].compute() for j in range(self._x.numblocks[1])]
+        if any(sp.issparse(part) for part in parts):
+            return sp.csr_array(sp.hstack(parts, format="csr"))
+        return np.hstack(parts)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the first row of blocks."""
+        first: Matrix = self._first
+        return int(first.data.nbytes + first.indices.nbytes + first.indptr.nbytes if self.sparse else first.nbytes)
+
+    def identity(self) -> str | None:
+        """dask's own name of the computation, which is a hash of it, with the tables."""
+        names = [str(getattr(values, "name", "")) or array_digest({name: values}) for name, values in self._tables.items()]
+        return " ".join(["dask", self._x.name, *names])
+
+    def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
+        """Yield the row blocks."""
+        tables = {name: np.asarray(values.compute() if hasattr(values, "compute") else values) for name, values in self._tables.items()}
+        for values in tables.values():
+            if values.ndim != 1:
+                raise SchemaError(f"a row table has the shape {values.shape}; it must be a vector")
+        row = 0
+        for i in range(self._x.numblocks[0]):
+            x, self._first = (self._compute(i) if self._first is None else self._first), None
+            for name, values in tables.items():
+                if len(values) < row + x.shape[0]:
+                    raise SchemaError(f"{name} has {len(values)} entries; the dask array has at least {row + x.shape[0]} rows")
+            yield self.with_tables(x, tables, row, target)
+            row += x.shape[0]
+        for name, values in tables.items():
+            if len(values) != row:
+                raise SchemaError(f"{name} has {len(values)} entries; the dask array has {row} rows")
 
 
 def object_source(source: UserData, options: Options) -> ArraySource | FrameSource | DaskSource:

@@ -40,10 +40,9 @@ def _find_bucket(col: int, cells: Ints, bits: int, edges: Longs) -> int:
 def partition_entries(
     lengths: Ints, cols: Ints, words: Ints, first_row: int, shift: int, cells: Ints, bits: int, edges: Longs, ends: Longs, records: Ints
 ) -> None:
-    """Sort entries stably by bucket. ``lengths``: int32 array (n_rows,), entries of every row; ``cols``, ``words``: int32 arrays (nnz,) and
-    (nnz, w), column, plus ``shift``, and value of every entry; ``first_row``: number of the first row; ``cells``, ``bits``, ``edges``:
-    buckets by column (see `_find_bucket`); ``ends``: int64 array (n_buckets,), out: where each bucket ends in ``records``; ``records``:
-    int32 array (nnz, 2 + w), out: (column, row, value words), bucket after bucket."""
+    """Sort entries stably by bucket. ``lengths`` (n_rows,): entries of every row; ``cols`` (nnz,), ``words`` (nnz, w): column, plus
+    ``shift``, and value of every entry; ``cells``, ``bits``, ``edges``: buckets by column (see `_find_bucket`); out: ``ends`` (n_buckets,),
+    where each bucket ends in ``records`` (nnz, 2 + w), the (column, row, value words), bucket after bucket."""
     width, buckets = words.shape[1], np.empty(cols.size, np.int32)
     ends[:] = 0
     for k in range(cols.size):

@@ -28,11 +28,12 @@ class ParquetSource(Table):
     """A Parquet file."""
 
     format = "parquet"
+    digest: FileDigest
 
     def __init__(self, source: str | Path, options: Options) -> None:
         self._parquet, self._path = import_pyarrow("pyarrow.parquet"), Path(source)
         open_file(self._path).close()
-        self._digest = FileDigest(self._path)
+        self.digest = FileDigest(self._path)
         self.footer_bytes = _check_footer(self._path, options)
         columns = self._open([]).schema_arrow.names
         super().__init__(str(source), columns, options.row_columns(columns), options)
@@ -46,10 +47,6 @@ class ParquetSource(Table):
             return self._parquet.ParquetFile(os.fspath(self._path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise DataError(f"cannot be read as Parquet: {error}", str(self._path)) from error
-
-    def identity(self) -> str | None:
-        """Identity by content."""
-        return self._digest.value()
 
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
         """Yield batches of rows."""
@@ -84,7 +81,7 @@ class ParquetSource(Table):
         """Bytes that reading every column of a row group takes at most: packed, unpacked, and what pyarrow keeps. From the numbers of rows
         and bytes alone: what the footer says of single columns ends the process where it is damaged."""
         about = self._file.metadata.row_group(group)
-        whole = max(0, about.total_byte_size) + self._digest.size
+        whole = max(0, about.total_byte_size) + self.digest.size
         number = min(whole, 2 * _CELL_BYTES * max(0, about.num_rows))
         return {name: _COLUMN_BYTES + (whole if name in self._texts else number) for name in self.columns}
 
@@ -141,10 +138,9 @@ def _check_footer(path: Path, options: Options) -> int:
     if len(tail) < 8 or tail[4:] not in (b"PAR1", b"PARE") or length > size - 8:
         raise DataError("cannot be read as Parquet: it does not end with a footer and its length", str(path))
     if FOOTER_BYTES * length > options.budget:
-        raise SchemaError(
-            f"{path} has a footer of {length} bytes, and to read it takes about {FOOTER_BYTES * length}, more than the budget of "
-            f"{options.budget}; raise the budget (--budget), or write fewer columns or row groups"
-        )
+        reading = f"to read it takes about {FOOTER_BYTES * length}, more than the budget of {options.budget}"
+        advice = "raise the budget (--budget), or write fewer columns or row groups"
+        raise SchemaError(f"{path} has a footer of {length} bytes, and {reading}; {advice}")
     return length
 
 

@@ -146,7 +146,7 @@ class CsvSource(Table):
     def __init__(self, source: str | Path, options: Options) -> None:
         self._pa, self._csv = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.csv")
         self._source = source
-        self._digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
+        self.digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
         name = "<stdin>" if source == "-" else str(source)
         self._opened = open_source(source, name)
         self._text = io.BufferedReader(self._opened.stream, 1 << 20)
@@ -159,7 +159,7 @@ class CsvSource(Table):
     @property
     def text_bytes(self) -> int | None:
         """Bytes of the text; None of what is packed or comes from standard input, where only its end would tell."""
-        return None if self._digest is None or detect_compression(Path(self.name)) is not None else self._digest.size
+        return None if self.digest is None or detect_compression(Path(self.name)) is not None else self.digest.size
 
     def close(self) -> None:
         """Leave it unread."""
@@ -191,10 +191,6 @@ class CsvSource(Table):
         """Whether an empty line is a row: one whose only cell is empty."""
         return self._missing and len(self.columns) == 1
 
-    def identity(self) -> str | None:
-        """Identity by content; None for standard input."""
-        return None if self._digest is None else self._digest.value()
-
     def batches(self, step: int, options: Options) -> Iterator[list[npt.NDArray[Any]]]:
         """Yield blocks of rows."""
         as_text = {"task", "y"} if options.task == "classification" else {"task"}
@@ -224,7 +220,7 @@ class CsvSource(Table):
 
     def _locate(self, why: str) -> DataError:
         """Build the error for the first row that does not fit, after pyarrow refused the text."""
-        if self._digest is None:
+        if self.digest is None:
             return DataError(why, self.name)
         texts = {self._roles.columns.get("y"), self._roles.columns.get("task")}
         numeric = [k for k in range(len(self.columns)) if k not in texts]
@@ -240,7 +236,7 @@ class CsvSource(Table):
         return DataError(why, self.name)
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
-        located = next(islice(self._lines(), row, None), None) if self._digest is not None and not self._wide else None
+        located = next(islice(self._lines(), row, None), None) if self.digest is not None and not self._wide else None
         if located is None:
             return super()._fault(reason, row, column)
         name = "" if column is None else f"column {self.columns[column]!r}: "
@@ -258,10 +254,9 @@ def _is_wide(line: bytes, options: Options, name: str) -> bool:
     columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
     need = NAME_BYTES * columns + 4 * len(line)
     if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
-        raise SchemaError(
-            f"{name} has a header of {columns} columns or more, and to keep them takes {need} bytes, more than the budget of "
-            f"{options.budget}; raise the budget (--budget), or give sparse input"
-        )
+        keeping = f"to keep them takes {need} bytes, more than the budget of {options.budget}"
+        advice = "raise the budget (--budget), or give sparse input"
+        raise SchemaError(f"{name} has a header of {columns} columns or more, and {keeping}; {advice}")
     return is_too_wide(columns, options)
 
 
@@ -279,8 +274,7 @@ def _read_header(line: bytes, name: str) -> tuple[str, list[str]]:
 
 
 class FrameSource(Table):
-    """A data frame with ``columns`` and ``iloc``. ``frame``: the table; ``given``: "y", "task", "weight" -> column name or array;
-    ``options``: options."""
+    """A data frame with ``columns`` and ``iloc``; ``given``: "y", "task", "weight" -> column name or array."""
 
     format = "array"
 

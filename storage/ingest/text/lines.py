@@ -266,10 +266,9 @@ def _read_row(buf: npt.NDArray[np.uint8], p: int, rules: Rules, lines: Lines, st
 
 @compile_kernel
 def parse_lines(buf: npt.NDArray[np.uint8], stop: int, rules: Rules, lines: Lines, state: npt.NDArray[np.int64]) -> int:
-    """Parse the lines that start in ``buf[state[AT]:stop]``; all of them end in ``buf``, at least 4 bytes before its end. ``buf``: text;
-    ``stop``: lines starting here or later are left; ``rules``: what a line may hold; ``lines``: out; room for half as many rows and a
-    quarter as many entries as there are bytes; ``state``: int64 array (N_STATE,), in and out. Returns status; unless it is OK,
-    ``state[AT]`` is the offending byte (for MORE: the start of the line)."""
+    """Parse the lines that start in ``buf[state[AT]:stop]``; all of them end in ``buf``, at least 4 bytes before its end. ``lines``, out:
+    room for half as many rows and a quarter as many entries as there are bytes; ``state`` (N_STATE,): in and out. Returns the status;
+    unless it is OK, ``state[AT]`` is the offending byte (for MORE: the start of the line)."""
     p = state[AT]
     for counter in (ROWS, NNZ, LINES, DEFERRED):
         state[counter] = 0

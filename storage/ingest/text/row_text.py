@@ -141,10 +141,8 @@ class RowText:
             self.consumed = self.consumed.extended(text)
         known = self._known
         if known is not None and known.nbytes == offset and self.consumed != known:
-            raise DigestMismatch(
-                f"{self.name}: the first {known.nbytes} bytes, which the run has learned from, have the crc32c "
-                f"{self.consumed.crc:08x} instead of {known.crc:08x}: the text was changed; start a new run with it"
-            )
+            begin = f"the first {known.nbytes} bytes, which the run has learned from, have the crc32c {self.consumed.crc:08x}"
+            raise DigestMismatch(f"{self.name}: {begin} instead of {known.crc:08x}: the text was changed; start a new run with it")
 
     def expect(self, known: "Consumed") -> None:
         """Refuse the text when it is opened at the end of what was consumed, unless it still begins with that."""

@@ -23,7 +23,6 @@ from ..labels import Fault, Target, as_number
 from ..options import Options, Progress
 from ..reading import Reading, Source, read_blocks
 from ..scratch import Scratch
-from ..statistics import Column
 from ..tables.row_tables import array_digest, row_tables
 from .spool import Block
 from .streams import FileDigest, detect_compression, open_source
@@ -44,8 +43,7 @@ class Sequence(NamedTuple):
 class SequenceSource(Source):
     """FASTA or one string a line, from a file, plain or compressed, or from standard input ("-"). FASTA: a header line ``>name key=value
     …`` and lines of letters; the label is the word ``label=VALUE`` of the header (or another key, given as ``target``). Strings: a line is
-    a string, or a label, a tab and a string; all lines have a label or none has. ``source``: where; ``form``: "fasta" or "strings";
-    ``options``: options. Raises SchemaError if an option has no meaning for sequences; DataError if the file cannot be opened."""
+    a string, or a label, a tab and a string; all lines have a label or none has. SchemaError if an option has no meaning for sequences."""
 
     def __init__(self, source: str | Path, form: str, options: Options) -> None:
         self.stdin = source == "-"
@@ -54,10 +52,6 @@ class SequenceSource(Source):
         self.digest = FileDigest(self.path) if not self.stdin and self.path.is_file() else None
         self._tables = _table_keys(options, form)
         _refuse_options(options, self.name)
-
-    def identity(self) -> str | None:
-        """Identity by content."""
-        return None if self.digest is None else self.digest.value()
 
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything."""
@@ -109,7 +103,7 @@ class SequenceSource(Source):
 
 
 class StringArraySource(SequenceSource):
-    """Texts in memory. ``texts``: the texts; ``tables``: "y", "task", "weight" -> vectors; ``options``: options."""
+    """Texts in memory, and vectors "y", "task" and "weight"."""
 
     def __init__(self, texts: Many[str], tables: dict[str, Any], options: Options) -> None:
         self.name, self.format, self.digest = f"<{type(texts).__name__}>", "array", None
@@ -273,8 +267,8 @@ _PARSERS = {"fasta": parse_fasta, "strings": parse_strings}
 
 def build_sequences(job: Job) -> BlockStore:
     """Write a store of sequences."""
-    lengths = _scratch_column(job, "lengths", job.spool.n_rows, np.int64)
-    letters = _scratch_column(job, "letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
+    lengths = job.column("lengths", job.spool.n_rows, np.int64)
+    letters = job.column("letters", sum(handle.shape("letters")[0] for handle in job.spool.handles), np.uint8)
     row = at = 0
     for handle in job.spool.handles:
         for column, name, start in ((lengths, "lengths", row), (letters, "letters", at)):
@@ -285,7 +279,3 @@ def build_sequences(job: Job) -> BlockStore:
     writer = job.writer(meta, plan_dense(meta.n_rows, 0, meta.itemsize), None)
     writer.write_sequences(letters.array(), lengths.array())
     return finish_store(job, writer, job.tables(meta))
-
-
-def _scratch_column(job: Job, name: str, length: int, dtype: npt.DTypeLike) -> Column:
-    return Column(length, dtype, job.scratch.path(f"{name}.bin") if job.on_disk else None)

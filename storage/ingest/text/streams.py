@@ -39,8 +39,7 @@ def detect_compression(path: Path) -> str | None:
 
 
 class Expanded(io.RawIOBase):
-    """A compressed stream that refuses damage and explosive ratios with a `DataError`. ``kind``: "gzip", "bzip2" or "xz"; ``name``: shown
-    in messages; ``offset``: text bytes given so far."""
+    """A stream of ``kind`` "gzip", "bzip2" or "xz" that refuses damage and explosive ratios by DataError; ``offset``: text bytes so far."""
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:
         self._raw, self._name, self._kind = raw, name, kind

@@ -28,8 +28,7 @@ _NAMED = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 class LineParser:
     """Parses streams of text; its arrays are reused from buffer to buffer, so a block must be copied before the next one is asked for.
-    ``name``: shown in messages; ``rules``: what a line may hold; ``high_rule``: why an index may be too large, for the message; ``buffer``:
-    bytes of text read at once; ``max_line``: longest line allowed, bytes."""
+    ``high_rule``: why an index may be too large, for the message; ``buffer``, ``max_line``: bytes read at once, and of a line at most."""
 
     def __init__(self, name: str, rules: Rules, high_rule: str, buffer: int, max_line: int) -> None:
         self.name, self.rules, self.high_rule, self.max_line = name, rules, high_rule, max_line
@@ -57,9 +56,9 @@ class LineParser:
         return int(self._state[codes.HIGHEST])
 
     def blocks(self, stream: Readable, lines_before: Callable[[], int]) -> Iterator[tuple[Block, int, int]]:
-        """Parse a stream that starts with a line. ``stream``: the text; ``lines_before``: number of lines before the stream, asked for only
-        when an error is reported. Yields rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of
-        the stream parsed so far. Raises DataError: at the first line that breaks a rule."""
+        """Parse a stream that starts with a line; ``lines_before``: number of lines before it, asked for only when an error is reported.
+        Yields rows (``lengths``, ``cols``, ``vals``, and ``y`` if there are labels), and the bytes and lines of the stream parsed so far.
+        Raises DataError at the first line that breaks a rule."""
         self._lines_before, self._passed = lines_before, 0
         carried = seen = lines = 0
         while True:

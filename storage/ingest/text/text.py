@@ -72,10 +72,6 @@ class SvmlightSource(Source):
             return None
         return self.digest.value() if self.packed else f"file:{self.digest.size}"
 
-    def identity(self) -> str | None:
-        """Identity by content."""
-        return None if self.digest is None else self.digest.value()
-
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Parse everything."""
         reading = Reading(target=target, counts=ColumnCounts())

@@ -23,8 +23,7 @@ class WideRow(NamedTuple):
 
 
 class WideRows:
-    """Rows of a text whose header was read; an iterator of `WideRow`. ``stream``: the text behind the header; ``delimiter``: between cells;
-    ``columns``: cells of a row; ``texts``: columns that are kept as texts; ``budget``: bytes to work in; ``name``: for messages. Raises
+    """Rows of a text whose header was read; an iterator of `WideRow`. ``columns``: cells of a row; ``texts``: columns kept as texts. Raises
     DataError at a row with another number of cells, or a cell that is no number, by line."""
 
     def __init__(self, stream: BinaryIO, delimiter: str, columns: int, texts: set[int], budget: int, name: str) -> None:

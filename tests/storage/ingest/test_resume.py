@@ -106,7 +106,7 @@ def test_work_that_was_done_is_not_repeated(tmp_path, monkeypatch):
     sort = build._sort_stripe
     monkeypatch.setattr(
         "gramplane.storage.ingest.build._sort_stripe",
-        lambda meta, plan, records, s, *rest: stripes.append(s) or sort(meta, plan, records, s, *rest),
+        lambda meta, records, s, *rest: stripes.append(s) or sort(meta, records, s, *rest),
     )
     monkeypatch.setattr("gramplane.storage.ingest.build.fill_buckets", lambda *args: pytest.fail("partitioned again"))
     phases = []
