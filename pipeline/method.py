@@ -68,6 +68,11 @@ class Method(Generic[C, I, S, M]):
         raise NotImplementedError
 
     @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do of this run: each kind of task in words. Empty: all of it is the work of one process."""
+        return ()
+
+    @property
     def beside(self) -> tuple[Any, ...]:
         """Stores that it reads beside the data of the run."""
         return ()

@@ -171,12 +171,13 @@ def run_method(
     record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
     options.config()
     if dry_run:
-        plan = _prepared(info, config, store, record).plan
+        ready = _prepared(info, config, store, record)
+        plan = ready.plan
         _refuse_step(info, plan, record, options.config().kind)
         place, step = options.config(), plan["task_bytes"]
         here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], place.kind)
         sizes = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(place, step), **here}
-        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, **sizes, **plan})
+        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "distributed": list(ready.distributed), **sizes, **plan})
     same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
@@ -284,6 +285,8 @@ def _run(
         ready: Method = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))
+        if executor.kind != "sync" and not ready.distributed:
+            emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)
         _refuse_step(info, ready.plan, record, executor.kind)
         with few_blocks_kept(planned_holdings(ready.plan), ready.plan["task_bytes"], ctx.driver_memory, executor.kind):
@@ -299,6 +302,11 @@ def _run(
     folder.write_json("summary", summary)
     emit({"event": "done", **summary})
     return RunOutcome("done", summary, run=str(folder.path))
+
+
+def alone_text(method: str, cluster: str) -> str:
+    """Return the line that a cluster has nothing to do."""
+    return f"nothing of this {method} is distributed: this process does all of it, and the workers of cluster={cluster!r} none"
 
 
 def common_figures(own: Mapping[str, Any], outcome: Outcome[Any]) -> dict[str, Any]:

@@ -84,6 +84,11 @@ class FGM(Method):
         plan |= {"task_bytes": max(scoring, rows_step(data, columns, memory))}
         return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory))
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
+
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""
         atoms, pairs = self.loop.atoms, list(zip(self.loop.problems, state.machines, strict=True))

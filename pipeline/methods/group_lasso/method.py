@@ -162,6 +162,11 @@ class BatchGroupLasso(GroupLasso):
         passes = {"passes_at_most": problem.max_iter, "tasks_per_pass": len(columns), "bytes_read_per_pass": int(sum(stripes))}
         return {**plan, **passes, "task_bytes": 2 * int(max(stripes))}
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("second moments of rows",) if self.plan["engine"] == "gram" else ("gradients of features",)
+
     def model(self, state: BatchState, ctx: RunContext) -> LinearModel:
         """Return the model of the last state, for columns without scaling."""
         result = self.loop.result(state)

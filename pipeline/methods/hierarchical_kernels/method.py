@@ -107,6 +107,11 @@ class HKL(Method):
         held = holdings_plan(driver_held(loop, ctx))
         return {**settings.describe(n, count), **held, **nodes, **tasks, **passes, "task_bytes": task_bytes}
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks",)
+
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
         active, master, loop, rows = state.active, state.master, self.loop, self.inputs.rows

@@ -86,6 +86,11 @@ class KTAPath(Method):
         solves = {"solve_on": "matrix" if fits else "passes", "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0}
         return {**holdings_plan(_driver_held(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("alignments of features", "Gram blocks of machines")
+
     def model(self, state: KTAState, ctx: RunContext) -> KernelModel:
         """Return the path, with the machine at its last point that has a kernel."""
         config, active_points = self.config, np.flatnonzero(state.counts)

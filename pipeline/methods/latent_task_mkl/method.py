@@ -73,6 +73,11 @@ class LatentTask(Method):
             "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * n + 16 * k * loop.n_tasks**2,
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks",)
+
     def model(self, state: LatentState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value, with its certificate."""
         machine, nodes, loop = state.machine, state.active.nodes, self.loop

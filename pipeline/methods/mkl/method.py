@@ -68,6 +68,11 @@ class MKL(Method):
             "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * n * machines,
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks",)
+
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""
         machines = state.machines

@@ -84,6 +84,11 @@ class MultiTaskMKL(Method):
             "task_bytes": int(max(batch_bytes(batch) for batch in batches)),
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks of tasks", "solves of tasks")
+
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
         search, back = state.searches[0], np.argsort(self.inputs.order)  # from the order of tasks to that of the data

@@ -82,6 +82,11 @@ class NPKL(Method):
             "iterations_at_most": 1 if self.config.loss == "linear" else self.config.max_iter,
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("neighbours",)
+
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel of the least objective."""
         best, setting = self.loop.kernel(state, ctx), self.loop.setting(ctx)

@@ -106,6 +106,11 @@ class Rule(Method):
             "max_visits": config.max_visits,
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("propositions of features",)
+
     def model(self, state: RuleState, ctx: RunContext) -> RuleModel:
         """Return the model of the last state: the selected rules, and the active set they came from."""
         inputs = self.inputs

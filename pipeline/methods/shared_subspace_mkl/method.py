@@ -83,6 +83,11 @@ class SharedSubspace(Method):
             "iterations_at_most": self.config.max_iter,
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks",)
+
     def model(self, state: SubspaceState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
         figures, weights = bound_figures(state.lower, state.upper, state, UNFINISHED), self._couplings(state)

@@ -88,6 +88,11 @@ class Social(Method):
             "task_bytes": int(max(view_bytes(ref) for ref in refs)),
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks of views",)
+
     def model(self, state: SocialState, ctx: RunContext) -> SocialModel:
         """Return the model of ties."""
         loop, config = self.loop, self.config

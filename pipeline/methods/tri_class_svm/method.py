@@ -120,6 +120,11 @@ class TriClass(Method):
         """The unlabelled store."""
         return () if self.inputs.unlabelled_store is None else (self.inputs.unlabelled_store,)
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks",)
+
     def model(self, state: TriClassState, ctx: RunContext) -> KernelModel:
         """Return the model of the best start."""
         config, inputs, loop, best = self.config, self.inputs, self.loop, self.loop.best(state)

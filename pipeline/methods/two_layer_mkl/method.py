@@ -101,6 +101,11 @@ class TwoLayer(Method):
             "second_layer_bytes": _layer_bytes(n),
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks", *(("second layer",) if self.loop.layer_by_passes else ()))
+
     def model(self, state: TwoLayerState, ctx: RunContext) -> KernelModel:
         """Return the model of the last weights, which are the best."""
         loop, machines = self.loop, self.loop.best(state)

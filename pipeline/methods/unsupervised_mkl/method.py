@@ -93,6 +93,11 @@ class UMKL(Method):
             "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 16 * n * loop.n_bases,
         }
 
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        return ("Gram blocks",)
+
     def model(self, state: UMKLState, ctx: RunContext) -> KernelModel:
         """Return the model: one machine per principal component of the learnt kernel."""
         grams, weights, count = self.loop.grams(ctx), state.weights * self.loop.factors(ctx), self.config.n_components
