@@ -1,6 +1,6 @@
 """Data made by formula, with what was planted in them: for examples, tests and benchmarks."""
 
-from gramplane import lazy_names
+from . import lazy_names
 
 _HOMES = {
     "dense_groups": "pipeline.synthetic.linear",

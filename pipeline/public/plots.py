@@ -6,7 +6,7 @@
     gramplane.plots.paint(axes, charts[0])
 """
 
-from gramplane import lazy_names
+from . import lazy_names
 
 _HOMES = {"Chart": "pipeline.records.charts", "list_charts": "workflows.report.figures", "paint": "workflows.report.charts"}
 

@@ -1,6 +1,6 @@
 """For those who write a method of their own: the checks that every method of gramplane passes."""
 
-from gramplane import lazy_names
+from . import lazy_names
 
 _HOMES = {"MethodCase": "workflows.battery", "check_method": "workflows.battery"}
 
