@@ -49,7 +49,10 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         replace(RUN_PARAMETERS[1], text="Not used; the fit is deterministic."),
         *RUN_PARAMETERS[2:],
     )
-    _place = "sync"
+
+    @property
+    def _place(self) -> str:
+        return "sync"
 
     def fit(self, X: UserRows, y: Column = None) -> Self:
         """Learn the map of some rows.

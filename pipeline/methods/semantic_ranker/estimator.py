@@ -69,7 +69,10 @@ class SemanticKernelRanker(SpectralEstimator):
         replace(RUN_PARAMETERS[1], text="Of the eigensolver's first block; results agree within ``tol``."),
         *RUN_PARAMETERS[2:],
     )
-    _place = "sync"
+
+    @property
+    def _place(self) -> str:
+        return "sync"
 
     def fit(self, X: object, tags: object = None, prior: ArrayLike | None = None) -> Self:
         """Learn the kernel and score the images.
