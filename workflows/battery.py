@@ -7,11 +7,15 @@ A :class:`MethodCase` is a method with parameters and a small data set. Each che
 import contextlib
 import json
 import math
+import multiprocessing
+import os
 import pickle
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -369,6 +373,52 @@ def the_command_fits_the_same_bits(bench: Bench) -> None:
     assert main(["report", str(run), "--out", str(bench.scratch / "report.html"), "--quiet"]) == 0
 
 
+def workers_find_the_same_bits(bench: Bench, cluster: str, meanwhile: Callable[[], None] = lambda: None) -> int:
+    """A run on workers ends like the undisturbed one; what the plan calls distributed takes two tasks at least.
+
+    ``meanwhile`` is called once, after the first pass: it may kill a worker. Returns the number of passes.
+    """
+    tasks, run = [], bench.scratch / "on-workers"
+
+    def emit(event: Mapping[str, Any]) -> None:
+        if event["event"] == "plan":
+            tasks.append(event["n_tasks"])
+        if event["event"] == "finish" and len(tasks) == 1:
+            meanwhile()
+
+    bench.start(run, cluster=cluster, on_event=emit)
+    assert_equal_runs(bench.straight, run)
+    plan = run_method(
+        bench.case.method, bench.case.params, data=bench.data, run=str(run), extra=bench.case.extra, seed=SEED, dry_run=True
+    ).plan
+    assert plan is not None
+    assert sum(tasks) >= 2 or not plan["distributed"], f"the plan calls {plan['distributed']} distributed; tasks of the passes: {tasks}"
+    assert not tasks or plan["distributed"], f"passes of {tasks} tasks, and the plan calls nothing distributed"
+    return len(tasks)
+
+
+def a_killed_driver_resumes_on_workers(bench: Bench, cluster: str) -> None:
+    """The process that runs the loop ends by SIGKILL after its first step; another one goes on, on the same workers."""
+    run = bench.scratch / "killed"
+    # Forked from a process that has imported everything and has no threads.
+    spawn = multiprocessing.get_context("forkserver")
+    spawn.set_forkserver_preload([__name__])
+    driver = spawn.Process(target=_run_until_killed, args=(bench, run, cluster))
+    driver.start()
+    driver.join()
+    assert driver.exitcode == -signal.SIGKILL, f"the driver ended with {driver.exitcode}"
+    assert resume_run(str(run), cluster=cluster).status == "done"
+    assert_equal_runs(bench.straight, run)
+
+
+def _run_until_killed(bench: Bench, run: Path, cluster: str) -> None:
+    def emit(event: Mapping[str, Any]) -> None:
+        if event["event"] == "iteration":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    bench.start(run, cluster=cluster, on_event=emit)
+
+
 CHECKS: tuple[Callable[[Bench], None], ...] = (
     figures_have_common_names_and_are_explained,
     gaps_are_not_negative,
@@ -392,16 +442,22 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
 )
 """Every check."""
 
+WORKER_CHECKS: tuple[Callable[..., Any], ...] = (workers_find_the_same_bits, a_killed_driver_resumes_on_workers)
+"""Every check that takes a cluster, too."""
 
-def check_method(case: MethodCase) -> None:
+
+def check_method(case: MethodCase, clusters: Sequence[str] = ()) -> None:
     """Check that a method keeps what every method of the registry keeps. ``case``: the method by name, with parameters, a small data set,
-    and parameters that differ in one value. Raises AssertionError: the first check that fails is named."""
+    and parameters that differ in one value; ``clusters``: where it must find the same bits, such as ``("local:1", "local:2")``. Raises
+    AssertionError: the first check that fails is named."""
+    on_workers = [partial(check, cluster=cluster) for cluster in clusters for check in WORKER_CHECKS]
     with temporary_folder() as place:
         folder = prepare_case(case, place)
-        for number, check in enumerate(CHECKS):
+        for number, check in enumerate([*CHECKS, *on_workers]):
             scratch = folder / f"check-{number}"
             scratch.mkdir()
             try:
                 check(Bench(case, folder, scratch))
             except Exception as error:
-                raise AssertionError(f"{case.method}: {check.__name__.replace('_', ' ')}: {error}") from error
+                name = getattr(check, "func", check).__name__.replace("_", " ")
+                raise AssertionError(f"{case.method}: {name}: {error}") from error

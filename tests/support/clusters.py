@@ -128,7 +128,7 @@ class CommandCluster:
         """Start one more worker, with further variables in its environment; with ``wait`` return when it has joined."""
         number = len(self.workers)
         local = self.folder / f"worker-{number}"
-        before = self._joined()
+        before = self.n_joined()
         command = ["--scheduler-file", str(self.scheduler_file), "--nworkers", "1", "--nthreads", str(self.threads)]
         command += ["--memory-limit", self.memory_limit, "--local-directory", str(local), "--no-dashboard", "--death-timeout", "30"]
         command += ["--nanny" if self.nanny else "--no-nanny"]
@@ -145,7 +145,7 @@ class CommandCluster:
 
     def wait_for_workers(self, count: int, timeout: float = 30.0) -> None:
         """Wait until the logs tell of ``count`` registered workers (dead ones included)."""
-        wait_until(lambda: self._joined() >= count, timeout, f"{count} workers")
+        wait_until(lambda: self.n_joined() >= count, timeout, f"{count} workers")
 
     def kill_worker(self, number: int, sign: int = signal.SIGKILL, *, with_nanny: bool = True) -> None:
         """Send a signal to a worker's process; under a nanny to both, or to the worker alone."""
@@ -213,5 +213,5 @@ class CommandCluster:
         except (OSError, ValueError, KeyError):
             return False
 
-    def _joined(self) -> int:
+    def n_joined(self) -> int:
         return (self.folder / "scheduler.log").read_text().count("Register worker")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,33 +16,33 @@ from gramplane.workflows.battery import MethodCase as Case
 from tests.support.fgm_problems import classes, planted
 
 
-def _sparse(path: Path) -> BlockStore:
-    X, y = planted(1, density=0.4)
+def _sparse(path: Path, n: int = 80) -> BlockStore:
+    X, y = planted(1, n, density=0.4)
     return ingest((sp.csr_array(X), y), path)
 
 
-def _dense(path: Path) -> BlockStore:
-    return ingest(planted(2, d=30), path)
+def _dense(path: Path, n: int = 80) -> BlockStore:
+    return ingest(planted(2, n, d=30), path)
 
 
-def _three(path: Path) -> BlockStore:
-    X, codes = classes(density=0.5)
+def _three(path: Path, n: int = 120) -> BlockStore:
+    X, codes = classes(n=n, density=0.5)
     return ingest((X, np.array(["a", "b", "c"])[codes]), path, scale="standard", groups=np.arange(40) // 3)
 
 
-def _real(path: Path) -> BlockStore:
-    X, _ = planted(2, d=30)
+def _real(path: Path, n: int = 80) -> BlockStore:
+    X, _ = planted(2, n, d=30)
     return ingest((X, X[:, 0] + 0.5 * np.sin(3 * X[:, 1])), path, task="regression")
 
 
-def _tasks(path: Path) -> BlockStore:
-    X, y = planted(2, d=30)
+def _tasks(path: Path, n: int = 80) -> BlockStore:
+    X, y = planted(2, n, d=30)
     return ingest((X, y), path, task_column=np.arange(len(y)) * 7 % 3 + 5)
 
 
-def _task_numbers(path: Path) -> BlockStore:
-    X, y = planted(4, d=12)
-    return ingest((X, X[:, 0] + 0.1 * y), path, task="regression", task_column=np.arange(len(y)) // 20)
+def _task_numbers(path: Path, n: int = 80) -> BlockStore:
+    X, y = planted(4, n, d=12)
+    return ingest((X, X[:, 0] + 0.1 * y), path, task="regression", task_column=np.arange(len(y)) // (n // 4))
 
 
 _BESIDE = tempfile.TemporaryDirectory(prefix="gramplane-unlabelled-")
@@ -48,10 +50,10 @@ UNLABELLED = {"unlabelled": str(Path(_BESIDE.name) / "unlabelled.zarr")}
 """A second store, written when the first case that has it is."""
 
 
-def _tri_class(path: Path) -> BlockStore:
+def _tri_class(path: Path, n: int = 40) -> BlockStore:
     """Two classes and rows of neither; unlabelled rows of all three beside."""
     rng = np.random.default_rng(3)
-    labels, hidden = np.resize([-1, 1, -1, 1, 0], 40), rng.integers(-1, 2, 60)
+    labels, hidden = np.resize([-1, 1, -1, 1, 0], n), rng.integers(-1, 2, 60)
     X, U = (rng.normal(size=(len(y), 6)) + 0.9 * y[:, None] for y in (labels, hidden))
     store = ingest((X, labels), path)
     if not Path(UNLABELLED["unlabelled"]).exists():
@@ -83,11 +85,11 @@ LATENT = {"kernels": ["linear[0:3]", "linear[3]", "rbf(gamma=0.2)[0:4]"], "mu": 
 OTHER_LATENT = ({**LATENT, "mu": 0.2}, "mu")
 
 
-def _latent(path: Path) -> BlockStore:
+def _latent(path: Path, n: int = 48) -> BlockStore:
     """Four tasks in two pairs, their rows mixed."""
     rng = np.random.default_rng(5)
-    task, X = rng.permutation(np.repeat(np.arange(4), 12)) * 10, rng.normal(size=(48, 4))
-    values = np.where(task < 20, X[:, 0] - X[:, 1], X[:, 2] + X[:, 3]) + 0.3 * rng.normal(size=48)
+    task, X = rng.permutation(np.repeat(np.arange(4), n // 4)) * 10, rng.normal(size=(n, 4))
+    values = np.where(task < 20, X[:, 0] - X[:, 1], X[:, 2] + X[:, 3]) + 0.3 * rng.normal(size=n)
     return ingest((X, np.where(values > 0, "up", "down")), path, task_column=task)
 
 
@@ -110,8 +112,8 @@ BATCH_LASSO = {"lam": 0.02, "algorithm": "fista", "tol": 1e-6}
 OTHER_BATCH_LASSO = ({**BATCH_LASSO, "lam": 0.03}, "lam")
 
 
-def _by_rows(path: Path) -> BlockStore:
-    X, y = planted(1, density=0.4)
+def _by_rows(path: Path, n: int = 80) -> BlockStore:
+    X, y = planted(1, n, density=0.4)
     return ingest((sp.csr_array(X), y), path, layout="both", groups=np.arange(X.shape[1]) // 4)
 
 
@@ -127,9 +129,9 @@ SOCIAL = {"kernels": ["rbf(gamma=0.1)[0:10]", "linear[10:20] cosine", "linear[20
 OTHER_SOCIAL = ({**SOCIAL, "C": 0.2}, "C")
 
 
-def _tags() -> list[str]:
+def _tags(n: int = 80) -> list[str]:
     rng = np.random.default_rng(8)
-    return [" ".join(["sea"] * int(rng.random() < 0.5) + [f"t{k}" for k in rng.integers(0, 9, 3)]) for _ in range(80)]
+    return [" ".join(["sea"] * int(rng.random() < 0.5) + [f"t{k}" for k in rng.integers(0, 9, 3)]) for _ in range(n)]
 
 
 CASES: dict[str, Case] = {
@@ -224,3 +226,9 @@ CASES: dict[str, Case] = {
         "hierarchical-kernels", HKL_TASKS, _tasks, ({**HKL_TASKS, "task_kernel": 2.0}, "task_kernel")
     ),
 }
+
+
+def of_several_blocks(case: Case, n: int = 160) -> Case:
+    """Return a case with so many rows that Gram matrices of the least block size have several block pairs."""
+    extra = {**case.extra, "tags": _tags(n)} if "tags" in case.extra else case.extra
+    return replace(case, data=partial(case.data, n=n), extra=extra)

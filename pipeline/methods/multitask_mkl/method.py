@@ -87,7 +87,7 @@ class MultiTaskMKL(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks of tasks", "solves of tasks")
+        return () if self.loop.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
