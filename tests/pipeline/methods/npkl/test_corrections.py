@@ -15,7 +15,9 @@ from tests.support.oracles import npkl as oracle
 
 def problem(L, T, loss="squared_hinge", C=1.0, p=2.0, B=None, G=None, **more):
     i, j = np.nonzero(np.triu(T))
-    return SpectralProblem(SymmetricOperator(sp.csr_array(-L)), EntryTerms(len(L), i, j, T[i, j]), np.ones(len(i)), loss, C, p, B, G, **more)
+    return SpectralProblem(
+        SymmetricOperator(sp.csr_array(-L)), EntryTerms(len(L), i, j, T[i, j]), np.ones(len(i)), loss, C, p, B, G, **more
+    )
 
 
 def kernel(found, tol=1e-8):

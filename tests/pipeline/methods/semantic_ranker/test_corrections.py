@@ -83,7 +83,7 @@ def test_a_centred_kernel_is_no_matrix_of_transitions():
 
 
 def test_a_graph_of_all_neighbours_tells_nothing():
-    """"Using n nearest neighbours": with n - 1 of them the Laplacian has one eigenvalue but 0, and any basis is of the smallest."""
+    """Of n nearest neighbours: with n - 1 of them the Laplacian has one eigenvalue but 0, and any basis is of the smallest."""
     n = 7
     S = np.ones((n, n)) - np.eye(n)
     values = np.linalg.eigvalsh(np.eye(n) - S / (n - 1))

@@ -98,7 +98,7 @@ def test_an_alignment_is_no_expectation():
 def test_longitudes_are_signed():
     """[latitude, longitude] in R_+ x R_+: half of all longitudes and latitudes are negative, and a grid over R_+ has no cell for them."""
     places = np.array([[40.7, -74.0], [-33.9, 151.2]])
-    cells = np.floor((places + [90.0, 180.0]) / 5.0).astype(int)
+    cells = np.floor((places + np.array([90.0, 180.0])) / 5.0).astype(int)
     assert (places < 0).any() and (cells >= 0).all() and len({tuple(cell) for cell in cells}) == 2
 
 

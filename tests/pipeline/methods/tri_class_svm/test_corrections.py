@@ -119,7 +119,7 @@ def test_the_dual_of_the_sub_problem_needs_labels_and_its_constant():
 def test_the_linear_term_has_a_row_for_every_variable():
     n, u = 9, 2  # |L0| + L + 2U variables a, 2U variables s
     Q, mu = np.ones((n, n)), np.ones(2 * u)
-    with pytest.raises(ValueError, match="matmul|dimension|mismatch"):
+    with pytest.raises(ValueError, match="matmul"):
         Q[-2 * u :, :] @ mu  # the printed block Q_{2U, |L0| + L + 2U}
     assert (Q[:, -2 * u :] @ mu).shape == (n,)
 

@@ -32,7 +32,7 @@ def test_the_two_sides_of_the_rule_differ_by_terms_that_only_one_has():
 
 
 def test_the_direction_of_protocol_2_is_one_of_ascent():
-    grams, y, _, machine = problem(1, n=14)
+    grams, _, _, machine = problem(1, n=14)
     mu = np.array([0.4, 0.9, 0.2])
     point = machine.at(mu)
 

@@ -103,7 +103,7 @@ def test_the_printed_linear_part_of_a_basis_is_elementwise():
 
 def test_weights_need_bases_first():
     """The first step of Protocol 4 takes a D that no step has set: without bases the form is zero, and every weight is as good."""
-    X, P, grams = problem(2)
+    _, P, grams = problem(2)
     none = np.full((8, 3), -1, dtype=np.int32)
     terms = weight_terms(np.zeros((3, 8, 3)), none, P, 0.1, 0.0)
     assert not terms.W.any() and not terms.u.any()
@@ -181,7 +181,7 @@ TABLE = {  # Table 5.2: average kernel, MKL, Lp, GMKL, KTA, UMKL; deviations of 
 
 
 def test_another_method_is_better_by_more_than_the_deviations():
-    """"None can outperform significantly": Thyroid, 97.9 +- 1.3 against 91.2 +- 2.7 over 20 repetitions."""
+    """Text: none can outperform significantly. Thyroid, 97.9 +- 1.3 against 91.2 +- 2.7 over 20 repetitions."""
     kta, umkl = TABLE["Thyroid"][4:]
     assert (kta - umkl) / np.sqrt((1.3**2 + 2.7**2) / 20) > 8
     ranks = np.array([[np.mean(np.array(row) > x) * 6 + np.mean(np.array(row) == x) * 3 + 0.5 for x in row] for row in TABLE.values()])
