@@ -8,7 +8,6 @@ import pytest
 from gramplane.kernels.group_lasso.penalty import single_features
 from gramplane.kernels.group_lasso.streams import StreamLearner
 from tests.kernels.group_lasso.test_streams import rows_of
-from tests.support.oracles.dual_averaging import slope_and_loss
 
 
 def averaged_losses(slopes, gamma=1.0):
@@ -60,17 +59,6 @@ def test_sums_and_means_of_losses_need_different_penalties():
         stream = StreamLearner(single_features(1), 1.1, loss="squared", gamma=1e9, intercept=False)
         stream.take(rows_of(np.ones((n, 1))), np.ones((1, n)), np.ones(n))
         assert stream.weights()[0][0, 0] == 0.0
-
-
-def test_the_averaged_slope_of_the_bias_is_no_bias():
-    """(3.9) writes b for it: b_2 = -(sqrt t / gamma) times the mean slope, which at t = 1 is -y / 2, and not times b_1 = 0."""
-    y, gamma = 1.0, 2.0
-    slope = slope_and_loss("logistic", y, 0.0)[0]
-    assert -np.sqrt(1.0) / gamma * slope == 0.25 != -np.sqrt(1.0) / gamma * 0.0
-    stream = StreamLearner(single_features(1), 0.1, loss="logistic", gamma=gamma)
-    stream.take(rows_of(np.zeros((1, 1))), np.ones((1, 1)), np.ones(1))
-    stream.finish()
-    assert stream.weights()[1][0] > 0
 
 
 def test_terms_of_the_splice_sites():

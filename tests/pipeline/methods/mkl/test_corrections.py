@@ -114,18 +114,6 @@ def test_squared_and_plain_norm_make_different_sets():
     assert domain.violation(np.full(4, 1.02 * c)) > 0 >= domain.violation(np.full(4, c)) - 1e-12
 
 
-def test_a_ball_of_exponent_1_4_has_no_sparse_maximiser():
-    """Figure 6.1 calls both sets alike; alike in shape they answer the same forms differently."""
-    s = np.array([1.0, 0.3])
-    theta = ElasticNetSet(0.5).support(s)[1]
-    power = s ** (1 / 0.4) / np.sum(s ** (1.4 / 0.4)) ** (1 / 1.4)
-    assert theta[1] == 0.0 and power[1] > 0.03
-    x = np.linspace(0.0, 1.0, 11)
-    ball = (1 - x**1.4) ** (1 / 1.4)
-    net = np.array([-0.5 + np.sqrt(0.25 + 2 * max(0.0, 1 - 0.5 * a - 0.5 * a * a)) for a in x])
-    assert 0.01 < np.abs(ball - net).max() < 0.06
-
-
 def test_the_argument_of_the_sign_has_mean_zero_and_the_labels_do_not():
     rng = np.random.default_rng(0)
     f1 = lambda a: -2 * np.sin(2 * a) + 1 - np.cos(2)  # noqa: E731
