@@ -65,10 +65,10 @@ def test_the_program_of_the_weights_takes_centred_matrices():
         A, B = np.array([centre(K) for K in views]), centre(Y)
         M, a = np.einsum("sij,tij->st", A, A), np.einsum("sij,ij->s", A, B)
         w = np.full(len(a), 0.01)
-        for _ in range(20_000):
+        for _ in range(2000):
             w = np.maximum(w - (M @ w - a) / np.linalg.norm(M), 0)
         value = oracle.alignment(np.tensordot(w, views, 1), Y)
-        assert (value == pytest.approx(best, abs=1e-6)) == good
+        assert (value == pytest.approx(best, abs=1e-4)) == good
     assert solve_aligned_weights(MatrixSums.of(np.array([*views, Y])).centred()).value == pytest.approx(best, abs=1e-9)
     assert theta.min() >= 0
 
