@@ -34,7 +34,7 @@ STILL, FREE, VIOLATING = range(3)  # Ranks of variables: those that lie still le
 
 
 @runtime_checkable
-class PartGram(Protocol):
+class PartGram(Gram, Protocol):
     """A Gram matrix that can hand out entries between chosen variables without whole rows."""
 
     @property

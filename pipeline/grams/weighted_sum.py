@@ -175,6 +175,15 @@ class CombinedGram:
             yield [*tasks, tuple(task)], max([*sizes, size]), sum(sizes) + size
 
 
+def passes_bytes(refs: Sequence[PairRef], n: int) -> int:
+    """Bound the memory of a task of the passes that a solver asks, and of those that write the sum before."""
+    # Entries come with the places of their rows and columns.
+    largest, whole = max(ref.nbytes for ref in refs), loaded_bytes(refs) + 16 * n
+    limit = min(max(PART_BYTES, largest + 16 * n), whole)
+    whole = min(BATCH_BYTES + limit, whole)
+    return max(max(map(pair_bytes, refs)) + max(24 * n, 4 * largest, 2 * limit + whole), 3 * whole)
+
+
 def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:
     """Return the bytes of the entries that every block pair gives."""
     new, every = np.sort(wanted[:fresh]), np.sort(wanted)
