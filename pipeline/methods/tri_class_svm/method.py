@@ -146,7 +146,7 @@ class TriClass(Method):
         }
         objectives = [machine.objective / config.C for machine in state.machines[: len(loop.names)]]
         validation = [
-            [row["stalled"], np.nan if row["deviation"] is None else row["deviation"], row["folds"]] for row in loop.validation(state)
+            [row["accuracy"], np.nan if row["deviation"] is None else row["deviation"], row["folds"]] for row in loop.validation(state)
         ]
         arrays = {
             "assignment": best.labels[inputs.unlabelled].astype(np.int64),
@@ -161,8 +161,8 @@ class TriClass(Method):
         rows = self.loop.validation(state)
         if not rows:
             return []
-        machine, baseline = rows[-1], max(rows[:-1], key=lambda row: row["stalled"])
-        if machine["stalled"] >= baseline["stalled"]:
+        machine, baseline = rows[-1], max(rows[:-1], key=lambda row: row["accuracy"])
+        if machine["accuracy"] >= baseline["accuracy"]:
             return []
         which = "labelled rows alone" if baseline["machine"] == "SVM" else "all unlabelled rows irrelevant"
         return [
@@ -172,7 +172,7 @@ class TriClass(Method):
 
     def summary(self, state: TriClassState, model: KernelModel) -> dict[str, Any]:
         """Return objective, certificate, and how the unlabelled rows were assigned."""
-        accuracies = {row["machine"]: row["stalled"] for row in self.loop.validation(state)}
+        accuracies = {row["machine"]: row["accuracy"] for row in self.loop.validation(state)}
         return {
             "objective": model.figures["objective"],
             "gap": model.figures["gap"],
@@ -249,6 +249,6 @@ def validation_rows(array: np.ndarray) -> list[dict[str, Any]]:
     """Return the rows of a validation from those of a model's array: accuracy, deviation (NaN where there is none), folds."""
     names = (*BASELINES, "3C-SVM")
     return [
-        {"machine": name, "stalled": accuracy, "deviation": None if deviation != deviation else deviation, "folds": int(folds)}
+        {"machine": name, "accuracy": accuracy, "deviation": None if deviation != deviation else deviation, "folds": int(folds)}
         for name, (accuracy, deviation, folds) in zip(names, array.tolist(), strict=False)
     ]
