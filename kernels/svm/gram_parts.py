@@ -20,8 +20,13 @@ class RepeatedParts(RepeatedGram):
     gram: PartGram
 
     @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Type of the entries that it hands out."""
+        return self.gram.dtype
+
+    @property
     def room(self) -> int:
-        """Entries of its type that the caller may hold."""
+        """Entries of this type that the caller may hold."""
         return self.gram.room
 
     def between(self, new: IntArray, old: IntArray) -> Parts:
@@ -39,11 +44,11 @@ class MeanParts:
     point are rounded to the type of the parts, as those of the others are: ``(n,)`` numbers found by one product.
     """
 
-    def __init__(self, gram: PartGram, chosen: NDArray[np.bool_], dtype: type[np.floating] = np.float32) -> None:
+    def __init__(self, gram: PartGram, chosen: NDArray[np.bool_]) -> None:
         weights = chosen / np.count_nonzero(chosen)
         row = gram.matvec(weights)
-        self._gram, self.n = gram, gram.n + 1
-        self._row: Array = np.append(row, row @ weights).astype(dtype)
+        self._gram, self.n, self.dtype = gram, gram.n + 1, gram.dtype
+        self._row: Array = np.append(row, row @ weights).astype(gram.dtype)
 
     @property
     def room(self) -> int:

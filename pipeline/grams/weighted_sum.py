@@ -120,6 +120,11 @@ class CombinedGram:
         return len(self._diagonal)
 
     @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Type of the entries that it hands out."""
+        return np.dtype(np.float32)
+
+    @property
     def room(self) -> int:
         """Entries a solver may hold."""
         return int(MATRIX_SHARE * self._ctx.driver_memory) // 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ...records.context import RunContext
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 from .inputs import TriClassInputs, TriClassRows, rows_here
+from .linear_pass import LinearGram
 
 NAN = float("nan")
 BASELINES = ("SVM", "U-SVM")  # machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant
@@ -56,8 +57,8 @@ class Layout:
     """What a fit decides from sizes, once."""
 
     settings: GramSettings  # where the entries of the Gram matrix lie
-    by_passes: bool  # whether the solver asks passes over its blocks, in place of a matrix in this process
-    rows_here: bool  # whether the rows of two stores are read into this process, where there are no workers
+    solver_reads: Literal["matrix", "blocks", "rows"] = "matrix"  # in this process; or by passes over its blocks, or over linear rows
+    rows_here: bool = False  # whether the rows of two stores are read into this process, where there are no workers
 
 
 class TriClassLoop:
@@ -82,23 +83,29 @@ class TriClassLoop:
         self.config, self.spec, self.layout, self.inputs = config, spec, layout, inputs
         self.points, self.masks, self.data = tuple(points), tuple(masks), data
         self.names = start_names(config)
-        self._lazy_grams: LazyGrams[Grams] | None = None
+        self._lazy_grams: LazyGrams[Grams] | LazyGrams[LinearGram] | None = None
         self._gram: Gram | None = None
 
-    def grams(self, ctx: RunContext) -> Grams:
+    def grams(self, ctx: RunContext) -> Grams | LinearGram:
         """Return the Gram matrix, its passes to run where ``ctx`` says."""
         if self._lazy_grams is None:
             data, is_alone = self.data, ctx.executor.kind == "sync"
             if isinstance(data, JoinedStores) and self.layout.rows_here and is_alone:
                 data = rows_here(data)
-            self._lazy_grams = LazyGrams(lambda its_ctx: Grams(its_ctx, [self.spec], self.layout.settings), data)
+            if self.layout.solver_reads == "rows":
+                self._lazy_grams = LazyGrams(lambda its_ctx: LinearGram(its_ctx, self.spec), data)
+            else:
+                self._lazy_grams = LazyGrams(lambda its_ctx: Grams(its_ctx, [self.spec], self.layout.settings), data)
         return self._lazy_grams(ctx)
 
     def gram(self, ctx: RunContext) -> Gram:
         """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
         if self._gram is None:
             grams = self.grams(ctx)
-            gram = grams.sum_by_passes(np.ones(1)) if self.layout.by_passes else grams.combine(np.ones(1))
+            if isinstance(grams, LinearGram):
+                gram: Gram = grams
+            else:
+                gram = grams.combine(np.ones(1)) if self.layout.solver_reads == "matrix" else grams.sum_by_passes(np.ones(1))
             self._gram = gram if self.config.balance is None else solver.with_mean(gram, self.inputs.unlabelled)
         return self._gram
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -25,12 +25,14 @@ from ...method import Method
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
+from ...passes.blocks import Rows
 from ...records.context import RunContext
 from ...records.data_set import refuse_missing
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 from .inputs import CLASSES, TriClassInputs, check_labels, join_stores, make_points, resolve_kernel, rows_bytes, validation_masks
+from .linear_pass import stripe_tasks, suits, working_task_bytes
 from .loop import BASELINES, PATH_COLUMNS, Layout, TriClassLoop, TriClassState, start_names
 
 UNFINISHED = (None, "max_iter", "stalled")  # reasons of a stop before the tolerance was reached
@@ -47,7 +49,14 @@ STARTS = Held(
 VARIABLES = Held("variables of a convex problem, and vectors over them", "256 (n + u)", "u unlabelled rows")
 MOVING = Held("matrix of the variables that move", "4 (n + u)^2", "`algorithm: dc` or `cccp`, where the matrix is here")
 MEAN = Held("matrix with the mean of the unlabelled rows", "4 n^2", "with `balance`, where the matrix is here")
+WEIGHTS = Held("weights of the features", "40 d", "`kernel: linear`, where the matrix is never made")
 MODEL = Held("rows of the model", "stored", "those with a coefficient, at most all; of a store")
+
+DISTRIBUTED = {
+    "matrix": ("Gram blocks",),
+    "blocks": ("Gram blocks", "products with the Gram matrix", "its entries between rows of a working set"),
+    "rows": ("products of the rows with vectors", "rows of a working set"),
+}
 
 
 class TriClass(Method):
@@ -56,7 +65,7 @@ class TriClass(Method):
     name = "tri-class-svm"
     config_type = TriClassConfig
     models = {KernelModel: KernelPredictor()}
-    held = (ROWS, *GRAMS_HELD, MEAN, MOVING, VARIABLES, STARTS, MODEL)
+    held = (ROWS, *GRAMS_HELD, MEAN, MOVING, WEIGHTS, VARIABLES, STARTS, MODEL)
 
     config: TriClassConfig
     inputs: TriClassInputs
@@ -108,9 +117,8 @@ class TriClass(Method):
     def plan(self) -> dict[str, Any]:
         """Rows, where the Gram matrix lies and who solves with it, tasks, memory of a task."""
         loop, inputs, layout = self.loop, self.inputs, self.loop.layout
-        n, refs = inputs.data.n_rows, row_pairs(inputs.data, [loop.spec], layout.settings.block)
         return {
-            **layout.settings.describe(n, 1),
+            **layout.settings.describe(inputs.data.n_rows, 1),
             **holdings_plan(_driver_held(self.config, layout, inputs, self.ctx.driver_memory)),
             "kernel": str(loop.spec),
             "labelled": len(inputs.labels),
@@ -118,10 +126,19 @@ class TriClass(Method):
             "unlabelled_digest": None if inputs.unlabelled_store is None else inputs.unlabelled_store.digest,
             "starts": list(loop.names),
             "iterations_at_most": 1 + self.config.max_iter,
-            "solved_by_passes": layout.by_passes,
-            "tasks_per_pass": len(group_pairs(refs) if layout.by_passes else pass_groups(refs)),
-            "task_bytes": passes_bytes(refs, n) if layout.by_passes else int(max(pair_bytes(ref) for ref in refs)),
+            "solver_reads": layout.solver_reads,
+            **self._tasks(),
         }
+
+    def _tasks(self) -> dict[str, int]:
+        data, layout = self.inputs.data, self.loop.layout
+        if layout.solver_reads == "rows":
+            rows = cast("Rows", data)
+            return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": working_task_bytes(rows, self.ctx.driver_memory)}
+        refs = row_pairs(data, [self.loop.spec], layout.settings.block)
+        if layout.solver_reads == "blocks":
+            return {"tasks_per_pass": len(group_pairs(refs)), "task_bytes": passes_bytes(refs, data.n_rows)}
+        return {"tasks_per_pass": len(pass_groups(refs)), "task_bytes": int(max(pair_bytes(ref) for ref in refs))}
 
     @property
     def beside(self) -> tuple[BlockStore, ...]:
@@ -131,8 +148,7 @@ class TriClass(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        passes = ("products with the Gram matrix", "its entries between rows of a working set")
-        return ("Gram blocks", *(passes if self.loop.layout.by_passes else ()))
+        return DISTRIBUTED[self.loop.layout.solver_reads]
 
     def model(self, state: TriClassState, ctx: RunContext) -> KernelModel:
         """Return the model of the best start."""
@@ -215,14 +231,16 @@ def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ct
     """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
     data, limit = inputs.data, ctx.driver_memory
     near = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
-    here = Layout(near, by_passes=False, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
+    here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
     if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(_driver_held(config, here, inputs, limit)) <= limit:
         return here
+    if suits(spec, data):
+        return Layout(replace(near, policy="recompute", reason="never made: a linear kernel is known by its rows"), "rows")
     if config.grams != "auto" or near.in_place:
-        return Layout(near, by_passes=True, rows_here=False)
+        return Layout(near, "blocks")
     # The passes of a solver would not look at a bank in memory.
     reason = f"{PLACES['recompute']}, or once into the run directory: {near.reason.partition(': ')[2]}"
-    return Layout(replace(near, policy="recompute", reason=reason), by_passes=True, rows_here=False)
+    return Layout(replace(near, policy="recompute", reason=reason), "blocks")
 
 
 def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int) -> tuple[Holding, ...]:
@@ -232,8 +250,10 @@ def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs,
     is_twofold = config.algorithm != "mm" and not config.all_relevant
     nbytes = rows_bytes(data)
     vectors = [VARIABLES.of(n=n, u=u if is_twofold else 0), STARTS.of(n=n, S=machines), MODEL.of(stored=nbytes)]
+    if layout.solver_reads == "rows":
+        return (WORKING_SET.of(L=limit), WEIGHTS.of(d=data.n_cols), *vectors)
     matrices = layout.settings.held(n, 1, limit)
-    if layout.by_passes:
+    if layout.solver_reads == "blocks":
         return (matrices[0], WORKING_SET.of(L=limit), *vectors)
     if layout.rows_here and isinstance(data, JoinedStores):
         matrices = (ROWS.of(stored=nbytes), *matrices)
