@@ -16,6 +16,7 @@ _RUNS = {
     "resume_run": "runs.run",
     "run_method": "runs.run",
     "score_store": "runs.predict_and_score",
+    "selection_stability": "runs.stability",
     "tune": "runs.tune",
     "use_client": "estimators.inputs",
 }

@@ -16,6 +16,7 @@ from .runs.run import RunOutcome as RunOutcome
 from .runs.run import load_model as load_model
 from .runs.run import resume_run as resume_run
 from .runs.run import run_method as run_method
+from .runs.stability import selection_stability as selection_stability
 from .runs.tune import cross_validate as cross_validate
 from .runs.tune import tune as tune
 from .methods.embeddings import estimator as _embeddings
@@ -70,6 +71,7 @@ class FGMClassifier(_fgm.FGMClassifier):
         n_bins: int = 100,
         solver: Literal['auto', 'newton', 'apg', 'mkl'] = 'auto',
         inner_tol: float = 0.001,
+        inner_stop: Literal['gap', 'decrease'] = 'gap',
         max_inner: int | None = None,
         outer_tol: float | None = None,
         allow_repeat: bool = True,
@@ -618,4 +620,4 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']

@@ -72,6 +72,11 @@ class MethodInfo:
         """Whether the fits of a grid share passes: its folder has a file for that."""
         return find_spec(f"{self.package}.grid") is not None
 
+    @property
+    def has_stability(self) -> bool:
+        """Whether it is known how steady its selection is: its folder has a file for that."""
+        return find_spec(f"{self.package}.stability") is not None
+
     @cached_property
     def charts(self) -> SystemCharts:
         """Charts and words that its system brings to reports."""

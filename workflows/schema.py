@@ -154,6 +154,14 @@ class ScoreArgs(Closed):
     model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
 
 
+class StabilityArgs(Closed):
+    """Arguments of ``do: stability``: how often each feature is selected over resamples of the rows that a fit was made from (fgm)."""
+
+    resamples: int = Field(50, ge=1, description="bootstrap resamples of the rows")
+    seed: int | None = Field(None, ge=0, description="root of their random numbers; default: that of the fit")
+    model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
+
+
 class ReportArgs(Closed):
     """Arguments of ``do: report``."""
 
@@ -214,6 +222,13 @@ class ScoreStep(_Step):
     args: ScoreArgs = Field(alias="with")
 
 
+class StabilityStep(_Step):
+    """Measure how steady a selection is."""
+
+    do: Literal["stability"]
+    args: StabilityArgs = Field(default_factory=lambda: StabilityArgs.model_validate({}), alias="with")
+
+
 class ReportStep(_Step):
     """Write a report page."""
 
@@ -229,9 +244,10 @@ class VerifyStep(_Step):
 
 
 Step = Annotated[
-    IngestStep | GramStep | FitStep | TuneStep | PredictStep | ScoreStep | ReportStep | VerifyStep,
+    IngestStep | GramStep | FitStep | TuneStep | PredictStep | ScoreStep | StabilityStep | ReportStep | VerifyStep,
     Field(discriminator="do", description="one step"),
 ]
+USING = (PredictStep, ScoreStep, StabilityStep)  # steps that use one model
 STEPS: dict[str, type[_Step]] = {get_args(kind.model_fields["do"].annotation)[0]: kind for kind in get_args(get_args(Step)[0])}
 
 
@@ -337,14 +353,14 @@ def _check_cycles(spec: WorkflowSpec, document: Document) -> None:
 def _check_models(spec: WorkflowSpec, document: Document) -> None:
     """A step that uses a model must need the step that makes it."""
     for index, step in enumerate(spec.steps):
-        named = [step.args.model] if isinstance(step, (PredictStep, ScoreStep)) and step.args.model else []
+        named = [step.args.model] if isinstance(step, USING) and step.args.model else []
         named = list(step.args.models or []) if isinstance(step, ReportStep) else named
         for name in named:
             if name not in step.needs:
                 raise ConfigError(f"{document.place(('steps', index, 'with'))}: uses the model of {name!r}, which its needs do not list")
-        if isinstance(step, (PredictStep, ScoreStep, ReportStep)) and not spec.model_steps(step):
+        if isinstance(step, (*USING, ReportStep)) and not spec.model_steps(step):
             raise ConfigError(f"{document.place(('steps', index))}: needs no fit or tune step whose model it could use")
-        if isinstance(step, (PredictStep, ScoreStep)) and len(spec.model_steps(step)) > 1:
+        if isinstance(step, USING) and len(spec.model_steps(step)) > 1:
             raise ConfigError(f"{document.place(('steps', index))}: needs several fit or tune steps; choose one with 'model:'")
 
 

@@ -15,7 +15,7 @@ from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
 from .kernel_files import POLICIES, names_file
 from .progress import Emit
-from .schema import FitStep, GramStep, IngestStep, PredictStep, ReportStep, ScoreStep, Step, TuneStep, VerifyStep, Workflow
+from .schema import FitStep, GramStep, IngestStep, PredictStep, ReportStep, ScoreStep, StabilityStep, Step, TuneStep, VerifyStep, Workflow
 
 if TYPE_CHECKING:
     from ..pipeline.runs.run import RunOutcome
@@ -213,10 +213,28 @@ def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> Step
     return StepResult(scores, _digest_paths(write_json(context.step_folder(step.id) / "score.json", scores)))
 
 
+def _stability_inputs(context: StepContext, step: StabilityStep) -> dict[str, str]:
+    return _digest_paths(*(run / "model" for run in context.models(step)))
+
+
+def _stability(context: StepContext, step: StabilityStep, dry_run: bool = False) -> StepResult:
+    from ..pipeline import selection_stability
+    from .report.collect import save_stability, write_json
+
+    (run,) = context.models(step)
+    settings = {"n_resamples": step.args.resamples, "seed": step.args.seed, "on_event": context.emit, "dry_run": dry_run}
+    found = selection_stability(str(run), **settings, **context.compute.arguments())
+    if dry_run:
+        return StepResult(found, {})
+    save_stability(run, found)
+    file = write_json(context.step_folder(step.id) / "stability.json", found)
+    return StepResult({name: value for name, value in found.items() if name != "features"}, _digest_paths(file))
+
+
 def _report_inputs(context: StepContext, step: ReportStep) -> dict[str, str]:
     runs = context.models(step)
-    scores = [run / "scores.json" for run in runs if (run / "scores.json").exists()]
-    return _digest_paths(*(run / "model" for run in runs), *scores)
+    measured = [run / name for run in runs for name in ("scores.json", "stability.json") if (run / name).exists()]
+    return _digest_paths(*(run / "model" for run in runs), *measured)
 
 
 def _report(context: StepContext, step: ReportStep) -> StepResult:
@@ -250,6 +268,7 @@ ACTIONS: dict[str, Action] = {
     "tune": Action(_fit_inputs, _tune),
     "predict": Action(_use_inputs, _predict),
     "score": Action(_use_inputs, _score),
+    "stability": Action(_stability_inputs, _stability),
     "report": Action(_report_inputs, _report, has_plan=False),
     "verify": Action(_verify_inputs, _verify, has_plan=False),
 }

@@ -34,12 +34,17 @@ STILL, FREE, VIOLATING = range(3)  # Ranks of variables: those that lie still le
 
 
 @runtime_checkable
-class PartGram(Protocol):
+class PartGram(Gram, Protocol):
     """A Gram matrix that can hand out entries between chosen variables without whole rows."""
 
     @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Type of the entries that it hands out."""
+        ...
+
+    @property
     def room(self) -> int:
-        """Entries of its type that the caller may hold."""
+        """Entries of this type that the caller may hold."""
         ...
 
     def between(self, new: IntArray, old: IntArray) -> Iterable[tuple[IntArray, IntArray, Array]]:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
+from .decomposition import PartGram
 from .dual import DenseGram, DualProblem, Gram, certify
-from .gram_access import RepeatedGram
+from .gram_parts import MeanParts, repeated_gram
 from .smo import solve_smo
 from .triclass import (
     Convex,
@@ -32,6 +33,9 @@ Algorithm = Literal["mm", "dc", "cccp"]
 MAX_TIGHTENINGS = 3
 """How often a convex problem is solved again, each time to a tenth of the tolerance, where its solution has not lowered J."""
 
+MAX_CERTIFYING = 9
+"""How often at most where its gap is above the tolerance of J."""
+
 LABELLED_DISTANCE = 1e9  # Added to the distances of labelled points from their kinks, so that all unlabelled points come before them.
 MIN_D = 2.0  # Least relaxation D, the thesis' choice.
 
@@ -39,8 +43,14 @@ MIN_D = 2.0  # Least relaxation D, the thesis' choice.
 # -- matrices --------------------------------------------------------------------------------------------------------------
 
 
-def with_mean(gram: DenseGram, unlabelled: NDArray[np.bool_]) -> DenseGram:
-    """Return the matrix with the mean of the unlabelled points as one more point, the last."""
+def with_mean(gram: Gram, unlabelled: NDArray[np.bool_]) -> Gram:
+    """Return the matrix with the mean of the unlabelled points as one more point, the last. Raises TypeError: a matrix that is neither in
+    memory nor hands out parts.
+    """
+    if isinstance(gram, PartGram):
+        return MeanParts(gram, unlabelled)
+    if not isinstance(gram, DenseGram):
+        raise TypeError(f"gram: {type(gram).__name__}, must be a DenseGram or hand out parts")
     n, free = gram.n, np.flatnonzero(unlabelled)
     array = np.empty((n + 1, n + 1), gram.array.dtype)
     array[:n, :n] = gram.array
@@ -64,7 +74,7 @@ class SearchState:
     lambda at f, infinite before the first convex problem of a start whose assignment is not that of its f; ``gap``, ``violation``: of the
     last convex problem, in the units of J / lambda and of f; ``solves``, ``steps``, ``flips``: convex problems solved, steps of their
     solver, and unlabelled rows that changed their piece in the last one; ``stop``: ``"assignment"`` (no row has changed), ``"tol"``,
-    ``"max_iter"``.
+    ``"max_iter"``, ``"stalled"`` (the gap of the last convex problem stays above what ``tol`` asks for).
     """
 
     record_name: ClassVar[str] = "Machine"
@@ -90,8 +100,9 @@ class SearchState:
 class SearchSettings:
     """How a machine is improved. ``algorithm``: ``"mm"`` (exact majorant), ``"dc"`` (difference of convex functions), ``"cccp"`` (the
     thesis' Algorithm 3). A search ends where J decreases by less than ``tol`` relative to lambda + J, or after ``max_iter`` convex
-    problems, which are solved to ``inner_tol`` in units of f. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least 1 + eps;
-    by default as small as its definition allows, and at least 2.
+    problems, which are solved to ``inner_tol`` in units of f; where ``tol`` is below a tenth of that, the one that ends a search is solved
+    on until its gap, too, is below ``tol`` relative to lambda + J. ``unit`` is 1 / lambda, ``D`` the relaxation of ``"cccp"``, at least
+    1 + eps; by default as small as its definition allows, and at least 2.
     """
 
     algorithm: Algorithm = "mm"
@@ -100,6 +111,15 @@ class SearchSettings:
     max_iter: int = 50
     unit: float = 1.0
     D: float | None = None
+
+    @property
+    def certifies(self) -> bool:
+        """Whether the end of a search needs a gap within ``tol``."""
+        return 10.0 * self.tol < self.inner_tol
+
+    def is_accurate(self, machine: SearchState) -> bool:
+        """Tell whether the gap of a machine is as small as the end of a search needs it."""
+        return not self.certifies or self.unit * machine.gap <= self.tol * (1.0 + self.unit * machine.objective)
 
 
 def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: SearchState | None = None) -> SearchState:
@@ -111,7 +131,7 @@ def solve_convex(gram: Gram, points: Points, convex: Convex, tol: float, warm: S
     fixed = gram.matvec(whole.fixed) if whole.fixed.any() else np.zeros(gram.n)
     problem = whole.problem(fixed)
     start, product = _start_point(gram, points, whole, problem, warm)
-    matrix = gram if len(whole.rows) == gram.n else RepeatedGram(gram, whole.rows)
+    matrix = gram if len(whole.rows) == gram.n else repeated_gram(gram, whole.rows)
     solution = solve_smo(matrix, problem, warm=start, tol=tol, gradient=(product - fixed)[whole.rows] - problem.c)
     values, bias, gap = solution.decision[np.unique(whole.rows, return_index=True)[1]] + fixed, solution.bias, solution.gap
     if points.balance is not None:
@@ -203,18 +223,29 @@ def row_coefficients(points: Points, machine: SearchState) -> FloatArray:
 
 def improve_machine(gram: Gram, points: Points, machine: SearchState, search: SearchSettings) -> SearchState:
     """Return the machine after one more convex problem; J never rises. A solution within the tolerance may have a higher J where there is
-    next to nothing to gain. The problem is then solved to tighter tolerances; if that does not help either, the machine stays as it is and
-    its search ends.
+    next to nothing to gain, and one that ends the search a larger gap than is asked for. The problem is then solved to tighter tolerances;
+    if J does not fall all the same, the machine stays as it is and its search ends.
     """
-    steps, warm = machine.steps, machine
+    ended, warm, fell = replace(machine, solves=machine.solves + 1, flips=0, stop="tol"), machine, False
     for convex, bounds in _convex_problems(points, machine, search):
         tol = search.inner_tol
-        for _ in range(1 + MAX_TIGHTENINGS if bounds else 1):
+        for attempt in range(1 + (MAX_CERTIFYING if search.certifies else MAX_TIGHTENINGS)):
             candidate = warm = solve_convex(gram, points, convex, tol, warm)
-            steps, tol = steps + candidate.steps, 0.1 * tol
+            steps, is_solved, tol = ended.steps + candidate.steps, candidate.violation < tol, 0.1 * tol
             if candidate.objective <= machine.objective:
-                return _with_stop(points, machine, replace(candidate, solves=machine.solves + 1, steps=steps), search)
-    return replace(machine, solves=machine.solves + 1, steps=steps, flips=0, stop="tol")
+                fell, ended = True, _with_stop(points, machine, replace(candidate, solves=machine.solves + 1), search)
+            elif bounds and search.certifies:
+                # J of the machine that is kept is no larger, hence within this gap of the least value, too.
+                ended = replace(ended, gap=candidate.gap)
+            ended = replace(ended, steps=steps)
+            is_enough = ended.stop in (None, "max_iter") or search.is_accurate(ended)
+            if is_enough if fell else attempt >= MAX_TIGHTENINGS and is_enough:
+                break
+            if not (fell or bounds) or (search.certifies and not is_solved):
+                break
+        if fell:
+            break
+    return ended if ended.stop in (None, "max_iter") or search.is_accurate(ended) else replace(ended, stop="stalled")
 
 
 def _convex_problems(points: Points, machine: SearchState, search: SearchSettings) -> list[tuple[Convex, bool]]:

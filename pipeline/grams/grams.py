@@ -289,15 +289,19 @@ class Grams:
 
         The matrix is overwritten by the next call.
         """
-        weights = np.asarray(theta, np.float64) * self.scale
         if not self.holds_sum:
-            return combined_gram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
-        matrix = self._room()
+            return self.sum_by_passes(theta)
+        weights, matrix = np.asarray(theta, np.float64) * self.scale, self._room()
         if self._bank is not None:
             self._bank.combine(weights, matrix)
         else:
             self._fill(matrix, "weighted-sum", combine_chunk, weights, self._norms)
         return DenseGram(matrix, self._scratch)
+
+    def sum_by_passes(self, theta: np.ndarray) -> Gram:
+        """Return ``K(theta)`` by passes, whatever the driver could hold."""
+        weights = np.asarray(theta, np.float64) * self.scale
+        return combined_gram(self.ctx, self._refs, weights, self._norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
 
     @property
     def holds_sum(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,10 +15,11 @@ import scipy.sparse as sp
 from ...kernels.grams.blocks import gram_block
 from ...kernels.grams.normalization import Normalization
 from ...kernels.grams.spec import KernelSpec
-from ...storage import BlockStore, MemoryBlocks, open_shared
+from ...storage import BlockStore, MemoryBlocks, block_cache, open_shared
 from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
 from ..passes.scaling import scaled
 from ..records.data_set import Kind
+from ..records.joined import JoinedStores
 from ..records.scale import FeatureScale
 from .given import GivenGrams
 from .pairs import GivenPair, StoredPair
@@ -28,6 +29,9 @@ TILE = 128  # block edges are multiples of this, which the bits of quadratic for
 
 # What the allocator of a process may keep of blocks that were freed: glibc gives back no less at a time once it has seen large ones.
 FREED_BYTES = 32 << 20
+
+SPARSE_BYTES = 48  # of a stored value while sparse rows are read: as the store has it, gathered, scaled, by rows
+COLUMN_BYTES = 64  # of a column meanwhile: where its rows begin and end
 
 TASKS = 16  # tasks at least, where there are as many block pairs
 READ = 4096  # rows of a read, where all are read
@@ -65,24 +69,49 @@ class TextRows:
         return self.texts[lo:hi]
 
 
-def rows_of(data: BlockStore | MemoryBlocks | TextRows, lo: int, hi: int, scale: Callable[..., FeatureScale] = scale_of) -> Any:
+def rows_of(
+    data: BlockStore | MemoryBlocks | JoinedStores | TextRows, lo: int, hi: int, scale: Callable[..., FeatureScale] = scale_of
+) -> Any:
     """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings.
 
     Kernels read constant columns as zeros, which no distance sees; where the rows themselves are what is modelled, ``scale`` is
-    `scale_as_given`, which leaves them.
+    `scale_as_given`, which leaves them. What is constant in rows of several stores is so in all of them together.
     """
+    if isinstance(data, JoinedStores):
+        return stacked([rows_of(store, *span, lambda _, features: scale(data, features)) for store, span in data.parts(lo, hi)])
     if isinstance(data, TextRows) or (isinstance(data, BlockStore) and data.n_cols == 0):
         return data.sequences(lo, hi)
     features = np.arange(data.n_cols)
     row_factor = None if data.scale.row_factor is None else data.scale.row_factor[lo:hi]
-    raw = scaled(data.columns(features, (lo, hi)), scale(data, features), row_factor)
+    raw = scaled(_unscaled(data, lo, hi), scale(data, features), row_factor)
     return sp.csr_array(raw) if sp.issparse(raw) else raw
+
+
+def _unscaled(data: BlockStore | MemoryBlocks, lo: int, hi: int) -> np.ndarray | sp.csc_array:
+    """Return all columns of rows ``lo:hi`` as they are stored."""
+    if isinstance(data, MemoryBlocks) or data.meta.kind == "dense" or (lo, hi) == (0, data.n_rows):
+        return data.columns(np.arange(data.n_cols), (lo, hi))
+    # A store looks for the rows of every single column; of all columns whole stripes are cut faster by orders of magnitude.
+    parts = [cast("sp.csc_array", block_cache().load(ref))[lo:hi] for ref in data.column_blocks()]
+    return sp.csc_array(sp.hstack(parts, format="csc"))
+
+
+def stacked(parts: Sequence[Any]) -> Any:
+    """Return rows one after the other: an array, a CSR array, or strings."""
+    if len(parts) == 1:
+        return parts[0]
+    return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
+
+
+def read_rows(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -> Any:
+    """Return all rows with the scaling applied: an array, a CSR array, or strings."""
+    return stacked([rows_of(data, lo, min(lo + READ, data.n_rows)) for lo in range(0, data.n_rows, READ)])
 
 
 def all_rows(data: BlockStore | MemoryBlocks) -> Any:
     """Return all rows with the scaling applied, float64: an array or a CSR array."""
-    parts = [rows_of(data, lo, min(lo + READ, data.n_rows)) for lo in range(0, data.n_rows, READ)]
-    return sp.csr_array(sp.vstack(parts), dtype=np.float64) if sp.issparse(parts[0]) else np.concatenate(parts).astype(np.float64)
+    rows = read_rows(data)
+    return sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else rows.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -97,8 +126,9 @@ class RowPair:
     cols: tuple[int, int]
     specs: tuple[KernelSpec, ...] = field(repr=False)  # kernels, in order
     width: int  # columns of the data
-    # arrays in memory; such a reference stays in its process
-    source: MemoryBlocks | TextRows | None = field(default=None, repr=False, compare=False)
+    # arrays in memory, with which a reference stays in its process, or several stores
+    source: MemoryBlocks | TextRows | JoinedStores | None = field(default=None, repr=False, compare=False)
+    entries: int | None = field(default=None, repr=False)  # stored values of all rows, where they are sparse
 
     @property
     def nbytes(self) -> int:
@@ -107,8 +137,9 @@ class RowPair:
 
     @property
     def row_bytes(self) -> int:
-        """Bound of the rows read, in float64."""
-        return 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
+        """Bound of the rows read, in float64: dense, or the copies of sparse ones on their way."""
+        dense = 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
+        return dense if self.entries is None else min(dense, SPARSE_BYTES * self.entries + COLUMN_BYTES * self.width)
 
     def load(self) -> np.ndarray:
         """Compute the raw kernels, float32 ``(k, rows, columns)``."""
@@ -130,8 +161,16 @@ def row_pairs(data: Any, specs: Sequence[Any], block: int) -> Sequence[PairRef]:
     """Return references to all block pairs of the kernels, to be computed from the rows (or found in matrices that were given)."""
     if isinstance(data, GivenGrams):
         return data.pairs([spec.position for spec in specs], block)
-    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
-    return [RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source) for rows, cols in pairs(data.n_rows, block)]
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else (data.digest if isinstance(data, JoinedStores) else "", data)
+    kernels, entries = tuple(specs), _stored_entries(data)
+    return [RowPair(data.url, digest, *spans, kernels, data.n_cols, source, entries) for spans in pairs(data.n_rows, block)]
+
+
+def _stored_entries(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -> int | None:
+    """Return the stored values of sparse rows; ``None`` of others."""
+    stores = data.stores if isinstance(data, JoinedStores) else (data,)
+    kept = [sum(ref.nnz for ref in one.column_blocks()) for one in stores if not isinstance(one, TextRows) and one.meta.kind == "sparse"]
+    return sum(kept) if len(kept) == len(stores) else None
 
 
 def loaded_bytes(refs: Sequence[Any]) -> int:

@@ -120,6 +120,11 @@ class CombinedGram:
         return len(self._diagonal)
 
     @property
+    def dtype(self) -> np.dtype[np.floating]:
+        """Type of the entries that it hands out."""
+        return np.dtype(np.float32)
+
+    @property
     def room(self) -> int:
         """Entries a solver may hold."""
         return int(MATRIX_SHARE * self._ctx.driver_memory) // 4
@@ -173,6 +178,15 @@ class CombinedGram:
             size += nbytes
         if task:
             yield [*tasks, tuple(task)], max([*sizes, size]), sum(sizes) + size
+
+
+def passes_bytes(refs: Sequence[PairRef], n: int) -> int:
+    """Bound the memory of a task of the passes that a solver asks, and of those that write the sum before."""
+    # Entries come with the places of their rows and columns.
+    largest, whole = max(ref.nbytes for ref in refs), loaded_bytes(refs) + 16 * n
+    limit = min(max(PART_BYTES, largest + 16 * n), whole)
+    whole = min(BATCH_BYTES + limit, whole)
+    return max(max(map(pair_bytes, refs)) + max(24 * n, 4 * largest, 2 * limit + whole), 3 * whole)
 
 
 def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:

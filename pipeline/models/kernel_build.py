@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.grams.normalization import Normalization
 from ...storage import BlockStore, MemoryBlocks
 from ..grams.given import GivenGrams
-from ..grams.grams import Grams
 from ..grams.sources import TextRows, rows_of
 from ..inputs.labels import Inputs
 from ..passes.blocks import scale_of
@@ -22,10 +22,26 @@ from .kernel import KernelModel
 from .kernel_predict import spans
 
 
+class FittedKernels(Protocol):
+    """The kernels of a fit over its n rows, normalised."""
+
+    specs: tuple[Any, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def normalizations(self) -> list[Normalization]:
+        """Normalisation of every kernel."""
+        ...
+
+
 def build_model(
     config: MethodConfig,
     inputs: Inputs,
-    grams: Grams,
+    grams: FittedKernels,
     theta: np.ndarray,
     beta: np.ndarray,
     intercepts: np.ndarray,

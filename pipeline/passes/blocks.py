@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from ...kernels.features.statistics import column_counts, column_norm1, column_stats, constant_columns
 from ...kernels.features.views import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
+from ..records.joined import JoinedStores
 from ..records.scale import FeatureScale
 
 Ref = BlockRef | MemoryRef
@@ -96,20 +97,24 @@ def column_table(ref: Ref, name: str) -> np.ndarray:
     return table_of(source_of(ref), name, *ref.cols)
 
 
-_CONSTANT: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, np.ndarray] = weakref.WeakKeyDictionary()
+Rows = BlockStore | MemoryBlocks | JoinedStores  # rows of numbers, wherever they lie
+
+_CONSTANT: weakref.WeakKeyDictionary[Rows, np.ndarray] = weakref.WeakKeyDictionary()
 
 TABLE_PIECE = 1 << 20  # entries of a column table read at once where all of it is looked at
 ALIKE = 1e-12  # row factors this near to one another are equal but for the rounding of norms
 
 
-def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
+def constant_features(data: Rows) -> np.ndarray:
     """Return the features whose values are all equal and not zero as they are read, int64 ascending (found once per data set and process).
 
     Where every row has a factor of its own there are none: a column of ones is the inverse norms of the rows then.
     """
     if data not in _CONSTANT:
         row_factor = data.scale.row_factor
-        if row_factor is not None and len(row_factor) > 0 and np.ptp(row_factor) > ALIKE * np.max(row_factor):
+        if isinstance(data, JoinedStores):
+            parts = [_constant_in_all(data)]
+        elif row_factor is not None and len(row_factor) > 0 and np.ptp(row_factor) > ALIKE * np.max(row_factor):
             parts = []
         elif isinstance(data, MemoryBlocks):
             parts = [constant_columns(block_cache().load(ref)) + ref.cols[0] for ref in data.column_blocks()]
@@ -119,19 +124,28 @@ def constant_features(data: BlockStore | MemoryBlocks) -> np.ndarray:
     return _CONSTANT[data]
 
 
+def _constant_in_all(data: JoinedStores) -> np.ndarray:
+    features, *others = (constant_features(store) for store in data.stores)
+    for store, other in zip(data.stores[1:], others, strict=True):
+        both = np.intersect1d(features, other)
+        values = [np.asarray(one.column_table("minimum"))[both] for one in (data.stores[0], store)]
+        features = both[values[0] == values[1]]
+    return features
+
+
 def _constant_in_tables(data: BlockStore, lo: int) -> np.ndarray:
     low, high = (data.column_table(name, lo, min(lo + TABLE_PIECE, data.n_cols)) for name in ("minimum", "maximum"))
     return np.flatnonzero((low == high) & (low != 0)) + lo
 
 
-def scale_as_given(data: BlockStore | MemoryBlocks, features: np.ndarray | slice) -> FeatureScale:
+def scale_as_given(data: Rows, features: np.ndarray | slice) -> FeatureScale:
     """Return the stored factors of some features; constant ones keep theirs, for a linear model without an intercept may need them."""
     scale: ColumnScale = data.scale
     factor, shift = (None if values is None else values[features] for values in (scale.factor, scale.shift))
     return FeatureScale(factor, shift)
 
 
-def scale_of(data: BlockStore | MemoryBlocks, features: np.ndarray | slice, *, centred: bool = True) -> FeatureScale:
+def scale_of(data: Rows, features: np.ndarray | slice, *, centred: bool = True) -> FeatureScale:
     """Return the factors of some features; beside an intercept that of a constant one is 0: it tells nothing and must not be selected.
 
     What is learned from rows scaled like this has to be predicted with these factors, and what is learned from others with those.

@@ -38,6 +38,7 @@ from gramplane.pipeline import predict_store as predict_store
 from gramplane.pipeline import resume_run as resume_run
 from gramplane.pipeline import run_method as run_method
 from gramplane.pipeline import score_store as score_store
+from gramplane.pipeline import selection_stability as selection_stability
 from gramplane.pipeline import tune as tune
 from gramplane.pipeline import use_client as use_client
 from gramplane.storage.ingest import ingest as ingest
@@ -47,4 +48,4 @@ from gramplane import plots as plots
 from gramplane import testing as testing
 
 __version__: str
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'testing', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'testing', 'tune', 'use_client']

@@ -1,4 +1,4 @@
-"""Commands that compute: fit, tune, resume, predict, score."""
+"""Commands that compute: fit, tune, resume, predict, score, stability."""
 
 from __future__ import annotations
 
@@ -243,6 +243,32 @@ def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: 
     return Result(fields=result, text=score_text(result))
 
 
+@command("stability", short_help="Show how steady the selection of a run is.")
+@click.argument("run", type=Url("run"))
+@click.option("--resamples", type=click.IntRange(min=1), default=50, show_default=True, metavar="N", help="Bootstrap resamples.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Root of their random numbers; default: that of the run.")
+@cluster_options
+@dry_run_option
+def stability(frame: Frame, run: str, resamples: int, seed: int | None, compute: ComputeOptions, dry_run: bool) -> Result:
+    """Show how often the method of RUN selects each feature over resamples of its training rows, and keep it for its report (fgm)."""
+    from ...pipeline import selection_stability
+    from ...storage.objects import require_writable
+    from ..report.collect import model_run, save_stability
+
+    if not dry_run:
+        require_writable(require_run(run))
+    with frame.progress() as emit:
+        settings = {"n_resamples": resamples, "seed": seed, "on_event": emit, "dry_run": dry_run, **compute.arguments()}
+        result = selection_stability(model_run(require_run(run)), **settings)
+    if dry_run:
+        return plan_result(result)
+    save_stability(model_run(run), result)
+    return Result(fields=result, text=score_text({**result, "features": result["features"][:STEADIEST]}))
+
+
+STEADIEST = 20  # features that are shown on a terminal
+
+
 def score_text(found: dict[str, Any]) -> str:
     """Return a metric table for a reader: figures, then one line per class, per task, and per model along the path."""
     tables = {key: value for key, value in found.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
@@ -251,4 +277,4 @@ def score_text(found: dict[str, Any]) -> str:
     return "\n".join([single, *rows])
 
 
-COMMANDS = (fit, tune, resume, predict, score)
+COMMANDS = (fit, tune, resume, predict, score, stability)

@@ -110,10 +110,15 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         summary=run.read_json("summary") or {**_last(history), "iterations": len(history)},
         history=history,
         selected=tables.get("selected", []),
-        tables={name: rows for name, rows in tables.items() if name != "selected"},
+        tables={name: rows for name, rows in {**tables, **_stability(run)}.items() if name != "selected"},
         scores=saved_scores(run.path),
         trials=trials,
     )
+
+
+def _stability(run: RunStore) -> dict[str, Any]:
+    saved = run.read_json("stability")
+    return {} if saved is None else {"stability": saved["features"]}
 
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
@@ -123,6 +128,13 @@ def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:
     run = _open(path)
     saved = run.read_json("scores") or {}
     run.write_json("scores", {**saved, store: plain_json(table)})
+
+
+def save_stability(path: str | Path, found: Mapping[str, Any]) -> None:
+    """Keep in the run directory how steady its selection is, in place of what was measured before."""
+    from ...storage.value_types import plain_json
+
+    _open(path).write_json("stability", plain_json(found))
 
 
 def saved_scores(path: str | Path) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...records.charts import SystemCharts
+from ...records.charts import ShownTable, SystemCharts
 
 GLOSSARY = {
     "outer_gap": "How far the objective is from the least value over all features, at most.",
@@ -10,7 +10,12 @@ GLOSSARY = {
     "atoms": "What is chosen from: linear (columns), groups, or columns of a feature map.",
     "n_atoms": "How many of them there are.",
     "solve_at": "Where the sub-problem is solved: on the driver, or by passes over the store.",
+    "frequency": "Share of the resamples that select it.",
+    "selected": "Whether the run selected it; along the rounds, how many features.",
     "design_bytes_at_most": "Memory of the chosen columns on the driver.",
 }
 
-CHARTS = SystemCharts(glossary=GLOSSARY)
+STABILITY = ShownTable(
+    "stability", "Selection stability", "Share of bootstrap resamples of the rows that select a feature; all of them are in stability.csv."
+)
+CHARTS = SystemCharts(tables=(STABILITY,), glossary=GLOSSARY)

@@ -44,7 +44,12 @@ class FGMConfig(MethodConfig):
     solver: Literal["auto", "newton", "apg", "mkl"] = Field(
         "auto", description="sub-problem solver; auto is newton, on the active rows; apg: the paper's; mkl: slow reference"
     )
-    inner_tol: Positive = Field(1e-3, description="relative duality gap at which a sub-problem ends")
+    inner_tol: Positive = Field(1e-3, description="inner test (see inner_stop) at which a sub-problem ends")
+    inner_stop: Literal["gap", "decrease"] = Field(
+        "gap",
+        description="inner test: gap, the relative duality gap of the sub-problem; decrease, the paper's (41), the relative decrease of a "
+        "step, with solver apg, which auto then is: fast, it leaves gaps of tens of percent, which are reported",
+    )
     max_inner: Count | None = Field(None, description="sub-problem steps per round at most; the gap left is reported")
     outer_tol: Positive | None = Field(None, description="stop when the outer test (see outer_stop) falls to this value; default: never")
     allow_repeat: bool = Field(
@@ -58,6 +63,8 @@ class FGMConfig(MethodConfig):
 
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:
+        if self.inner_stop == "decrease" and self.solver not in ("auto", "apg"):
+            raise ValueError(f"inner_stop='decrease' is a test of the steps of apg; solver={self.solver!r} ends by its gap")
         if self.feature_map is not None and self.group_weight is not None:
             raise ValueError(f"group_weight={self.group_weight!r} needs groups, which feature_map={self.feature_map!r} excludes")
         return self

@@ -143,11 +143,12 @@ class FGMLoop:
         starts = np.array([0, *itertools.accumulate(state.widths)], np.int64)
         rows = self._designs[k].rows(problem.y, problem.cost, config.loss)
         warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
-        solver = SOLVERS["newton" if config.solver == "auto" else config.solver]
+        name = config.solver if config.solver != "auto" else "apg" if config.inner_stop == "decrease" else "newton"
+        options = {"until": config.inner_stop} if name == "apg" else {}
         # Overflow ends in a clear error of the solver, which looks at every objective.
         with np.errstate(over="ignore", invalid="ignore"):
             sub_problem = GroupProblem(rows, starts, config.loss, config.fit_intercept)
-            solution = solver(sub_problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner)
+            solution = SOLVERS[name](sub_problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner, **options)
         certificate = float(solution.objective), float(solution.gap), float("inf")
         counts = len(state.selected()), int(solution.iterations)
         record = RoundRecord(solution.omega, float(solution.bias), *certificate, solution.weights, *counts, solution.stop)

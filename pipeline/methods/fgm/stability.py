@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +13,13 @@ from ...loops.run import run_loop
 from ...records.context import RunContext
 from .atoms import build_atoms
 from .config import FGMConfig
+from .designs import driver_holdings, refuse_columns
 from .loop import FGMLoop
-from .model import positions
+from .model import FGMModel, positions
 from .problem import BinaryProblem, binary_problems
+
+Key = tuple[int, ...]  # number of a feature or group, or the two of a product
+MIN_STEADY = 0.8  # share of the resamples that select what the summary counts as steady
 
 
 def _resample(problems: list[BinaryProblem], seed: np.random.SeedSequence) -> list[BinaryProblem]:
@@ -24,21 +30,65 @@ def _resample(problems: list[BinaryProblem], seed: np.random.SeedSequence) -> li
     return [problem for problem in resampled if len(np.unique(problem.y[problem.cost > 0])) == 2]
 
 
+def bootstrap_loop(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int) -> FGMLoop:
+    """Return one loop for all resamples, which share its passes. Raises MemoryBoundExceeded: more scores and columns than memory allows."""
+    atoms = build_atoms(config, inputs)
+    available = atoms.count(int(inputs.data.n_cols))
+    problems = binary_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)
+    seeds = np.random.SeedSequence(ctx.seed).spawn(n_resamples)
+    loop = FGMLoop(atoms, [problem for seed in seeds for problem in _resample(problems, seed)])
+    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(loop.problems), ctx.driver_memory), ctx.fit_limit)
+    return loop
+
+
+def _selections(loop: FGMLoop, ctx: RunContext) -> tuple[np.ndarray, np.ndarray]:
+    """Return the atoms that some resample selects, ascending, and the share of the resamples that do."""
+    machines = run_loop(loop, ctx, keep=False).state.machines
+    ids, counts = np.unique(np.concatenate([machine.selected() for machine in machines]), axis=0, return_counts=True)
+    return ids, counts / max(len(machines), 1)
+
+
 def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int, reference: np.ndarray) -> np.ndarray:
     """Return how often atoms are selected over ``n_resamples`` resamples that share the passes of one loop. One frequency per atom; for
     pairs one per row of ``reference``.
     """
-    atoms, is_pairs = build_atoms(config, inputs), config.feature_map == "poly2"
-    available = atoms.count(int(inputs.data.n_cols))
-    problems = binary_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)
-    seeds = np.random.SeedSequence(ctx.seed).spawn(n_resamples)
-    resamples = [problem for seed in seeds for problem in _resample(problems, seed)]
-    state = run_loop(FGMLoop(atoms, resamples), ctx, keep=False).state
-    counts, known = np.zeros(len(reference) if is_pairs else available), {tuple(pair) for pair in reference.tolist()} if is_pairs else set()
-    for machine in state.machines:
-        selected = machine.selected()
-        if is_pairs:
-            shared = [pair for pair in selected.tolist() if tuple(pair) in known]
-            selected = positions(reference, np.array(shared, np.int64).reshape(-1, 2))
-        counts[selected] += 1.0
-    return counts / max(len(resamples), 1)
+    loop = bootstrap_loop(config, inputs, ctx, n_resamples)
+    ids, shares = _selections(loop, ctx)
+    if config.feature_map != "poly2":
+        frequencies = np.zeros(loop.atoms.count(int(inputs.data.n_cols)))
+        frequencies[ids] = shares
+        return frequencies
+    known = {tuple(pair) for pair in reference.tolist()}
+    shared = np.array([tuple(pair) in known for pair in ids.tolist()], bool)
+    frequencies = np.zeros(len(reference))
+    frequencies[positions(reference, ids[shared].reshape(-1, 2))] = shares[shared]
+    return frequencies
+
+
+def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunContext) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return a row for everything that some resample or the model selects, the steadiest first, and what they come to."""
+    ids, shares = _selections(loop, ctx)
+    chosen = {key for machine in model.machines for key in _keys(machine.selected())}
+    found = dict(zip(_keys(ids), shares.tolist(), strict=True))
+    kind, names = loop.atoms.kind, inputs.data.feature_names()
+    ranked = sorted({*found, *chosen}, key=lambda key: (-found.get(key, 0.0), key))
+    rows = [{"feature": _name(key, kind, names), "frequency": found.get(key, 0.0), "selected": key in chosen} for key in ranked]
+    frequencies = [found.get(key, 0.0) for key in sorted(chosen)]
+    summary = {
+        "resamples": len(loop.problems) // max(inputs.n_machines, 1),
+        "n_selected": len(frequencies),
+        "mean_frequency": float(np.mean(frequencies)) if frequencies else None,
+        "steady": sum(share >= MIN_STEADY for share in found.values()),
+        "ever_selected": len(found),
+    }
+    return rows, summary
+
+
+def _keys(ids: np.ndarray) -> list[Key]:
+    return [tuple(row) for row in np.reshape(ids, (len(ids), -1)).astype(int).tolist()]
+
+
+def _name(key: Key, kind: str, names: Sequence[str] | None) -> str:
+    if kind == "groups":
+        return f"group {key[0]}"
+    return "*".join(f"x{j}" if names is None else names[j] for j in key if j >= 0)

@@ -60,7 +60,11 @@ class TriClassConfig(MethodConfig):
         description="cccp: how far its relaxation reaches, at least 1 + eps; default: as far as the decision values do, and at least 2",
     )
     class_weight: ClassWeight = None
-    tol: Positive = Field(1e-4, description="a start ends when no assignment changes, or the objective J falls by less than tol (1 + J)")
+    tol: Positive = Field(
+        1e-4,
+        description="a start ends when no assignment changes, or the objective J falls by less than tol (1 + J); below a tenth of "
+        "inner_tol its last convex problem is solved on until its gap is at most tol (1 + J), too",
+    )
     inner_tol: Positive = Field(1e-3, description="tolerance of a convex problem, in units of decision values")
     max_iter: Count = Field(50, description="convex problems per start at most; a warning tells when they end the best one")
     grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where the Gram matrix lies; auto decides from sizes")

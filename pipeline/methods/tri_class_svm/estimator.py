@@ -19,11 +19,9 @@ from ...estimators.linear import first_row_not_finite
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
-from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, TriClassRows, check_labels, join_stores, kernel_text
+from .inputs import CLASSES, TriClassInputs, TriClassRows, check_labels, join_stores, kernel_text
 from .loop import TriClassState
 from .method import TriClass, validation_rows
-
-JOINED_STORES_MEMORY = 2 << 30  # driver memory that limits the rows of two stores, of which kernels need one data set
 
 
 class TriClassSVC(KernelClassifier):
@@ -112,6 +110,8 @@ class TriClassSVC(KernelClassifier):
         return self
 
     def _unfinished(self, state: TriClassState) -> str:
+        if state.stop == "stalled":
+            return f"tol={self._config().tol:g} was not reached: the gap of the best start's last convex problem stays above it by rounding"
         return f"max_iter={self._config().max_iter} ended the best start while assignments still changed"
 
     def predict_three_way(self, X: UserRows) -> np.ndarray:
@@ -176,7 +176,7 @@ def _join_rows(first: Any, second: Any) -> TriClassRows:
     if isinstance(first, TextRows):
         return TextRows([*first.texts, *second.texts])
     if is_store(first):
-        return join_stores(first, second, int(ROWS_SHARE * JOINED_STORES_MEMORY))
+        return join_stores(first, second)
     parts = [first.X, second.X]
     if any(sp.issparse(part) for part in parts):
         return MemoryBlocks(sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts])))

@@ -14,16 +14,16 @@ from ....kernels.grams.spec import KernelSpec, as_specs
 from ....kernels.svm.triclass import Points
 from ....storage import BlockStore, DataError, MemoryBlocks
 from ...grams.given import GivenGrams
-from ...grams.sources import TextRows, rows_of
+from ...grams.sources import TextRows, read_rows, rows_of
 from ...inputs.folds import fold_masks
 from ...inputs.kernels import resolved_kernels
 from ...inputs.labels import class_factors
 from ...models.kernel_predict import spans
-from ...records.holdings import Held, refuse_beyond
+from ...passes.blocks import Rows
+from ...records.joined import JoinedStores
 from .config import TriClassConfig
 
-ROWS_SHARE = 0.25  # share of the driver's memory that the rows of both sets may take together
-TriClassRows: TypeAlias = BlockStore | MemoryBlocks | TextRows | GivenGrams  # what a fit may learn from
+TriClassRows: TypeAlias = BlockStore | JoinedStores | MemoryBlocks | TextRows | GivenGrams  # what a fit may learn from
 
 CLASSES = (-1, 1)
 NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
@@ -72,29 +72,37 @@ def check_labels(y: Sequence[Any] | np.ndarray, weight: np.ndarray | None = None
     return labels
 
 
-def join_stores(data: BlockStore, unlabelled: BlockStore | None, budget: int) -> BlockStore | MemoryBlocks | TextRows:
-    """Return the rows of two stores one after the other as kernels read them, within ``budget`` bytes; without a second one the first.
-    Raises DataError: no unlabelled rows, another width, another scaling; MemoryBoundExceeded: more rows than the driver's memory holds.
+def join_stores(data: BlockStore, unlabelled: BlockStore | None) -> BlockStore | JoinedStores:
+    """Return the rows of two stores one after the other, none of which is read here; without a second one the first. Raises DataError: no
+    unlabelled rows, another width, another scaling.
     """
     if unlabelled is None:
         return data
     _check_same_form(data, unlabelled)
-    if data.n_cols == 0:
-        return TextRows([str(text) for store in (data, unlabelled) for text in rows_of(store, 0, store.n_rows)])
-    dense_bytes = 8 * data.n_cols * (data.n_rows + unlabelled.n_rows)
-    needed = (
-        dense_bytes if data.meta.kind == "dense" else 2 * sum(part.nbytes for one in (data, unlabelled) for part in one.column_blocks())
-    )
-    share = round(1 / ROWS_SHARE)
-    rows = Held(f"rows of {data.url} and {unlabelled.url}, 1/{share} of driver_memory at most", f"{8 * share} n d")
-    refuse_beyond([rows.taking(share * needed)], share * budget, "tri-class-svm", "fewer rows")
-    parts = [rows_of(store, lo, hi) for store in (data, unlabelled) for lo, hi in spans(store.n_rows, 4096)]
-    return MemoryBlocks(sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))
+    return JoinedStores([data, unlabelled])
+
+
+def rows_bytes(data: TriClassRows) -> int:
+    """Return the bytes that the rows of stores take once they are read, as kernels read them, with their copy on the way; 0 of others."""
+    if not isinstance(data, BlockStore | JoinedStores):
+        return 0
+    stores = data.stores if isinstance(data, JoinedStores) else (data,)
+    is_dense = stores[0].meta.kind == "dense"
+    return 8 * data.n_cols * data.n_rows if is_dense else 2 * sum(block.nbytes for store in stores for block in store.column_blocks())
+
+
+def rows_here(data: JoinedStores) -> MemoryBlocks | TextRows:
+    """Return the rows of two stores in this process, as kernels read them."""
+    rows = read_rows(data)
+    return MemoryBlocks(rows) if data.n_cols else TextRows([str(text) for text in rows])
 
 
 def _check_same_form(data: BlockStore, unlabelled: BlockStore) -> None:
     if unlabelled.n_rows == 0:
         raise DataError("it has no rows; leave it out, or give unlabelled rows", unlabelled.url)
+    if unlabelled.meta.kind != data.meta.kind:
+        kinds = f"it holds {unlabelled.meta.kind} rows, {data.url} {data.meta.kind} ones"
+        raise DataError(f"{kinds}; ingest both in one form", unlabelled.url)
     if unlabelled.n_cols != data.n_cols:
         widths = f"it has {unlabelled.n_cols} features, {data.url} has {data.n_cols}"
         raise DataError(f"{widths}; ingest it with --like {data.url}", unlabelled.url)
@@ -113,10 +121,14 @@ def resolve_kernel(config: TriClassConfig, data: TriClassRows, held_out: np.ndar
         if len(kernels) != 1:
             raise ValueError(f"kernel='precomputed': {len(kernels)} matrices were given; a tri-class machine has one kernel")
         return kernels[0]
-    return resolved_kernels([kernel_with_parameters(config, data, held_out)], data, "none")[0]
+    kernel = kernel_with_parameters(config, data, held_out)
+    # What a kernel asks of rows is asked of those of either store.
+    parts = data.stores if isinstance(data, JoinedStores) else (data,)
+    specs = [resolved_kernels([kernel], part, "none")[0] for part in parts]
+    return specs[0]
 
 
-def kernel_with_parameters(config: TriClassConfig, data: BlockStore | MemoryBlocks | TextRows, held_out: np.ndarray | None = None) -> str:
+def kernel_with_parameters(config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None = None) -> str:
     """Return the short text of a kernel; one named by a word gets gamma, degree and coef0 of the parameters."""
     if config.kernel not in NAMED_KERNELS or config.kernel == "linear":
         return config.kernel
@@ -125,7 +137,7 @@ def kernel_with_parameters(config: TriClassConfig, data: BlockStore | MemoryBloc
     return poly if config.kernel == "poly" else f"{config.kernel}(gamma={gamma})"
 
 
-def _resolve_gamma(config: TriClassConfig, data: BlockStore | MemoryBlocks | TextRows, held_out: np.ndarray | None) -> float:
+def _resolve_gamma(config: TriClassConfig, data: Rows | TextRows, held_out: np.ndarray | None) -> float:
     if not isinstance(config.gamma, str):
         return float(config.gamma)
     if data.n_cols == 0:

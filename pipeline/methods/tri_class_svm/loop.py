@@ -9,27 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....kernels.svm import triclass_search as solver
-from ....kernels.svm.dual import DenseGram, Gram
+from ....kernels.svm.dual import Gram
 from ....kernels.svm.triclass import Points
 from ....kernels.svm.triclass_search import SearchSettings, SearchState
-from ....storage import BlockStore, MemoryBlocks
-from ....storage.urls import open_objects
-from ....storage.versions import is_finished
 from ...grams.grams import Grams
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...loops.protocol import Step
 from ...records.context import RunContext
+from ...records.joined import JoinedStores
 from .config import TriClassConfig
-from .inputs import TriClassInputs, TriClassRows
+from .inputs import TriClassInputs, TriClassRows, rows_here
+from .linear_pass import LinearGram
 
 NAN = float("nan")
 BASELINES = ("SVM", "U-SVM")  # machines that the fit is compared with: on the labelled rows, and with every unlabelled row irrelevant
@@ -54,6 +52,15 @@ def start_names(config: TriClassConfig) -> list[str]:
     return ["usvm", "svm3", "s3vm", *randoms] if config.start == "best" else randoms if config.start == "random" else [config.start]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """What a fit decides from sizes, once."""
+
+    settings: GramSettings  # where the entries of the Gram matrix lie
+    solver_reads: Literal["matrix", "blocks", "rows"] = "matrix"  # in this process; or by passes over its blocks, or over linear rows
+    rows_here: bool = False  # whether the rows of two stores are read into this process, where there are no workers
+
+
 class TriClassLoop:
     """Searches from several starts on the rows of a fit.
 
@@ -67,32 +74,39 @@ class TriClassLoop:
         self,
         config: TriClassConfig,
         spec: KernelSpec,
-        settings: GramSettings,
+        layout: Layout,
         inputs: TriClassInputs,
         points: Sequence[Points],
         masks: Sequence[np.ndarray | None],
         data: TriClassRows | None = None,
     ) -> None:
-        self.config, self.spec, self.settings, self.inputs = config, spec, settings, inputs
+        self.config, self.spec, self.layout, self.inputs = config, spec, layout, inputs
         self.points, self.masks, self.data = tuple(points), tuple(masks), data
         self.names = start_names(config)
-        self._lazy_grams: LazyGrams[Grams] | None = None
+        self._lazy_grams: LazyGrams[Grams] | LazyGrams[LinearGram] | None = None
         self._gram: Gram | None = None
 
-    def grams(self, ctx: RunContext) -> Grams:
+    def grams(self, ctx: RunContext) -> Grams | LinearGram:
         """Return the Gram matrix, its passes to run where ``ctx`` says."""
         if self._lazy_grams is None:
-            self._lazy_grams = LazyGrams(lambda its_ctx: Grams(its_ctx, [self.spec], self.settings), for_workers(self.data, ctx))
+            data, is_alone = self.data, ctx.executor.kind == "sync"
+            if isinstance(data, JoinedStores) and self.layout.rows_here and is_alone:
+                data = rows_here(data)
+            if self.layout.solver_reads == "rows":
+                self._lazy_grams = LazyGrams(lambda its_ctx: LinearGram(its_ctx, self.spec), data)
+            else:
+                self._lazy_grams = LazyGrams(lambda its_ctx: Grams(its_ctx, [self.spec], self.layout.settings), data)
         return self._lazy_grams(ctx)
 
     def gram(self, ctx: RunContext) -> Gram:
         """Return the matrix for the solver, with the mean of the unlabelled points where their balance is fixed."""
         if self._gram is None:
-            gram = self.grams(ctx).combine(np.ones(1))
-            if self.config.balance is not None:
-                assert isinstance(gram, DenseGram), "refused before the run began"
-                gram = solver.with_mean(gram, self.inputs.unlabelled)
-            self._gram = gram
+            grams = self.grams(ctx)
+            if isinstance(grams, LinearGram):
+                gram: Gram = grams
+            else:
+                gram = grams.combine(np.ones(1)) if self.layout.solver_reads == "matrix" else grams.sum_by_passes(np.ones(1))
+            self._gram = gram if self.config.balance is None else solver.with_mean(gram, self.inputs.unlabelled)
         return self._gram
 
     @property
@@ -190,17 +204,3 @@ def _starting_point(name: str, points: Points, labelled: SearchState, universum:
         return replace(solver.sided_start(points, labelled), steps=0)
     number = np.random.SeedSequence((seed, int(name.removeprefix("random-")))).generate_state(1)[0]
     return replace(solver.permuted_start(points, labelled, int(number)), steps=0)
-
-
-def for_workers(data: TriClassRows | None, ctx: RunContext) -> TriClassRows | None:
-    """Return rows in memory as workers can read them: in this process as they are, elsewhere in a store in the run's directory."""
-    if ctx.executor.kind == "sync" or not isinstance(data, MemoryBlocks):
-        return data
-    if ctx.run is None:
-        raise ValueError("rows in memory cannot be sent to a cluster without a run directory")
-    from ....storage.ingest import ingest  # (readers of all formats, which a fit has no other use for)
-
-    path = Path(ctx.run.scratch) / "rows.zarr"
-    if not is_finished(open_objects(path)):
-        ingest(data.X, str(path), task="regression", progress=None)
-    return BlockStore.open(str(path))

@@ -6,36 +6,57 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
+from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass_search import SearchState, row_coefficients
-from ....storage import BlockStore, DataError, MemoryBlocks
+from ....storage import BlockStore, DataError
 from ...grams.grams import pass_groups
 from ...grams.memory import HELD as GRAMS_HELD
-from ...grams.settings import GramSettings
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.memory import WORKING_SET
+from ...grams.settings import PLACES, GramSettings
+from ...grams.sources import group_pairs, pair_bytes, row_pairs
+from ...grams.weighted_sum import MATRIX_SHARE, passes_bytes
 from ...inputs.labels import Inputs, store_inputs
-from ...inputs.memory import refuse_pooled
 from ...inputs.scores import held_out_rows
 from ...method import Method
 from ...models.kernel import KernelModel
-from ...models.kernel_build import build_model, data_scaling
+from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
+from ...passes.blocks import Rows
 from ...records.context import RunContext
 from ...records.data_set import refuse_missing
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
+from ...records.joined import JoinedStores
 from .config import TriClassConfig
-from .inputs import CLASSES, ROWS_SHARE, TriClassInputs, check_labels, join_stores, make_points, resolve_kernel, validation_masks
-from .loop import BASELINES, PATH_COLUMNS, TriClassLoop, TriClassState
+from .inputs import CLASSES, TriClassInputs, check_labels, join_stores, make_points, resolve_kernel, rows_bytes, validation_masks
+from .linear_pass import stripe_tasks, suits, working_task_bytes
+from .loop import BASELINES, PATH_COLUMNS, Layout, TriClassLoop, TriClassState, start_names
 
-UNFINISHED = (None, "max_iter")  # reasons of a stop before the tolerance was reached
+UNFINISHED = (None, "max_iter", "stalled")  # reasons of a stop before the tolerance was reached
 WHOLE_NUMBERS = ("iteration", "minus", "zero", "plus", "flips")  # columns of the path that count
 
-ROWS = Held("rows of both stores, side by side", "stored", f"with unlabelled rows; within {ROWS_SHARE:g} L")
-STARTS = Held("labels, costs, coefficients and decision values of every start", "128 n S", "S starts")
-MOVING = Held("matrix of the variables that move", "4 (n + u)^2", "`algorithm: cccp`; u unlabelled rows")
+ROWS_SHARE = 0.25  # share of the driver's memory that the rows of two stores may take where they are read into this process
+
+ROWS = Held("rows of both stores, side by side", "stored", f"with a second store, where the matrix is here; within {ROWS_SHARE:g} L")
+STARTS = Held(
+    "labels, costs, coefficients and decision values of every machine",
+    "64 n S",
+    "S machines: every start and the two they begin from, of the fit and of every fold",
+)
+VARIABLES = Held("variables of a convex problem, and vectors over them", "256 (n + u)", "u unlabelled rows")
+MOVING = Held("matrix of the variables that move", "4 (n + u)^2", "`algorithm: dc` or `cccp`, where the matrix is here")
+MEAN = Held("matrix with the mean of the unlabelled rows", "4 n^2", "with `balance`, where the matrix is here")
+WEIGHTS = Held("weights of the features", "40 d", "`kernel: linear`, where the matrix is never made")
+MODEL = Held("rows of the model", "stored", "those with a coefficient, at most all; of a store")
+
+DISTRIBUTED = {
+    "matrix": ("Gram blocks",),
+    "blocks": ("Gram blocks", "products with the Gram matrix", "its entries between rows of a working set"),
+    "rows": ("products of the rows with vectors", "rows of a working set"),
+}
 
 
 class TriClass(Method):
@@ -44,7 +65,7 @@ class TriClass(Method):
     name = "tri-class-svm"
     config_type = TriClassConfig
     models = {KernelModel: KernelPredictor()}
-    held = (ROWS, *GRAMS_HELD, STARTS, MOVING)
+    held = (ROWS, *GRAMS_HELD, MEAN, MOVING, WEIGHTS, VARIABLES, STARTS, MODEL)
 
     config: TriClassConfig
     inputs: TriClassInputs
@@ -70,7 +91,7 @@ class TriClass(Method):
         store = None if url is None else BlockStore.open(str(url), decisions.get("unlabelled_digest"))
         if store is not None:
             refuse_missing(store, cls.name)
-        rows, count = join_stores(stored.data, store, int(ROWS_SHARE * ctx.driver_memory)), 0 if store is None else store.n_rows
+        rows, count = join_stores(stored.data, store), 0 if store is None else store.n_rows
         return config, TriClassInputs(rows, labels, count, stored.sample_weight, classes, held_out, store)
 
     @classmethod
@@ -82,38 +103,42 @@ class TriClass(Method):
     @classmethod
     def build_loop(cls, config: TriClassConfig, inputs: TriClassInputs, ctx: RunContext) -> TriClassLoop:
         """Return the loop of a fit. Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds
-        without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows, or than a solver that needs the Gram
-        matrix there can have.
+        without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows.
         """
         data = inputs.data
         spec = resolve_kernel(config, data, inputs.held_out)
         masks = [inputs.held_out, *validation_masks(config, inputs, ctx.seed)]
         points = [make_points(config, inputs, mask) for mask in masks]
-        settings = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
-        remedy = "fewer rows"
-        if config.algorithm != "mm" or config.balance is not None:
-            remedy = "fewer rows, or algorithm='mm' without balance"
-            refuse_pooled(data.n_rows, ctx.driver_memory, cls.name, remedy)
-        refuse_beyond(_driver_held(config, settings, inputs, ctx), ctx.driver_memory, cls.name, remedy)
-        return TriClassLoop(config, spec, settings, inputs, points, masks, None if data is ctx.data else data)
+        layout = _decide(config, spec, inputs, ctx)
+        refuse_beyond(_driver_held(config, layout, inputs, ctx.driver_memory), ctx.driver_memory, cls.name, "fewer rows")
+        return TriClassLoop(config, spec, layout, inputs, points, masks, None if data is ctx.data else data)
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Rows, policy of the Gram matrix, tasks, memory of a task."""
-        loop, inputs = self.loop, self.inputs
-        refs = row_pairs(inputs.data, [loop.spec], loop.settings.block)
+        """Rows, where the Gram matrix lies and who solves with it, tasks, memory of a task."""
+        loop, inputs, layout = self.loop, self.inputs, self.loop.layout
         return {
-            **loop.settings.describe(inputs.data.n_rows, 1),
-            **holdings_plan(_driver_held(self.config, loop.settings, inputs, self.ctx)),
+            **layout.settings.describe(inputs.data.n_rows, 1),
+            **holdings_plan(_driver_held(self.config, layout, inputs, self.ctx.driver_memory)),
             "kernel": str(loop.spec),
             "labelled": len(inputs.labels),
             "unlabelled": inputs.n_unlabelled,
             "unlabelled_digest": None if inputs.unlabelled_store is None else inputs.unlabelled_store.digest,
             "starts": list(loop.names),
             "iterations_at_most": 1 + self.config.max_iter,
-            "tasks_per_pass": len(pass_groups(refs)),
-            "task_bytes": int(max(pair_bytes(ref) for ref in refs)),
+            "solver_reads": layout.solver_reads,
+            **self._tasks(),
         }
+
+    def _tasks(self) -> dict[str, int]:
+        data, layout = self.inputs.data, self.loop.layout
+        if layout.solver_reads == "rows":
+            rows = cast("Rows", data)
+            return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": working_task_bytes(rows, self.ctx.driver_memory)}
+        refs = row_pairs(data, [self.loop.spec], layout.settings.block)
+        if layout.solver_reads == "blocks":
+            return {"tasks_per_pass": len(group_pairs(refs)), "task_bytes": passes_bytes(refs, data.n_rows)}
+        return {"tasks_per_pass": len(pass_groups(refs)), "task_bytes": int(max(pair_bytes(ref) for ref in refs))}
 
     @property
     def beside(self) -> tuple[BlockStore, ...]:
@@ -123,7 +148,7 @@ class TriClass(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks",)
+        return DISTRIBUTED[self.loop.layout.solver_reads]
 
     def model(self, state: TriClassState, ctx: RunContext) -> KernelModel:
         """Return the model of the best start."""
@@ -145,11 +170,7 @@ class TriClass(Method):
             "validation": np.array(validation, dtype=np.float64).reshape(-1, 3),
         }
         kernel_inputs, beta = Inputs(inputs.data, inputs.labels, inputs.classes), row_coefficients(loop.points[0], best)
-        model = build_model(config, kernel_inputs, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
-        if inputs.unlabelled_store is None or not inputs.data.n_cols:
-            return model
-        # Rows that were read from two stores are scaled; rows to come are not.
-        return replace(model, **data_scaling(ctx.data))
+        return build_model(config, kernel_inputs, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
 
     def warnings(self, state: TriClassState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return whether the unlabelled rows did not help, where that was measured."""
@@ -206,15 +227,42 @@ class TriClass(Method):
         }
 
 
-def _driver_held(config: TriClassConfig, settings: GramSettings, inputs: TriClassInputs, ctx: RunContext) -> tuple[Holding, ...]:
-    """Return what the driver holds of n rows, u of them unlabelled: rows of two stores, kernel, the matrix of a convex problem, vectors."""
-    data, n = inputs.data, inputs.data.n_rows
-    joined_bytes = sum(block.nbytes for block in data.column_blocks()) if data is not ctx.data and isinstance(data, MemoryBlocks) else 0
-    holdings = [ROWS.of(stored=joined_bytes), *settings.held(n, 1, ctx.driver_memory), STARTS.of(n=n, S=2 + config.n_random)]
-    if config.algorithm == "cccp" and not config.all_relevant:
+def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ctx: RunContext) -> Layout:
+    """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
+    data, limit = inputs.data, ctx.driver_memory
+    near = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
+    here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
+    if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(_driver_held(config, here, inputs, limit)) <= limit:
+        return here
+    if suits(spec, data):
+        return Layout(replace(near, policy="recompute", reason="never made: a linear kernel is known by its rows"), "rows")
+    if config.grams != "auto" or near.in_place:
+        return Layout(near, "blocks")
+    # The passes of a solver would not look at a bank in memory.
+    reason = f"{PLACES['recompute']}, or once into the run directory: {near.reason.partition(': ')[2]}"
+    return Layout(replace(near, policy="recompute", reason=reason), "blocks")
+
+
+def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int) -> tuple[Holding, ...]:
+    """Return what the driver holds of n rows, u of them unlabelled: rows, kernel, the matrix of a convex problem, vectors, model."""
+    data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
+    machines = (1 + config.validation) * (len(start_names(config)) + len(BASELINES))
+    is_twofold = config.algorithm != "mm" and not config.all_relevant
+    nbytes = rows_bytes(data)
+    vectors = [VARIABLES.of(n=n, u=u if is_twofold else 0), STARTS.of(n=n, S=machines), MODEL.of(stored=nbytes)]
+    if layout.solver_reads == "rows":
+        return (WORKING_SET.of(L=limit), WEIGHTS.of(d=data.n_cols), *vectors)
+    matrices = layout.settings.held(n, 1, limit)
+    if layout.solver_reads == "blocks":
+        return (matrices[0], WORKING_SET.of(L=limit), *vectors)
+    if layout.rows_here and isinstance(data, JoinedStores):
+        matrices = (ROWS.of(stored=nbytes), *matrices)
+    if config.balance is not None:
+        matrices = (*matrices, MEAN.of(n=n))
+    if is_twofold:
         # Rows with two variables are copied as often into the matrix of those that move.
-        holdings.append(MOVING.of(n=n, u=inputs.n_unlabelled))
-    return tuple(holdings)
+        matrices = (*matrices, MOVING.of(n=n, u=u))
+    return (*matrices, *vectors)
 
 
 def validation_rows(array: np.ndarray) -> list[dict[str, Any]]:

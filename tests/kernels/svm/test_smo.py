@@ -75,7 +75,7 @@ class Parts:
     """Only entries between chosen variables and products, as workers would give them."""
 
     def __init__(self, K, room=10**9):
-        self.K, self.n, self.room = K, len(K), room
+        self.K, self.n, self.room, self.dtype = K, len(K), room, K.dtype
         self.asked = []
 
     def diag(self):

@@ -8,8 +8,10 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.svm import SVC
 
+from gramplane.kernels.svm.decomposition import PartGram
 from gramplane.kernels.svm.dual import DenseGram, DualProblem
 from gramplane.kernels.svm.gram_access import RepeatedGram
+from gramplane.kernels.svm.gram_parts import repeated_gram
 from gramplane.kernels.svm.smo import solve_smo
 from gramplane.kernels.svm.triclass import (
     Points,
@@ -49,9 +51,9 @@ def tiny(seed, U=3, eps=0.1, lam=0.5, r=0.5):
     return X @ X.T, Points(y, free, np.where(free, r, 1.0) / lam, eps)
 
 
-def ends(K, points, start="svm3", algorithm="mm", tol=EXACT, log=None, **search):
+def ends(K, points, start="svm3", algorithm="mm", tol=EXACT, log=None, gram=None, **search):
     """Run one search to its end."""
-    gram = DenseGram(K)
+    gram = DenseGram(K) if gram is None else gram
     gram = gram if points.balance is None else with_mean(gram, points.unlabelled)
     machine = labelled_machine(gram, points, tol)
     if start == "usvm":
@@ -350,6 +352,104 @@ def test_all_relevant_is_the_semi_supervised_machine():
             assert last.objective >= best - 1e-6
             assert set(last.labels[points.unlabelled]) <= {-1.0, 1.0}
         assert min(ends(K, points, start).objective for start in ("svm3", "s3vm", "0", "1", "2", "3")) <= best + 1e-6
+
+
+class Parts:
+    """A matrix that hands out entries between chosen variables and products, as workers would give them; never rows."""
+
+    def __init__(self, K, size=8):
+        self.K, self.n, self.dtype, self.room = K, len(K), K.dtype, int(1.6 * size**2)
+        self.products = 0
+
+    def diag(self):
+        return np.diagonal(self.K).astype(np.float64)
+
+    def matvec(self, v):
+        self.products += 1
+        return self.K.astype(np.float64) @ v
+
+    def between(self, new, old):
+        ids, places = np.concatenate([new, old]), np.arange(len(new) + len(old))
+        for columns in np.array_split(places, 2):
+            yield places[: len(new)], columns, self.K[np.ix_(new, ids[columns])]
+
+    def rows(self, idx):
+        raise AssertionError("rows were asked for")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_matrices_made_of_parts_are_those_written_out(dtype):
+    """With the mean of some points, with repeated rows, and with both; whatever is new and whatever was there."""
+    rng, X = np.random.default_rng(0), np.random.default_rng(1).normal(size=(12, 4))
+    K, free = (X @ X.T).astype(dtype), np.arange(12) >= 5
+    mean, whole = with_mean(Parts(K), free), with_mean(DenseGram(K), free).array
+    places = np.array([0, 3, 12, 7, 7, 12, 11, 1, 3])
+    for gram, matrix in (
+        (mean, whole),
+        (repeated_gram(Parts(K), places % 12), K[np.ix_(places % 12, places % 12)]),
+        (repeated_gram(mean, places), whole[np.ix_(places, places)]),
+    ):
+        assert isinstance(gram, PartGram) and gram.n == len(matrix) and gram.dtype == dtype
+        np.testing.assert_allclose(gram.diag(), np.diagonal(matrix), rtol=1e-6)
+        v = rng.normal(size=gram.n)
+        np.testing.assert_allclose(gram.matvec(v), matrix.astype(np.float64) @ v, rtol=1e-6, atol=1e-6)
+        for _ in range(20):
+            ids = rng.permutation(gram.n)[: rng.integers(3, gram.n + 1)]
+            fresh = rng.integers(1, len(ids) + 1)
+            found = np.full((len(ids), len(ids)), np.nan)
+            for rows, columns, values in gram.between(ids[:fresh], ids[fresh:]):
+                assert values.dtype == dtype
+                found[np.ix_(rows, columns)] = values
+            found = np.where(np.isnan(found), found.T, found)
+            expected = matrix[np.ix_(ids, ids)].astype(np.float64)
+            expected[fresh:, fresh:] = np.nan
+            both = ~np.isnan(expected)
+            np.testing.assert_allclose(found[both], expected[both], rtol=1e-6, atol=1e-6)
+    with pytest.raises(TypeError, match="gram: object"):
+        with_mean(object(), free)
+
+
+@pytest.mark.parametrize("balance", [None, 0.1])
+@pytest.mark.parametrize("algorithm", ["mm", "dc", "cccp"])
+def test_a_search_by_parts_ends_where_that_on_the_matrix_does(algorithm, balance):
+    for seed in SEEDS[:3]:
+        K, points = tiny(seed, U=14)
+        K, points = K + 0.1 * np.eye(len(K)), replace(points, balance=balance)
+        whole, gram = ends(K, points, "svm3", algorithm, tol=1e-8), Parts(K)
+        far = ends(None, points, "svm3", algorithm, tol=1e-8, gram=gram)
+        np.testing.assert_array_equal(far.labels, whole.labels)
+        np.testing.assert_allclose(far.decision, whole.decision, atol=1e-5)
+        assert far.objective == pytest.approx(whole.objective, rel=1e-7) and far.stop == whole.stop
+        assert gram.products > far.solves
+
+
+@pytest.mark.parametrize("algorithm", ["mm", "dc", "cccp"])
+def test_a_tight_tolerance_bounds_the_gap_of_the_problem_that_ends_a_search(algorithm):
+    """J at the end against the convex optimum of its assignment: 1e-3 in decision values alone leaves it far above what tol asks for."""
+    worst = {1e-4: 0.0, 1e-8: 0.0}
+    for seed in SEEDS:
+        K, points = tiny(seed, U=8)
+        K, points = K + 0.1 * np.eye(len(K)), replace(points, cost=40.0 * points.cost)
+        for tol in worst:
+            search = SearchSettings(algorithm, tol, 1e-3)
+            last = labelled_machine(DenseGram(K), points, 1e-3)
+            while last.stop is None:
+                last = improve_machine(DenseGram(K), points, last, search)
+            exact = solve_convex(DenseGram(K), points, majorant(points, last.labels), 1e-12)
+            off = (last.objective - exact.objective) / (1.0 + exact.objective)
+            assert last.stop in ("assignment", "tol") and off >= -1e-9
+            assert last.gap <= tol * (1.0 + last.objective) or not search.certifies
+            worst[tol] = max(worst[tol], off)
+    assert worst[1e-8] <= 1e-8 < 1e-4 < worst[1e-4], "the looser pair is what it was"
+
+
+def test_a_tolerance_beyond_rounding_is_told():
+    K, points = tiny(0, U=8)
+    gram = DenseGram(100.0 * K)
+    last = labelled_machine(gram, points, 1e-3)
+    while last.stop is None:
+        last = improve_machine(gram, points, last, SearchSettings("mm", 1e-30, 1e-3))
+    assert last.stop == "stalled" and last.gap <= 1e-6 * last.objective
 
 
 # -- special cases and invariances -------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.multiclass import check_classification_targets
 
-from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.grams.spec import KernelSpec
 from gramplane.pipeline import TriClassSVC, load_model, run_method
 from gramplane.storage.ingest import ingest
@@ -181,25 +180,6 @@ def test_kernels_by_word_text_function_and_matrix():
     poly = TriClassSVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, C_unlabelled=0, inner_tol=1e-7).fit(X[y != 0], y[y != 0])
     peer = SVC(kernel="poly", degree=2, gamma=0.5, coef0=1.0, tol=1e-7).fit(X[y != 0], y[y != 0])
     np.testing.assert_allclose(poly.decision_function(V), peer.decision_function(V), rtol=1e-3, atol=1e-3)
-
-
-def test_a_matrix_beyond_the_drivers_memory(tmp_path):
-    """Passes over blocks solve the same problems; what needs the matrix says so before there is a run."""
-    X, y, V, _ = draw(60, 200)
-    ingest((X, y), tmp_path / "a")
-    ingest(V, tmp_path / "b")
-
-    def objective(name, memory, **params):
-        """Fit in a run directory."""
-        given = {"start": "svm3", "gamma": 0.2, "inner_tol": 1e-6, **params}
-        more = {"driver_memory": memory, "extra": {"unlabelled": str(tmp_path / "b")}}
-        return run_method("tri-class-svm", given, data=str(tmp_path / "a"), run=str(tmp_path / name), **more).summary["objective"]
-
-    assert objective("passes", "512KiB") == pytest.approx(objective("matrix", "1GiB"), rel=1e-5)
-    for params in ({"algorithm": "dc"}, {"balance": 0.0}):
-        with pytest.raises(MemoryBoundExceeded, match=r"tri-class-svm: .*matrix of 260 pooled rows.*algorithm='mm' without balance"):
-            objective("none", "512KiB", **params)
-    assert not (tmp_path / "none").exists()
 
 
 def test_a_loaded_run_is_the_fitted_estimator(tmp_path):

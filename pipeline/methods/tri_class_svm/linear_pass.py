@@ -1,0 +1,234 @@
+"""A linear kernel beyond the driver's memory: its matrix X X' is never made, products with it are two passes over the column stripes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....cluster import BlockProgram, plan
+from ....kernels.grams.normalization import KernelSums, Normalization, make_normalizations
+from ....kernels.grams.spec import KernelSpec
+from ....kernels.svm.decomposition import COPY_SHARE
+from ....storage import block_cache
+from ...grams.grams import PASS_BYTES
+from ...grams.sources import FREED_BYTES, group_pairs, stacked
+from ...grams.weighted_sum import MATRIX_SHARE
+from ...passes.blocks import Ref, Rows, add_parts, join_lists, scale_of, source_of
+from ...passes.scaling import scaled
+from ...records.context import RunContext, Shared, resolve
+from ...records.joined import JoinedStores
+
+ENTRY_BYTES = 12  # of a stored value of a sparse row, with its column
+ROW_COPIES = 3  # of the rows of the working set: kept, in the order asked for, and on their way
+CHUNK_BYTES = 8 << 20  # entries of the matrix made at a time
+
+
+@dataclass(frozen=True)
+class Stripe:
+    """A column stripe of some rows of a data set."""
+
+    first: int  # row of the data set that its first row is
+    ref: Ref
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the stripe."""
+        return self.ref.nbytes
+
+    @property
+    def rows(self) -> slice:
+        """Its rows in the data set."""
+        return slice(self.first, self.first + self.ref.rows[1] - self.ref.rows[0])
+
+    def load(self, data: Rows) -> Any:
+        """Return its values with the scaling of the whole data set applied, ``(rows, columns)``, dense or CSC."""
+        scale = scale_of(data, slice(*self.ref.cols))
+        return scaled(block_cache().load(self.ref), scale, source_of(self.ref).scale.row_factor)
+
+
+Group = tuple[Stripe, ...]
+
+
+def stripe_tasks(data: Rows) -> list[Group]:
+    """Return the tasks of a pass over all stripes."""
+    stores = zip(data.edges[:-1], data.stores, strict=True) if isinstance(data, JoinedStores) else [(0, data)]
+    return group_pairs([Stripe(first, ref) for first, store in stores for ref in store.column_blocks()], PASS_BYTES)
+
+
+def task_bound(data: Rows) -> int:
+    """Bound the memory of a task: a stripe as it is stored, scaled and in float64 by rows, vectors, and rows of a working set."""
+    stripes = [stripe for group in stripe_tasks(data) for stripe in group]
+    return 5 * max(stripe.nbytes for stripe in stripes) + 32 * data.n_rows + 24 * data.n_cols + FREED_BYTES
+
+
+def working_task_bytes(data: Rows, driver_memory: int) -> int:
+    """Bound the memory of a task of any pass: results of the largest are rows of a working set, within its share of the driver's memory."""
+    return task_bound(data) + max(int(MATRIX_SHARE * driver_memory), 16 * max(data.n_rows, data.n_cols))
+
+
+class Weights(NamedTuple):
+    """Weights of the features of one stripe."""
+
+    first: int
+    values: np.ndarray
+
+
+class Piece(NamedTuple):
+    """Some rows of one stripe."""
+
+    places: np.ndarray  # among the rows that were asked for
+    columns: tuple[int, int]
+    values: Any
+
+
+def norms_chunk(group: Group, data: Rows) -> np.ndarray:
+    """Return what some stripes add to the squared norms of all rows, and their stored values, ``(2, n)``."""
+    out = np.zeros((2, data.n_rows))
+    for stripe in group:
+        X = stripe.load(data)
+        if sp.issparse(X):
+            size, square = X.shape[0], np.square(X.data, dtype=np.float64)
+            out[0, stripe.rows] += np.bincount(X.indices, square, size)
+            out[1, stripe.rows] += np.bincount(X.indices, minlength=size)
+        else:
+            out[0, stripe.rows] += np.square(X, dtype=np.float64).sum(axis=1)
+            out[1, stripe.rows] += X.shape[1]
+    return out
+
+
+def weights_chunk(group: Group, data: Rows, vector: Shared) -> list[Weights]:
+    """Return what some stripes know of ``X'v``."""
+    v = resolve(vector)
+    return [Weights(stripe.ref.cols[0], stripe.load(data).T @ v[stripe.rows]) for stripe in group]
+
+
+def values_chunk(group: Group, data: Rows, weights: Shared) -> np.ndarray:
+    """Return what some stripes add to ``X w``, ``(n,)``."""
+    w, out = resolve(weights), np.zeros(data.n_rows)
+    for stripe in group:
+        out[stripe.rows] += stripe.load(data) @ w[slice(*stripe.ref.cols)]
+    return out
+
+
+def rows_chunk(group: Group, data: Rows, ids: Shared) -> list[Piece]:
+    """Return what some stripes hold of chosen rows."""
+    wanted, pieces = resolve(ids), []
+    for stripe in group:
+        places = np.flatnonzero((wanted >= stripe.rows.start) & (wanted < stripe.rows.stop))
+        if len(places):
+            X = stripe.load(data)
+            rows = (sp.csr_array(X) if sp.issparse(X) else X)[wanted[places] - stripe.first]
+            pieces.append(Piece(places, stripe.ref.cols, rows.astype(np.float64)))
+    return pieces
+
+
+class LinearGram:
+    """``X X'`` by passes, for solvers that ask for products and for entries between chosen variables: of these the driver has the rows."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, ctx: RunContext, spec: KernelSpec) -> None:
+        self.ctx, self.specs = ctx, (spec,)
+        self._data: Rows = ctx.data
+        self._groups = stripe_tasks(self._data)
+        self._ids, self._rows = np.zeros(0, np.int64), None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self._data.n_rows
+
+    @cached_property
+    def _norms(self) -> np.ndarray:
+        return self._pass("row-norms", norms_chunk, add_parts, 16 * self.n)
+
+    @property
+    def normalizations(self) -> list[Normalization]:
+        """The normalisation of the kernel, which is none."""
+        return make_normalizations(self.specs, KernelSums.of_diagonals(self.diag()[None]))
+
+    def diag(self) -> np.ndarray:
+        """Return the diagonal, float64 ``(n,)``."""
+        return self._norms[0]
+
+    @cached_property
+    def room(self) -> int:
+        """Entries a solver may hold, so that those and the rows of its working set are within their share of the driver's memory."""
+        heaviest = np.cumsum(np.sort(self._norms[1])[::-1])
+        value = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
+        sizes = np.arange(1, self.n + 1, dtype=np.float64)
+        taken = self.dtype.itemsize * (1.0 + COPY_SHARE) * sizes**2 + ROW_COPIES * value * heaviest
+        size = np.searchsorted(taken, MATRIX_SHARE * self.ctx.driver_memory, side="right")
+        return int((1.0 + COPY_SHARE) * size**2) + 1
+
+    @property
+    def _is_sparse(self) -> bool:
+        stores = self._data.stores if isinstance(self._data, JoinedStores) else (self._data,)
+        return stores[0].meta.kind == "sparse"
+
+    def rows(self, idx: np.ndarray) -> np.ndarray:
+        """Return whole rows, ``(len(idx), n)``: products with unit vectors, for the few that a check asks for."""
+        return np.reshape([self.matvec(np.eye(1, self.n, int(i))[0]) for i in idx], (len(idx), self.n))
+
+    def matvec(self, v: np.ndarray) -> np.ndarray:
+        """Return ``X (X'v)``: two passes; parts are added in the order of the stripes."""
+        w, tasks = np.zeros(self._data.n_cols), len(self._groups)
+        for part in self._pass("feature-weights", weights_chunk, join_lists, 16 * len(w), self.ctx.broadcast("vector", v, tasks)):
+            w[part.first : part.first + len(part.values)] += part.values
+        return self._pass("row-values", values_chunk, add_parts, 8 * self.n, self.ctx.broadcast("weights", w, tasks))
+
+    def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one."""
+        ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
+        rows, every = self._rows_of(ids), np.arange(len(ids))
+        for places in np.array_split(np.arange(len(new)), max(1, 8 * len(new) * len(ids) // CHUNK_BYTES)):
+            values = rows[places] @ rows.T
+            yield places, every, values.toarray() if sp.issparse(values) else values
+
+    def _rows_of(self, ids: np.ndarray) -> Any:
+        """Return chosen rows, dense or CSR; those asked for last are kept, the others fetched in one pass."""
+        wanted = np.unique(ids)
+        missing = np.setdiff1d(wanted, self._ids)
+        kept = np.flatnonzero(np.isin(self._ids, wanted))
+        parts = [] if self._rows is None or not len(kept) else [self._rows[kept]]
+        if len(missing):
+            parts.append(self._fetched(missing))
+        rows, order = stacked(parts), np.concatenate([self._ids[kept], missing])
+        by_id = np.argsort(order)
+        self._ids, self._rows = order[by_id], rows[by_id]
+        return self._rows[np.searchsorted(self._ids, ids)]
+
+    def _fetched(self, ids: np.ndarray) -> Any:
+        size = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
+        most = int(size * self._norms[1][ids].sum()) + 16 * len(ids) * len(self._groups)
+        shared = self.ctx.broadcast("rows", ids, len(self._groups))
+        pieces = self._pass("working-rows", rows_chunk, join_lists, most, shared)
+        if not self._is_sparse:
+            dense = np.zeros((len(ids), self._data.n_cols))
+            for piece in pieces:
+                dense[piece.places, slice(*piece.columns)] = piece.values
+            return dense
+        found = [sp.coo_array(piece.values) for piece in pieces]
+        entries = np.concatenate([part.data for part in found])
+        at = np.concatenate([piece.places[part.coords[0]] for piece, part in zip(pieces, found, strict=True)])
+        columns = np.concatenate([piece.columns[0] + part.coords[1] for piece, part in zip(pieces, found, strict=True)])
+        return sp.csr_array((entries, (at, columns)), shape=(len(ids), self._data.n_cols))
+
+    def _pass(self, name: str, chunk: Any, combine: Any, result: int, *broadcast: Any) -> Any:
+        bound = task_bound(self._data) + result
+        program = BlockProgram(name, chunk, combine, lambda group: bound, result, combine_bytes=3 * result)
+        return self.ctx.run_pass(plan(program, self._groups, self._data, *broadcast))
+
+
+def suits(spec: KernelSpec, data: object) -> bool:
+    """Tell whether a kernel is the plain product of all features of rows of numbers, and these take less than half of its matrix would."""
+    plain = isinstance(spec, KernelSpec) and spec.name == "linear" and spec.columns is None and spec.normalize == "none" and not spec.centre
+    if not plain or not isinstance(data, Rows) or not data.n_cols:
+        return False
+    stored = sum(stripe.nbytes for group in stripe_tasks(data) for stripe in group)
+    return stored <= data.n_rows**2

@@ -1,0 +1,77 @@
+"""How steady the selection of a finished run is: its method fitted again to bootstrap resamples of the rows it was trained on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...cluster import driver_bytes, open_executor
+from ...kernels.jit import one_thread
+from ...storage import RunStore, StorageError
+from ...storage.temporary import temporary_folder
+from ..method import Method
+from ..records.compute import ComputeOptions
+from ..records.config import make_config
+from ..records.context import Emit, RunContext, ignore
+from ..registry import METHODS, MethodInfo
+from .run import executing, few_blocks_kept, method_named, open_data, planned_holdings, process_plan, refuse_step
+
+
+def _steady_method(run: str, record: dict[str, Any]) -> MethodInfo:
+    info = method_named(record["method"])
+    if not info.has_stability:
+        able = ", ".join(name for name, other in METHODS.items() if other.has_stability)
+        raise ValueError(f"{run}: the stability of a selection is known of {able}; this is a run of {info.name}")
+    return info
+
+
+def selection_stability(
+    run: str,
+    *,
+    n_resamples: int = 50,
+    seed: int | None = None,
+    cluster: str = "sync",
+    allow_plaintext: bool = False,
+    on_event: Emit | None = None,
+    dry_run: bool = False,
+    **where: Any,
+) -> dict[str, Any]:
+    """Return how often a run's method selects each feature (group, product) over bootstrap resamples of its training rows.
+
+    A resample is a weight of rows; all of them share the passes of one loop. ``n_resamples``: how many; ``seed``: root of their random
+    numbers, that of the run by default. Returns ``resamples``, ``n_selected`` and ``mean_frequency`` of what the run selected, ``steady``
+    (what at least 80 % of the resamples select), ``ever_selected``, and the rows ``features``: name, frequency, and whether the run
+    selected it. With ``dry_run`` the plan.
+
+    Raises ValueError: a method that has no such measure, or ``n_resamples`` below 1; StorageError: the run is not finished;
+    DigestMismatch: its training rows are gone; MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    """
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples={n_resamples}: must be at least 1")
+    options, folder = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), RunStore.open(run)
+    record, origin = folder.config, folder.read_json("where") or {}
+    if folder.read_json("summary") is None:
+        raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
+    info = _steady_method(run, record)
+    config = make_config(info.config, record["params"])
+    data = open_data(origin["data"], info, record["extra"], record["data_digest"])
+    limit, root = driver_bytes(options.driver_memory), int(record["seed"] if seed is None else seed)
+    kind, emit = options.config().kind, on_event or ignore
+    # Rows are held out by the seed of the run, drawn by that of the resamples.
+    with one_thread(), open_executor(None) as here:
+        ctx = RunContext(here, data, None, limit, ignore, int(record["seed"]))
+        _, inputs = info.method.read_inputs(config, ctx, record["extra"])
+        ctx = replace(ctx, seed=root)
+        loop = info.module("stability").bootstrap_loop(config, inputs, ctx, n_resamples)
+        ready: Method = info.method(config, inputs, loop, ctx)
+        plan = ready.plan
+    refuse_step(planned_holdings(plan), plan["task_bytes"], limit, kind, "stability")
+    if dry_run:
+        place = process_plan(plan["driver_bytes"], plan["task_bytes"], data, limit, kind)
+        return {"method": info.name, "data": data.url, "resamples": n_resamples, "distributed": list(ready.distributed), **place, **plan}
+    with temporary_folder() as scratch, executing(options, data, emit, info.method.programs) as executor:
+        ctx = RunContext(executor, data, RunStore.create(scratch / "run", {}), limit, emit, root)
+        with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], limit, executor.kind):
+            rows, summary = info.module("stability").stability_table(loop, inputs, folder.read_model(tuple(info.method.models)), ctx)
+        ctx.confirm()
+    return {"method": info.name, "data": data.url, **summary, "features": rows}
