@@ -46,12 +46,13 @@ class RidgeSolver:
             return self._solve(gram, problem, problem.start(warm), tol, limit)
 
     def _solve(self, gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> DualSolution:
-        system = _System(gram, problem) if problem.groups is None else _GroupedSystem(gram, problem)
         if isinstance(gram, DenseGram):
+            system = _System(gram, problem) if problem.groups is None else _GroupedSystem(gram, problem)
             beta, bias, violation, steps = self._with_factor(gram, problem, system, beta, tol, limit)
         else:
             diag = gram.diag() + problem.ridges()
-            beta, bias, violation, steps = system.run(beta, lambda r: (r.T / diag).T, tol, limit)
+            system = _System(gram, problem) if problem.groups is None else _ScaledGroupedSystem(gram, problem, diag)
+            beta, bias, violation, steps = system.run(beta, lambda r: r / diag, tol, limit)
         ended = {"iterations": steps, "converged": violation < tol, "violation": violation}
         details = {"factorisations": self.factorisations}
         if problem.groups is not None:
@@ -191,6 +192,25 @@ class _GroupedSystem(_System):
         plain = self._used * precondition(residual)
         shift = cho_solve(self._inner, self._sums(plain))
         step = plain - ones @ shift
+        return step - self.expand(self._sums(step) / self._rows), shift
+
+
+class _ScaledGroupedSystem(_GroupedSystem):
+    """The same preconditioned by a diagonal, with which groups have nothing in common: nothing of ``(n, groups)`` is held."""
+
+    def __init__(self, gram: Gram, problem: DualProblem, diag: FloatArray) -> None:
+        super().__init__(gram, problem)
+        self._inverse = self._used / diag
+
+    def _solve_ones(self, precondition: Apply) -> FloatArray:
+        sums = self._sums(self._inverse)
+        return np.where(sums > 0, sums, 1.0)
+
+    def _project(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, Any]:
+        assert ones is not None
+        plain = self._inverse * residual
+        shift = self._sums(plain) / ones
+        step = plain - self._inverse * shift[self._groups]
         return step - self.expand(self._sums(step) / self._rows), shift
 
 
