@@ -6,7 +6,7 @@ A reference of either kind loads to the raw kernels ``(k, rows, columns)`` in th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,10 @@ class RowPair:
     def row_bytes(self) -> int:
         """Bound of the rows read, in float64."""
         return 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
+
+    def select(self, which: Sequence[int]) -> RowPair:
+        """Return the same block pair of some kernels, of which nothing else is computed."""
+        return replace(self, specs=tuple(self.specs[q] for q in which))
 
     def load(self) -> np.ndarray:
         """Compute the raw kernels, float32 ``(k, rows, columns)``."""
