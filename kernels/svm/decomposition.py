@@ -11,7 +11,7 @@ the ends of the variable's own group, and the pair that violates most is in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -247,7 +247,7 @@ class _State:
         counts |= getattr(self._gram, "counts", dict)()
         return self._solution(slopes, converged, self._worst < -CURVATURE_FLOORS[self._dtype], counts)
 
-    def _solution(self, slopes: _Slopes, converged: bool, is_indefinite: bool, counts: dict[str, float]) -> DualSolution:
+    def _solution(self, slopes: _Slopes, converged: bool, is_indefinite: bool, counts: Mapping[str, float]) -> DualSolution:
         return finish_solve(self._problem, self._beta, self._g, slopes.ends, converged, self._steps, is_indefinite, **counts)
 
 
@@ -296,10 +296,10 @@ class _GroupedState(_State):
         self._worst = min(self._worst, float(worst[0]))
         return done, state
 
-    def _solution(self, slopes: _Slopes, converged: bool, is_indefinite: bool, counts: dict[str, float]) -> DualSolution:
+    def _solution(self, slopes: _Slopes, converged: bool, is_indefinite: bool, counts: Mapping[str, float]) -> DualSolution:
         ended = {"iterations": self._steps, "converged": converged, "violation": slopes.ends.violation, "indefinite": bool(is_indefinite)}
         decision = self._g + self._problem.c - self._ridge * self._beta
-        return grouped_solution(self._problem, self._beta, decision, details=counts, **ended)
+        return grouped_solution(self._problem, self._beta, decision, details=dict(counts), **ended)
 
 
 def _find_greatest(values: FloatArray, count: int) -> IntArray:

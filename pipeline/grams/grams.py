@@ -21,7 +21,15 @@ from ...kernels.bank.block_sums import ProductSums, TileSums, combine_kernels, p
 from ...kernels.bank.products import product_units
 from ...kernels.bank.task_sums import TaskSums, block_task_sums, check_codes, check_weights, combine_block_tasks, task_units
 from ...kernels.grams.blocks import gram_block
-from ...kernels.grams.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, make_normalizations
+from ...kernels.grams.normalization import (
+    BlockSums,
+    KernelSums,
+    Normalization,
+    block_sums,
+    kernel_sums,
+    make_normalizations,
+    needs_diagonal_only,
+)
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
@@ -31,8 +39,8 @@ from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
 from .pairs import StoredPair
 from .settings import BATCH_BYTES, GramSettings
-from .sources import PairRef, group_pairs, load_normalised, pair_bytes, row_pairs
-from .weighted_sum import MATRIX_SHARE, BlockTaskSum, combined_gram, gram_by_passes
+from .sources import PairRef, RowPair, group_pairs, load_normalised, pair_bytes, row_pairs
+from .weighted_sum import BlockTaskSum, combined_gram, fits_driver, gram_by_passes
 
 if TYPE_CHECKING:
     from ..records.context import Shared
@@ -77,6 +85,18 @@ def block_chunk(ref: PairRef) -> list[Filled]:
 def sums_chunk(ref: PairRef) -> list[BlockSums]:
     """Return the sums of one raw block pair."""
     return [block_sums(ref.load(), ref.rows, ref.cols)]
+
+
+class Diagonal(NamedTuple):
+    """Part of the diagonals of all kernels on its way to the driver."""
+
+    rows: tuple[int, int]
+    values: np.ndarray  # (k, rows)
+
+
+def diagonals_chunk(ref: PairRef) -> list[Diagonal]:
+    """Return the raw diagonals of one block on the diagonal, to the bits of the block."""
+    return [Diagonal(ref.rows, np.diagonal(ref.load(), axis1=1, axis2=2).astype(np.float64))]
 
 
 def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
@@ -126,11 +146,12 @@ def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shar
 
 def task_sums_chunk(group: tuple[PairRef, ...], norms: Norms, vectors: Shared, codes: Shared, units: Shared) -> TaskSums:
     """Return the shares of some block pairs in the forms of all pairs of tasks, ``(m k, T, T)`` of vectors ``(m, n)``."""
-    columns, tasks, wholes = resolve(vectors), resolve(codes), resolve(units)
+    columns, wholes = resolve(vectors), resolve(units)
+    tasks = [resolve(codes)] * len(columns) if np.ndim(resolve(codes)) == 1 else list(resolve(codes))
     total = TaskSums(*(np.zeros((len(wholes) * wholes.shape[1], *wholes.shape[2:])) for _ in range(2)))
     for ref in group:
         block = load_normalised(ref, norms)
-        parts = [block_task_sums(block, ref.rows, ref.cols, column, tasks, unit) for column, unit in zip(columns, wholes, strict=True)]
+        parts = [block_task_sums(block, ref.rows, ref.cols, *of_vector) for of_vector in zip(columns, tasks, wholes, strict=True)]
         total += TaskSums(*(np.concatenate(shares) for shares in zip(*parts, strict=True)))
     return total
 
@@ -145,12 +166,11 @@ def task_sums_pass(
 ) -> np.ndarray:
     """Return the forms of all pairs of tasks, raw, ``(m, k, T, T)``, exactly symmetric, of vectors ``(m, n)``; one pass.
 
-    ``codes``: ``(n,)`` tasks of the rows; ``units``: ``(m, k, T, T)`` what shares are rounded to. Nothing is held but one sum.
+    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` for each vector its own; ``units``: ``(m, k, T, T)`` what shares are rounded to.
+    Nothing is held but one sum.
     """
     groups, result = pass_groups(refs), 2 * units.nbytes
-    shared = [
-        ctx.broadcast(name, array, len(groups)) for name, array in (("vectors", vectors), ("form-tasks", codes), ("units", units))
-    ]
+    shared = [ctx.broadcast(name, array, len(groups)) for name, array in (("vectors", vectors), ("form-tasks", codes), ("units", units))]
 
     def task_bytes(group: tuple[PairRef, ...]) -> int:
         return max(map(pair_bytes, group)) + 4 * result + vectors.nbytes + codes.nbytes
@@ -326,7 +346,7 @@ class Grams:
     @property
     def holds_sum(self) -> bool:
         """Whether one weighted sum is within the driver's budget, as a matrix."""
-        return 4 * self.n**2 <= MATRIX_SHARE * self.ctx.driver_memory
+        return fits_driver(self.n, self.ctx.driver_memory)
 
     def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> Gram:
         """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, for a dual solver: a matrix on the driver, or
@@ -381,7 +401,16 @@ class Grams:
             return sums
         if self.settings.policy == "memory":
             return self._fill_bank()
+        if all(isinstance(ref, RowPair) for ref in self._refs) and all(map(needs_diagonal_only, self.specs)):
+            # Sums of rows, one part for every block pair, would be more than the driver may hold of large matrices.
+            return KernelSums.of_diagonals(self._diagonals())
         return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
+
+    def _diagonals(self) -> np.ndarray:
+        """Return the raw diagonals ``(k, n)``: a pass over the blocks on the diagonal."""
+        blocks = [ref for ref in self._refs if ref.rows == ref.cols]
+        parts = self._pass("kernel-diagonals", diagonals_chunk, 8 * self.k * self.settings.block + 256, refs=blocks)
+        return np.concatenate([part.values for part in sorted(parts, key=lambda part: part.rows)], axis=1)
 
     def _fill_bank(self) -> list[KernelSums]:
         in_place = given_bank(self.ctx.data, self.specs)

@@ -37,6 +37,11 @@ BATCH_BYTES = 32 << 20  # entries brought to the driver at a time
 Group = tuple[PairRef, ...]
 
 
+def fits_driver(n: int, driver_memory: int) -> bool:
+    """Return whether one weighted sum of n rows, as a matrix, is within its share of the driver's memory; beyond, it is one of passes."""
+    return 4 * n * n <= MATRIX_SHARE * driver_memory
+
+
 class Rectangle(NamedTuple):
     """Entries of one block pair: places of rows and columns among the asked variables, and values."""
 
