@@ -104,7 +104,7 @@ class HKL(Method):
         n_tasks = 1 if task_kernel is None else len(task_kernel)
         steps = {"machines": machines, "learning_tasks": n_tasks, "iterations_at_most": self.config.max_iter}
         passes = sum_plan(settings, refs, n, 16 * machines * count * n_tasks**2, ctx.driver_memory)
-        passes["task_bytes"] = max(passes["task_bytes"], node_task_bytes(n, ctx.data.n_cols, machines))
+        passes["task_bytes"] = max(passes["task_bytes"], node_task_bytes(n, ctx.data.n_cols, loop.dag.size, machines))
         held = holdings_plan(driver_held(loop, ctx))
         return {**settings.describe(n, count), **held, **nodes, **steps, **passes}
 

@@ -15,7 +15,7 @@ from ....kernels.bank.block_sums import total_forms
 from ....kernels.bank.task_sums import task_units
 from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ...grams.grams import diagonals_chunk, forms_chunk, group_chunk, pass_groups, task_sums_pass
-from ...grams.sources import BLOCK_BYTES, FREED_BYTES, PairRef, block_rows, pair_bytes, row_pairs
+from ...grams.sources import FREED_BYTES, PairRef, block_rows, pair_bytes, row_pairs
 from ...passes.blocks import join_lists
 from ...records.context import RunContext
 
@@ -150,7 +150,8 @@ def _task_bytes(share: float, group: tuple[PairRef, ...]) -> int:
     return max(pair_bytes(ref) + int(share * ref.nbytes) for ref in group)
 
 
-def node_task_bytes(n: int, width: int, machines: int) -> int:
-    """Bound a task of these passes from n rows, columns of the data, and machines."""
-    block = block_rows(n, 1)
-    return 6 * BLOCK_BYTES + 16 * width * block + FREED_BYTES + 16 * n * machines
+def node_task_bytes(n: int, width: int, graph_size: int, machines: int) -> int:
+    """Bound a task of these passes from n rows, columns of the data, nodes of the graph, and machines."""
+    kernels = min(KERNELS_PER_PASS, graph_size)
+    block = min(n, block_rows(n, kernels))
+    return 6 * 4 * kernels * block**2 + 16 * width * block + FREED_BYTES + 16 * n * machines
