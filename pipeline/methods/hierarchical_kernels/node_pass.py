@@ -94,15 +94,15 @@ class SignedForms:
     def _pair_forms(self, specs: tuple[AnyKernel, ...]) -> np.ndarray:
         """Return the forms of pairs of tasks and signs, ``(m, k, 2 T, 2 T)``: a pass over the diagonals, and one over all entries."""
         refs, n_codes = _node_pairs(self.ctx, specs), 2 * len(self.roots)
-        tops = greatest_diagonals(self.ctx, refs)
+        tops = greatest_diagonals(self.ctx, refs, len(specs))
         units = np.stack([task_units(tops, beta, codes, n_codes) for beta, codes in zip(self.betas, self._signed_codes, strict=True)])
         return task_sums_pass(self.ctx, refs, None, np.ascontiguousarray(self.betas), self._signed_codes, units)
 
 
-def greatest_diagonals(ctx: RunContext, refs: Sequence[PairRef]) -> np.ndarray:
-    """Return the greatest diagonal entry of every kernel of some block pairs, ``(k,)``."""
+def greatest_diagonals(ctx: RunContext, refs: Sequence[PairRef], k: int) -> np.ndarray:
+    """Return the greatest diagonal entry of each of the k kernels of all block pairs, ``(k,)``."""
     blocks = [ref for ref in refs if ref.rows == ref.cols]
-    program = BlockProgram("node-diagonals", tops_chunk, greatest, pair_bytes, 8 * refs[0].nbytes)
+    program = BlockProgram("node-diagonals", tops_chunk, greatest, pair_bytes, 8 * k + 256)
     return ctx.run_pass(plan(program, blocks))
 
 

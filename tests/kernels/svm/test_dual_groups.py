@@ -180,5 +180,5 @@ def test_decomposition_says_that_a_matrix_is_not_positive_semi_definite():
 def test_entries_of_a_group_that_are_not_finite_are_told():
     K, problem = case("svr", 60, 3)
     K[7, 20] = K[20, 7] = np.nan
-    with pytest.raises(ValueError, match="not finite|NaN"):
+    with pytest.raises(ValueError, match=r"not finite|NaN"):
         solve_decomposition(Parts(K), problem)
