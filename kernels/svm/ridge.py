@@ -18,6 +18,8 @@ from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, get_lapack_funcs
 from ..arrays import Array, FloatArray
 from ..jit import one_thread
 from ..mixed_norm.problem import checked_limits
+from .columns_factor import ColumnsFactor, count_columns
+from .decomposition import PartGram
 from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm, certified_solution
 from .grouped import grouped_solution
 
@@ -50,14 +52,24 @@ class RidgeSolver:
             system = _System(gram, problem) if problem.groups is None else _GroupedSystem(gram, problem)
             beta, bias, violation, steps = self._with_factor(gram, problem, system, beta, tol, limit)
         else:
-            diag = gram.diag() + problem.ridges()
-            system = _System(gram, problem) if problem.groups is None else _ScaledGroupedSystem(gram, problem, diag)
-            beta, bias, violation, steps = system.run(beta, lambda r: r / diag, tol, limit)
+            beta, bias, violation, steps = self._by_products(gram, problem, beta, tol, limit)
         ended = {"iterations": steps, "converged": violation < tol, "violation": violation}
         details = {"factorisations": self.factorisations}
         if problem.groups is not None:
             return grouped_solution(problem, beta, gram.matvec(beta), details=details, **ended)
         return certified_solution(problem, beta, gram.matvec(beta), float(bias), details=details, **ended)
+
+    @staticmethod
+    def _by_products(gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> tuple[FloatArray, Any, float, int]:
+        """Solve with a preconditioner from some columns where the matrix hands out parts, else from its diagonal."""
+        groups, diag, ridge = problem.groups, gram.diag(), problem.ridges()
+        count = count_columns(gram, problem.n, 0 if groups is None else int(groups.max()) + 1) if isinstance(gram, PartGram) else 0
+        if count and isinstance(gram, PartGram):
+            system = _System(gram, problem) if groups is None else _GroupedSystem(gram, problem)
+            return system.run(beta, ColumnsFactor(gram, diag, ridge, count), tol, limit)
+        whole = diag + ridge
+        system = _System(gram, problem) if groups is None else _ScaledGroupedSystem(gram, problem, whole)
+        return system.run(beta, lambda r: r / whole, tol, limit)
 
     def _with_factor(
         self, gram: DenseGram, problem: DualProblem, system: _System, beta: FloatArray, tol: float, limit: int
@@ -93,7 +105,8 @@ def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: flo
     Parameters
     ----------
     gram : Gram
-        In memory it is factorised in float32; any other is used through products, preconditioned by its diagonal.
+        In memory it is factorised in float32; any other is used through products, preconditioned by its diagonal, or where it hands out
+        parts by some of its columns.
     problem : DualProblem
         Boxes must be everything, or nothing for rows left out.
     warm : DualSolution or ndarray of shape (n,), optional

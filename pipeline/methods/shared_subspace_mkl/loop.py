@@ -20,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from ....kernels.jit import one_thread
-from ....kernels.svm.dual import DualSolution, Gram
+from ....kernels.svm.dual import DenseGram, DualSolution, Gram
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks import shared_subspace as subspace
@@ -188,7 +188,8 @@ class SubspaceLoop(TaskLoop):
         """Return the machine on a matrix, as exact as the gap of the search asks for."""
         if self.problem.ridge is not None:
             scale = float(np.abs(self.problem.c).max()) or 1.0
-            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=RIDGE_TOL * scale, max_iter=MAX_REFINEMENTS)
+            limit = MAX_REFINEMENTS if isinstance(gram, DenseGram) else None
+            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=RIDGE_TOL * scale, max_iter=limit)
 
         def aim(solution: DualSolution) -> float:
             return GAP_SHARE * (state.gap if np.isfinite(state.gap) else solution.upper)
