@@ -81,12 +81,15 @@ def block_task_sums(block: Array, rows: Span, cols: Span, beta: FloatArray, code
 
 def combine_block_tasks(block: Array, rows: Span, cols: Span, weights: FloatArray, codes: IntArray) -> Array:
     """Return ``sum_q W_q[c_i, c_l] K_q[i, l]`` of a block pair, in the block's type."""
+    return combine_entry_tasks(block, weights, codes[slice(*rows)], codes[slice(*cols)])
+
+
+def combine_entry_tasks(block: Array, weights: FloatArray, left: IntArray, right: IntArray) -> Array:
+    """Return the same of any entries ``(k, rows, columns)``, with the tasks of their rows and of their columns."""
     used, chosen = used_weights(weights)
-    flat, width = np.ascontiguousarray(block).reshape(len(block), -1), cols[1] - cols[0]
-    out = np.empty((rows[1] - rows[0], width), block.dtype)
-    row_codes = codes[slice(*rows)]
-    layout = (0, width, used, chosen, np.argsort(row_codes, kind="stable"), row_codes, codes[slice(*cols)])
-    combine_task_rows(flat, *layout, out.reshape(-1), 0, width)
+    flat, width = np.ascontiguousarray(block).reshape(len(block), -1), len(right)
+    out = np.empty((len(left), width), block.dtype)
+    combine_task_rows(flat, 0, width, used, chosen, np.argsort(left, kind="stable"), left, right, out.reshape(-1), 0, width)
     return out
 
 

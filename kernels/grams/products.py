@@ -6,6 +6,8 @@ by block from those of the factors, whose matrices are not stored.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from .spec import KernelSpec
+from .spec import FORMAT, KernelSpec
 
 Term = tuple[float, KernelSpec | None]  # Weight and kernel; None is the constant kernel.
 
@@ -57,6 +59,13 @@ class ProductSpec:
         """Return the kernel as a dictionary of JSON values."""
         factors = [[[weight, None if spec is None else spec.to_json()] for weight, spec in factor] for factor in self.factors]
         return {"name": "product", "factors": factors, "scale": self.scale}
+
+    raw_json = to_json
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the kernel, by which a Gram store knows it."""
+        text = json.dumps({"format": FORMAT, **self.to_json()}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> ProductSpec:

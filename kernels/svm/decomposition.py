@@ -4,11 +4,14 @@ Each round replaces variables of the working set that lie still by those that vi
 a tenth of the violation. It updates the gradient with the rows of the set, or, for a matrix that hands out parts, by one product with the
 change: then the driver never receives more than the square of the set and a few vectors of n entries, and of the square only the rows of
 newcomers (Joachims, "Making large-scale SVM learning practical", 1999; in batches: Wen et al., "ThunderSVM", 2018).
+
+Where beta sums to zero in every group, pairs move inside one group (:mod:`gramplane.kernels.svm.grouped`): violations are measured against
+the ends of the variable's own group, and the pair that violates most is in the set in every round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -17,8 +20,9 @@ import numpy as np
 from ..arrays import Array, FloatArray, IntArray
 from ..mixed_norm.problem import checked_limits
 from .dual import DualProblem, DualSolution, Gram, Warm, add_rows
+from .grouped import group_layout, grouped_solution, move_pairs_in_groups
 from .smo_shrink import CURVATURE_FLOORS, Ends, ShrinkingSteps, curvature_floor, find_ends, finish_solve, first_gradient, kink_slopes
-from .smo_steps import BLOCKED_OFFSET, BROKEN
+from .smo_steps import BLOCKED_OFFSET, BROKEN, MAX_VIOLATION
 
 WORKING_SET = 512
 MIN_WORKING_SET = 3
@@ -65,13 +69,12 @@ def solve_decomposition(
     rounds, rows fetched and products, and the counts of a caching matrix.
     """
     problem.check_gram(gram)
-    if problem.groups is not None:
-        raise ValueError("problem: sums of groups need the matrix in memory (DenseGram)")
     limit = checked_limits(tol, max_iter, MAX_STEPS)
     if working is not None and working < MIN_WORKING_SET:
         raise ValueError(f"working={working!r}: must be at least {MIN_WORKING_SET}")
     beta = problem.start(warm)
-    return _State(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, working).run(tol, limit)
+    kind = _State if problem.groups is None else _GroupedState
+    return kind(gram, problem, beta, first_gradient(gram, problem, beta, warm, gradient), tol, working).run(tol, limit)
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,15 @@ class _Slopes:
 
     rise: FloatArray
     fall: FloatArray
-    ends: Ends
+    ends: Ends  # with groups those of the group that violates most
+    # What violations are measured against: the ends; zeros when sums are free; with groups those of every variable's group, ``(n,)``.
+    m: float | FloatArray
+    top: float | FloatArray
 
-    def violations(self, paired: bool) -> FloatArray:
+    def violations(self) -> FloatArray:
         """Return the violation of every variable against the other end, or against zero when sums are free."""
-        m, top = self.ends[:2] if paired else (0.0, 0.0)
-        rising = np.where(self.rise < BLOCKED_OFFSET, top - self.rise, 0.0)
-        return np.maximum(rising, np.where(self.fall > -BLOCKED_OFFSET, self.fall - m, 0.0))
+        rising = np.where(self.rise < BLOCKED_OFFSET, self.top - self.rise, 0.0)
+        return np.maximum(rising, np.where(self.fall > -BLOCKED_OFFSET, self.fall - self.m, 0.0))
 
 
 class _RowSource:
@@ -124,6 +129,8 @@ class _PartSource:
 
 
 class _State:
+    _copy_share = COPY_SHARE
+
     def __init__(self, gram: Gram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, working: int | None) -> None:
         self._gram, self._problem, self._beta, self._g = gram, problem, beta, g
         self._ridge, self._paired = problem.ridges(), problem.sum_constraint is not None
@@ -141,14 +148,14 @@ class _State:
         if not isinstance(self._gram, PartGram):
             return min(max(MIN_WORKING_SET, min(WORKING_SET, ROW_BYTES // (8 * n))), n)
         moving = int(np.count_nonzero(self._rank_variables(self._measure(), tol) > STILL))
-        return min(max(MIN_WORKING_SET, int((self._gram.room / (1.0 + COPY_SHARE)) ** 0.5)), max(2 * moving, WORKING_SET), n)
+        return min(max(MIN_WORKING_SET, int((self._gram.room / (1.0 + self._copy_share)) ** 0.5)), max(2 * moving, WORKING_SET), n)
 
     def run(self, tol: float, limit: int) -> DualSolution:
         fresh = idle = 0
         while True:
-            slopes = self._measure()
             if not np.isfinite(self._g).all():
                 raise ValueError("Gram matrix: the gradient is not finite: entries are NaN, infinite or overflow")
+            slopes = self._measure()
             over = slopes.ends.violation < tol or self._steps >= limit or idle == 3
             if over and fresh == 0:
                 return self._finish(slopes, slopes.ends.violation < tol)
@@ -160,15 +167,19 @@ class _State:
             fresh += 1
 
     def _measure(self) -> _Slopes:
+        rise, fall = self._slopes()
+        ends = find_ends(float(rise.min()), float(fall.max()), self._paired)
+        return _Slopes(rise, fall, ends, *(ends[:2] if self._paired else (0.0, 0.0)))
+
+    def _slopes(self) -> tuple[FloatArray, FloatArray]:
         up, down, can_rise, can_fall = kink_slopes(self._problem, self._beta)
-        rise, fall = np.where(can_rise, self._g + up, BLOCKED_OFFSET), np.where(can_fall, self._g + down, -BLOCKED_OFFSET)
-        return _Slopes(rise, fall, find_ends(float(rise.min()), float(fall.max()), self._paired))
+        return np.where(can_rise, self._g + up, BLOCKED_OFFSET), np.where(can_fall, self._g + down, -BLOCKED_OFFSET)
 
     def _rank_variables(self, slopes: _Slopes, tol: float) -> IntArray:
         """Return STILL, FREE or VIOLATING for every variable."""
         p, beta = self._problem, self._beta
         free = (beta > p.lo) & (beta < p.hi) & (beta != 0.0)
-        return np.where(slopes.violations(self._paired) >= tol, VIOLATING, np.where(free, FREE, STILL))
+        return np.where(slopes.violations() >= tol, VIOLATING, np.where(free, FREE, STILL))
 
     def _exchange_members(self, slopes: _Slopes, tol: float) -> IntArray:
         """Exchange members for newcomers; return the places of the newcomers."""
@@ -180,7 +191,7 @@ class _State:
         inside[self._members] = True
         newcomers = self._choose_worst(slopes, np.flatnonzero((ranks == VIOLATING) & ~inside), max(2, self._size // 2))
         # Those that lie still leave first, and among them those with the smallest violations.
-        places = np.sort(np.lexsort((slopes.violations(self._paired)[self._members], ranks[self._members]))[: len(newcomers)])
+        places = np.sort(np.lexsort((slopes.violations()[self._members], ranks[self._members]))[: len(newcomers)])
         self._members[places] = np.sort(newcomers)
         return places
 
@@ -195,30 +206,36 @@ class _State:
         if len(candidates) <= count:
             return candidates
         if not self._paired:
-            return candidates[_find_greatest(slopes.violations(False)[candidates], count)]
+            return candidates[_find_greatest(slopes.violations()[candidates], count)]
         rising = candidates[_find_greatest(-slopes.rise[candidates], count // 2)]
         others = np.setdiff1d(candidates, rising)
         return np.concatenate([rising, others[_find_greatest(slopes.fall[others], count - len(rising))]])
 
     def _round(self, slopes: _Slopes, tol: float, limit: int) -> int:
         new = self._exchange_members(slopes, tol)
-        chosen, p = self._members, self._problem
+        chosen = self._members
         square, rows = self._source.square(chosen, new)
         self._dtype = square.dtype
-        if self._buffer.dtype != square.dtype or len(self._buffer) < COPY_SHARE * square.size:
-            self._buffer = np.empty(int(COPY_SHARE * square.size) + 1, square.dtype)
-        old, beta, g = self._beta[chosen], self._beta[chosen].copy(), self._g[chosen].copy()
+        if self._buffer.dtype != square.dtype or len(self._buffer) < self._copy_share * square.size:
+            self._buffer = np.empty(int(self._copy_share * square.size) + 1, square.dtype)
+        old, beta = self._beta[chosen], self._beta[chosen].copy()
         inner = max(0.5 * tol, 0.1 * slopes.ends.violation)
-        part = p.part(chosen, None if p.sum_constraint is None else float(beta.sum()))
-        machine = ShrinkingSteps(part, square, self._buffer, self._diag[chosen], curvature_floor(self._diag, square.dtype))
-        done, state, _ = machine.run(beta, g, inner, min(limit, INNER_STEPS * len(chosen)))
-        self._worst = min(self._worst, machine.worst)
+        done, state = self._solve_members(square, beta, inner, min(limit, INNER_STEPS * len(chosen)))
         if state == BROKEN:
             raise ValueError("Gram matrix: entries are NaN, infinite or overflow")
         self._beta[chosen] = beta
         self._update_gradient(chosen, beta - old, rows)
         self._steps, self._rounds = self._steps + done, self._rounds + 1
         return done
+
+    def _solve_members(self, square: Array, beta: FloatArray, tol: float, limit: int) -> tuple[int, int]:
+        """Move beta of the members in place; return steps, and why they ended."""
+        chosen, p = self._members, self._problem
+        part = p.part(chosen, None if p.sum_constraint is None else float(beta.sum()))
+        machine = ShrinkingSteps(part, square, self._buffer, self._diag[chosen], curvature_floor(self._diag, square.dtype))
+        done, state, _ = machine.run(beta, self._g[chosen].copy(), tol, limit)
+        self._worst = min(self._worst, machine.worst)
+        return done, state
 
     def _update_gradient(self, chosen: IntArray, change: FloatArray, rows: Array | None) -> None:
         if rows is None:
@@ -233,8 +250,61 @@ class _State:
     def _finish(self, slopes: _Slopes, converged: bool) -> DualSolution:
         counts = {"working": self._size, "rounds": self._rounds, "rows_fetched": self._source.fetched, "products": self._products}
         counts |= getattr(self._gram, "counts", dict)()
-        is_indefinite = self._worst < -CURVATURE_FLOORS[self._dtype]
+        return self._solution(slopes, converged, self._worst < -CURVATURE_FLOORS[self._dtype], counts)
+
+    def _solution(self, slopes: _Slopes, converged: bool, is_indefinite: bool, counts: Mapping[str, float]) -> DualSolution:
         return finish_solve(self._problem, self._beta, self._g, slopes.ends, converged, self._steps, is_indefinite, **counts)
+
+
+class _GroupedState(_State):
+    """Decomposition where beta sums to zero in every group."""
+
+    _copy_share = 1.0  # all members may be of one group
+
+    @property
+    def _groups(self) -> IntArray:
+        assert self._problem.groups is not None
+        return self._problem.groups
+
+    def _measure(self) -> _Slopes:
+        rise, fall = self._slopes()
+        groups = self._groups
+        count = int(groups.max()) + 1
+        m, top = np.full(count, BLOCKED_OFFSET), np.full(count, -BLOCKED_OFFSET)
+        np.minimum.at(m, groups, rise)
+        np.maximum.at(top, groups, fall)
+        # A group all of whose variables lie at one end of the box violates nothing.
+        gaps = np.where((m < MAX_VIOLATION) & (top > -MAX_VIOLATION), top - m, 0.0)
+        self._worst_group = worst = int(np.argmax(gaps))
+        ends = Ends(float(m[worst]), float(top[worst]), max(float(gaps[worst]), 0.0))
+        return _Slopes(rise, fall, ends, m[groups], top[groups])
+
+    def _choose_worst(self, slopes: _Slopes, candidates: IntArray, count: int) -> IntArray:
+        """Return the candidates that violate most, half of either direction, with the pair of the worst group."""
+        if len(candidates) <= count:
+            return candidates
+        rising, falling = slopes.top - slopes.rise, slopes.fall - slopes.m
+        members = np.flatnonzero(self._groups == self._worst_group)
+        # Where many violate alike, this pair alone makes sure of a step.
+        for scores in (rising, falling):
+            scores[members[np.argmax(scores[members])]] = np.inf
+        first = candidates[_find_greatest(rising[candidates], count // 2)]
+        others = np.setdiff1d(candidates, first)
+        return np.concatenate([first, others[_find_greatest(falling[others], count - len(first))]])
+
+    def _solve_members(self, square: Array, beta: FloatArray, tol: float, limit: int) -> tuple[int, int]:
+        chosen, p, ridge = self._members, self._problem, self._ridge
+        layout = group_layout(np.unique(self._groups[chosen], return_inverse=True)[1], self._buffer)
+        fixed = tuple(values[chosen] for values in (self._diag, ridge, p.lo, p.hi, p.l1_weights()))
+        worst, floor = np.zeros(1), curvature_floor(self._diag, square.dtype)
+        done, state, _ = move_pairs_in_groups(square, layout, fixed, floor, beta, self._g[chosen].copy(), tol, limit, worst)
+        self._worst = min(self._worst, float(worst[0]))
+        return done, state
+
+    def _solution(self, slopes: _Slopes, converged: bool, is_indefinite: bool, counts: Mapping[str, float]) -> DualSolution:
+        ended = {"iterations": self._steps, "converged": converged, "violation": slopes.ends.violation, "indefinite": bool(is_indefinite)}
+        decision = self._g + self._problem.c - self._ridge * self._beta
+        return grouped_solution(self._problem, self._beta, decision, details=dict(counts), **ended)
 
 
 def _find_greatest(values: FloatArray, count: int) -> IntArray:

@@ -71,16 +71,18 @@ def grouped_solution(problem: DualProblem, beta: FloatArray, decision: FloatArra
     return DualSolution(beta=beta, bias=0.0, decision=decision, biases=biases, **values, **fields)
 
 
+def group_layout(groups: IntArray, buffer: Array) -> tuple[IntArray, IntArray, Array]:
+    """Return what :func:`move_pairs_in_groups` knows of the groups: order, starts, and a buffer for the matrix of the largest group."""
+    return np.argsort(groups, kind="stable"), np.concatenate(([0], np.cumsum(np.bincount(groups)))), buffer
+
+
 def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: FloatArray, tol: float, limit: int) -> DualSolution:
     """Solve a problem with groups by steps inside groups; beta and g = (K + diag(ridge)) beta - c are those of the first point."""
     groups = problem.groups
     assert groups is not None
     dtype, ridge = gram.array.dtype, problem.ridges()
     diag = gram.diag() + ridge
-    order = np.argsort(groups, kind="stable")
-    starts = np.concatenate(([0], np.cumsum(np.bincount(groups))))
-    largest = int(np.diff(starts).max())
-    layout = (order, starts, gram.scratch.take(largest * largest, dtype))
+    layout = group_layout(groups, gram.scratch.take(int(np.bincount(groups).max()) ** 2, dtype))
     fixed = (diag, ridge, problem.lo, problem.hi, problem.l1_weights())
     floor, worst, steps = curvature_floor(diag, dtype), np.zeros(1), 0
     while True:

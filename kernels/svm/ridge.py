@@ -18,6 +18,8 @@ from scipy.linalg import cho_factor, cho_solve, get_blas_funcs, get_lapack_funcs
 from ..arrays import Array, FloatArray
 from ..jit import one_thread
 from ..mixed_norm.problem import checked_limits
+from .columns_factor import ColumnsFactor, count_columns
+from .decomposition import PartGram
 from .dual import DenseGram, DualProblem, DualSolution, Gram, Warm, certified_solution
 from .grouped import grouped_solution
 
@@ -46,17 +48,28 @@ class RidgeSolver:
             return self._solve(gram, problem, problem.start(warm), tol, limit)
 
     def _solve(self, gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> DualSolution:
-        system = _System(gram, problem) if problem.groups is None else _GroupedSystem(gram, problem)
         if isinstance(gram, DenseGram):
+            system = _System(gram, problem) if problem.groups is None else _GroupedSystem(gram, problem)
             beta, bias, violation, steps = self._with_factor(gram, problem, system, beta, tol, limit)
         else:
-            diag = gram.diag() + problem.ridges()
-            beta, bias, violation, steps = system.run(beta, lambda r: (r.T / diag).T, tol, limit)
+            beta, bias, violation, steps = self._by_products(gram, problem, beta, tol, limit)
         ended = {"iterations": steps, "converged": violation < tol, "violation": violation}
         details = {"factorisations": self.factorisations}
         if problem.groups is not None:
             return grouped_solution(problem, beta, gram.matvec(beta), details=details, **ended)
         return certified_solution(problem, beta, gram.matvec(beta), float(bias), details=details, **ended)
+
+    @staticmethod
+    def _by_products(gram: Gram, problem: DualProblem, beta: FloatArray, tol: float, limit: int) -> tuple[FloatArray, Any, float, int]:
+        """Solve with a preconditioner from some columns where the matrix hands out parts, else from its diagonal."""
+        groups, diag, ridge = problem.groups, gram.diag(), problem.ridges()
+        count = count_columns(gram, problem.n, 0 if groups is None else int(groups.max()) + 1) if isinstance(gram, PartGram) else 0
+        if count and isinstance(gram, PartGram):
+            system = _System(gram, problem) if groups is None else _GroupedSystem(gram, problem)
+            return system.run(beta, ColumnsFactor(gram, diag, ridge, count), tol, limit)
+        whole = diag + ridge
+        system = _System(gram, problem) if groups is None else _ScaledGroupedSystem(gram, problem, whole)
+        return system.run(beta, lambda r: r / whole, tol, limit)
 
     def _with_factor(
         self, gram: DenseGram, problem: DualProblem, system: _System, beta: FloatArray, tol: float, limit: int
@@ -92,7 +105,8 @@ def solve_ridge(gram: Gram, problem: DualProblem, *, warm: Warm = None, tol: flo
     Parameters
     ----------
     gram : Gram
-        In memory it is factorised in float32; any other is used through products, preconditioned by its diagonal.
+        In memory it is factorised in float32; any other is used through products, preconditioned by its diagonal, or where it hands out
+        parts by some of its columns.
     problem : DualProblem
         Boxes must be everything, or nothing for rows left out.
     warm : DualSolution or ndarray of shape (n,), optional
@@ -191,6 +205,25 @@ class _GroupedSystem(_System):
         plain = self._used * precondition(residual)
         shift = cho_solve(self._inner, self._sums(plain))
         step = plain - ones @ shift
+        return step - self.expand(self._sums(step) / self._rows), shift
+
+
+class _ScaledGroupedSystem(_GroupedSystem):
+    """The same preconditioned by a diagonal, with which groups have nothing in common: nothing of ``(n, groups)`` is held."""
+
+    def __init__(self, gram: Gram, problem: DualProblem, diag: FloatArray) -> None:
+        super().__init__(gram, problem)
+        self._inverse = self._used / diag
+
+    def _solve_ones(self, precondition: Apply) -> FloatArray:
+        sums = self._sums(self._inverse)
+        return np.where(sums > 0, sums, 1.0)
+
+    def _project(self, residual: FloatArray, precondition: Apply, ones: FloatArray | None) -> tuple[FloatArray, Any]:
+        assert ones is not None
+        plain = self._inverse * residual
+        shift = self._sums(plain) / ones
+        step = plain - self._inverse * shift[self._groups]
         return step - self.expand(self._sums(step) / self._rows), shift
 
 

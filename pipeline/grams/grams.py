@@ -21,7 +21,15 @@ from ...kernels.bank.block_sums import ProductSums, TileSums, combine_kernels, p
 from ...kernels.bank.products import product_units
 from ...kernels.bank.task_sums import TaskSums, block_task_sums, check_codes, check_weights, combine_block_tasks, task_units
 from ...kernels.grams.blocks import gram_block
-from ...kernels.grams.normalization import BlockSums, KernelSums, Normalization, block_sums, kernel_sums, make_normalizations
+from ...kernels.grams.normalization import (
+    BlockSums,
+    KernelSums,
+    Normalization,
+    block_sums,
+    kernel_sums,
+    make_normalizations,
+    needs_diagonal_only,
+)
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
@@ -29,11 +37,10 @@ from ..passes.blocks import join_lists
 from ..records.context import RunContext, resolve
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
-from .memory import pooled_refusal
 from .pairs import StoredPair
 from .settings import BATCH_BYTES, GramSettings
-from .sources import PairRef, group_pairs, load_normalised, pair_bytes, row_pairs
-from .weighted_sum import MATRIX_SHARE, combined_gram
+from .sources import PairRef, RowPair, group_pairs, load_normalised, pair_bytes, row_pairs
+from .weighted_sum import BlockTaskSum, combined_gram, fits_driver, gram_by_passes
 
 if TYPE_CHECKING:
     from ..records.context import Shared
@@ -78,6 +85,18 @@ def block_chunk(ref: PairRef) -> list[Filled]:
 def sums_chunk(ref: PairRef) -> list[BlockSums]:
     """Return the sums of one raw block pair."""
     return [block_sums(ref.load(), ref.rows, ref.cols)]
+
+
+class Diagonal(NamedTuple):
+    """Part of the diagonals of all kernels on its way to the driver."""
+
+    rows: tuple[int, int]
+    values: np.ndarray  # (k, rows)
+
+
+def diagonals_chunk(ref: PairRef) -> list[Diagonal]:
+    """Return the raw diagonals of one block on the diagonal, to the bits of the block."""
+    return [Diagonal(ref.rows, np.diagonal(ref.load(), axis1=1, axis2=2).astype(np.float64))]
 
 
 def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None) -> list[TileSums]:
@@ -125,14 +144,39 @@ def combine_tasks_chunk(ref: PairRef, norms: Norms, weights: Shared, codes: Shar
     return [Filled(ref.rows, ref.cols, block)]
 
 
-def task_sums_chunk(ref: PairRef, norms: Norms, beta: Shared, codes: Shared, units: Shared) -> TaskSums:
-    """Return the shares of one block pair in the forms of all pairs of tasks."""
-    return block_task_sums(load_normalised(ref, norms), ref.rows, ref.cols, resolve(beta), resolve(codes), resolve(units))
+def task_sums_chunk(group: tuple[PairRef, ...], norms: Norms, vectors: Shared, codes: Shared, units: Shared) -> TaskSums:
+    """Return the shares of some block pairs in the forms of all pairs of tasks, ``(m k, T, T)`` of vectors ``(m, n)``."""
+    columns, wholes = resolve(vectors), resolve(units)
+    tasks = [resolve(codes)] * len(columns) if np.ndim(resolve(codes)) == 1 else list(resolve(codes))
+    total = TaskSums(*(np.zeros((len(wholes) * wholes.shape[1], *wholes.shape[2:])) for _ in range(2)))
+    for ref in group:
+        block = load_normalised(ref, norms)
+        parts = [block_task_sums(block, ref.rows, ref.cols, *of_vector) for of_vector in zip(columns, tasks, wholes, strict=True)]
+        total += TaskSums(*(np.concatenate(shares) for shares in zip(*parts, strict=True)))
+    return total
 
 
 def add_task_sums(parts: Sequence[TaskSums]) -> TaskSums:
     """Combine step: sums of shares are exact, so their order changes no bit."""
     return functools.reduce(operator.add, parts)
+
+
+def task_sums_pass(
+    ctx: RunContext, refs: Sequence[PairRef], norms: Norms, vectors: np.ndarray, codes: np.ndarray, units: np.ndarray
+) -> np.ndarray:
+    """Return the forms of all pairs of tasks, raw, ``(m, k, T, T)``, exactly symmetric, of vectors ``(m, n)``; one pass.
+
+    ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` for each vector its own; ``units``: ``(m, k, T, T)`` what shares are rounded to.
+    Nothing is held but one sum.
+    """
+    groups, result = pass_groups(refs), 2 * units.nbytes
+    shared = [ctx.broadcast(name, array, len(groups)) for name, array in (("vectors", vectors), ("form-tasks", codes), ("units", units))]
+
+    def task_bytes(group: tuple[PairRef, ...]) -> int:
+        return max(map(pair_bytes, group)) + 4 * result + vectors.nbytes + codes.nbytes
+
+    program = BlockProgram("task-forms", task_sums_chunk, add_task_sums, task_bytes, result)
+    return ctx.run_pass(plan(program, groups, norms, *shared)).total().reshape(units.shape)
 
 
 def build_chunk(build: Build) -> list[Any]:
@@ -306,19 +350,21 @@ class Grams:
     @property
     def holds_sum(self) -> bool:
         """Whether one weighted sum is within the driver's budget, as a matrix."""
-        return 4 * self.n**2 <= MATRIX_SHARE * self.ctx.driver_memory
+        return fits_driver(self.n, self.ctx.driver_memory)
 
-    def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> DenseGram:
-        """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, as a matrix on the driver.
+    def combine_tasks(self, weights: np.ndarray, codes: np.ndarray) -> Gram:
+        """Return ``K[i, l] = sum_q W_q[c_i, c_l] K_q[i, l]``, ``c_i`` the task of row i, for a dual solver: a matrix on the driver, or
+        passes when that is beyond its budget (:attr:`holds_sum`).
 
         ``weights``: ``(k, T, T)``, symmetric in the tasks; ``codes``: ``(n,)`` tasks of the rows; where those of a task lie together, a
-        pass is fastest. The matrix is overwritten by the next call, of :meth:`combine` too. Raises ValueError if it is beyond the driver's
-        budget (:attr:`holds_sum`), or weights or codes do not fit.
+        pass is fastest. The matrix is overwritten by the next call, of :meth:`combine` too. Raises ValueError: weights or codes do not fit.
         """
-        if not self.holds_sum:
-            raise ValueError(pooled_refusal(self.n, self.ctx.driver_memory))
         scaled = check_weights(weights, self.k) * self.scale[:, None, None]
-        tasks, matrix = check_codes(codes, self.n, scaled.shape[1]), self._room()
+        tasks = check_codes(codes, self.n, scaled.shape[1])
+        if not self.holds_sum:
+            diagonal = np.einsum("kn,kn->n", np.asarray(weights, np.float64)[:, tasks, tasks], self.diagonals())
+            return gram_by_passes(self.ctx, self._refs, BlockTaskSum(self._norms, scaled, tasks), diagonal, self.settings.block)
+        matrix = self._room()
         if self._bank is not None:
             self._bank.combine_tasks(scaled, tasks, matrix)
         else:
@@ -329,17 +375,18 @@ class Grams:
     def task_forms(self, beta: np.ndarray, codes: np.ndarray, n_tasks: int | None = None) -> np.ndarray:
         """Return ``A_q[s, t] = beta_s' K_q[s, t] beta_t`` of all pairs of tasks, ``(k, T, T)``, exactly symmetric; one pass.
 
-        ``beta``: ``(n,)``; ``codes``: ``(n,)`` tasks of the rows; ``n_tasks``: T; by default one more than the greatest code.
+        ``beta``: ``(n,)``, or several vectors ``(m, n)``, whose forms are ``(m, k, T, T)``; ``codes``: ``(n,)`` tasks of the rows;
+        ``n_tasks``: T; by default one more than the greatest code.
         """
         n_tasks = int(np.max(codes)) + 1 if n_tasks is None else n_tasks
-        vector, tasks = np.ascontiguousarray(beta, np.float64), check_codes(codes, self.n, n_tasks)
-        units = task_units(self._tops(), vector, tasks, n_tasks)
+        vectors, tasks = np.ascontiguousarray(np.atleast_2d(beta), np.float64), check_codes(codes, self.n, n_tasks)
+        units = np.stack([task_units(self._tops(), vector, tasks, n_tasks) for vector in vectors])
         if self._bank is not None:
-            return self._bank.task_forms(vector, tasks, n_tasks, units) * self.scale[:, None, None]
-        result = 2 * units.nbytes
-        shared = [self._broadcast(name, array) for name, array in (("vectors", vector), ("tasks", tasks), ("units", units))]
-        program = BlockProgram("task-forms", task_sums_chunk, add_task_sums, lambda ref: pair_bytes(ref) + 2 * result, result)
-        return self.ctx.run_pass(plan(program, self._refs, self._norms, *shared)).total() * self.scale[:, None, None]
+            raw = np.stack([self._bank.task_forms(vector, tasks, n_tasks, unit) for vector, unit in zip(vectors, units, strict=True)])
+        else:
+            raw = task_sums_pass(self.ctx, self._refs, self._norms, vectors, tasks, units)
+        forms = raw * self.scale[:, None, None]
+        return forms if np.ndim(beta) == 2 else forms[0]
 
     def _room(self) -> np.ndarray:
         self._matrix = np.empty((self.n, self.n), np.float32) if self._matrix is None else self._matrix
@@ -358,7 +405,16 @@ class Grams:
             return sums
         if self.settings.policy == "memory":
             return self._fill_bank()
+        if all(isinstance(ref, RowPair) for ref in self._refs) and all(map(needs_diagonal_only, self.specs)):
+            # Sums of rows, one part for every block pair, would be more than the driver may hold of large matrices.
+            return KernelSums.of_diagonals(self._diagonals())
         return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
+
+    def _diagonals(self) -> np.ndarray:
+        """Return the raw diagonals ``(k, n)``: a pass over the blocks on the diagonal."""
+        blocks = [ref for ref in self._refs if ref.rows == ref.cols]
+        parts = self._pass("kernel-diagonals", diagonals_chunk, 8 * self.k * self.settings.block + 256, refs=blocks)
+        return np.concatenate([part.values for part in sorted(parts, key=lambda part: part.rows)], axis=1)
 
     def _fill_bank(self) -> list[KernelSums]:
         in_place = given_bank(self.ctx.data, self.specs)

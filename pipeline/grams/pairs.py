@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -25,6 +25,10 @@ class GivenPair:
     def nbytes(self) -> int:
         """Bytes of the loaded block."""
         return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+
+    def select(self, which: Sequence[int]) -> GivenPair:
+        """Return the same block pair of some kernels."""
+        return replace(self, which=tuple(self.which[q] for q in which))
 
     def load(self) -> np.ndarray:
         """Return the raw kernels, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""

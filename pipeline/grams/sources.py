@@ -6,7 +6,7 @@ A reference of either kind loads to the raw kernels ``(k, rows, columns)`` in th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -140,6 +140,10 @@ class RowPair:
         """Bound of the rows read, in float64: dense, or the copies of sparse ones on their way."""
         dense = 8 * self.width * (self.rows[1] - self.rows[0] + self.cols[1] - self.cols[0])
         return dense if self.entries is None else min(dense, SPARSE_BYTES * self.entries + COLUMN_BYTES * self.width)
+
+    def select(self, which: Sequence[int]) -> RowPair:
+        """Return the same block pair of some kernels, of which nothing else is computed."""
+        return replace(self, specs=tuple(self.specs[q] for q in which))
 
     def load(self) -> np.ndarray:
         """Compute the raw kernels, float32 ``(k, rows, columns)``."""

@@ -1,5 +1,7 @@
 """A weighted sum of Gram matrices, or its exponential, beyond the driver's memory: what a dual solver may ask of it is answered by passes.
 
+The weight of a kernel is a number, or one for every pair of tasks.
+
 A run with a directory writes the sum there once, block pair by block pair, and the passes of the solver read it: one matrix instead of
 all of its kernels. It is replaced by the next sum.
 """
@@ -10,18 +12,19 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from ...cluster import BlockProgram, plan
 from ...kernels.bank.block_product import add_product
 from ...kernels.bank.block_sums import combine_kernels
+from ...kernels.bank.task_sums import combine_entry_tasks, used_weights
 from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..passes.blocks import TASK_BYTES, add_parts, join_lists
-from ..records.context import RunContext, resolve
+from ..records.context import RunContext, Shared, resolve
 from .pairs import StoredPair
 from .sources import PairRef, group_pairs, load_normalised, loaded_bytes, normalised_part, pair_bytes
 
@@ -32,6 +35,11 @@ PART_BYTES = 4 << 20  # entries one task brings to the driver, about
 BATCH_BYTES = 32 << 20  # entries brought to the driver at a time
 
 Group = tuple[PairRef, ...]
+
+
+def fits_driver(n: int, driver_memory: int) -> bool:
+    """Return whether one weighted sum of n rows, as a matrix, is within its share of the driver's memory; beyond, it is one of passes."""
+    return 4 * n * n <= MATRIX_SHARE * driver_memory
 
 
 class Rectangle(NamedTuple):
@@ -55,29 +63,110 @@ class SumBuild:
         return self.pair.nbytes + self.task.nbytes
 
 
-@dataclass(frozen=True)
-class BlockSum:
-    """What is made of the kernels of a block pair."""
+Places = slice | np.ndarray  # rows or columns of the whole matrix
 
-    theta: np.ndarray  # `(k,)` weights of the kernels as loaded
-    norms: Norms  # normalisation applied when a block is loaded, or None
-    exponential: bool = False  # take `exp` of every entry of the sum: the second layer of a two-layer machine
+
+@dataclass(frozen=True)
+class BlockTotal:
+    """What is made of the kernels of a block pair: one matrix. ``norms`` are applied when a block is loaded, or None."""
+
+    norms: Norms
 
     def whole(self, ref: PairRef) -> np.ndarray:
         """Return the sum over a block pair, in the type of its kernels."""
-        return self._of(load_normalised(ref, self.norms))
+        return self.total(load_normalised(ref, self.norms), slice(*ref.rows), slice(*ref.cols))
 
     def part(self, ref: PairRef, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Return its entries at some rows and columns of the whole."""
-        return self._of(normalised_part(ref, self.norms, rows, columns))
+        return self.total(normalised_part(ref, self.norms, rows, columns), rows, columns)
 
-    def _of(self, block: np.ndarray) -> np.ndarray:
+    def total(self, block: np.ndarray, rows: Places, columns: Places) -> np.ndarray:
+        """Return the sum of loaded entries ``(k, rows, columns)``."""
+        raise NotImplementedError
+
+    @property
+    def used(self) -> list[int]:
+        """Kernels that have a weight."""
+        raise NotImplementedError
+
+    def of(self, kernels: Sequence[int]) -> Self:
+        """Return the sum of some of the kernels."""
+        raise NotImplementedError
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield what tells one sum from another, without its normalisation."""
+        raise NotImplementedError
+
+    def for_workers(self, ctx: RunContext, tasks: int) -> Self:
+        """Return it as so many tasks of a pass take it."""
+        return self
+
+    def _norms_of(self, kernels: Sequence[int]) -> Norms:
+        return None if self.norms is None else tuple(self.norms[q] for q in kernels)
+
+
+@dataclass(frozen=True)
+class BlockSum(BlockTotal):
+    """A sum of kernels, each with one weight."""
+
+    theta: np.ndarray  # `(k,)` weights of the kernels as loaded
+    exponential: bool = False  # take `exp` of every entry of the sum: the second layer of a two-layer machine
+
+    def total(self, block: np.ndarray, rows: Places, columns: Places) -> np.ndarray:
+        """Return the sum of loaded entries."""
         if self.exponential:
             return block_layer(block, self.theta).astype(block.dtype)
         return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combine_kernels(block, self.theta)
 
+    @property
+    def used(self) -> list[int]:
+        """Kernels that have a weight."""
+        return np.flatnonzero(self.theta).tolist()
 
-def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
+    def of(self, kernels: Sequence[int]) -> BlockSum:
+        """Return the sum of some of the kernels."""
+        return replace(self, theta=self.theta[kernels], norms=self._norms_of(kernels))
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield weights and form."""
+        yield self.theta.tobytes() + (b"exp" if self.exponential else b"")
+
+
+@dataclass(frozen=True)
+class BlockTaskSum(BlockTotal):
+    """A sum of kernels whose weight depends on the tasks of row and column: ``sum_q W_q[c_i, c_l] K_q[i, l]``."""
+
+    weights: Shared  # `(k, T, T)` W of the kernels as loaded, symmetric in the tasks
+    codes: Shared  # `(n,)` tasks of the rows
+
+    def total(self, block: np.ndarray, rows: Places, columns: Places) -> np.ndarray:
+        """Return the sum of loaded entries."""
+        codes = resolve(self.codes)
+        return combine_entry_tasks(block, resolve(self.weights), codes[rows], codes[columns])
+
+    @property
+    def used(self) -> list[int]:
+        """Kernels that have a weight between any tasks."""
+        return used_weights(resolve(self.weights))[0].tolist()
+
+    def of(self, kernels: Sequence[int]) -> BlockTaskSum:
+        """Return the sum of some of the kernels."""
+        return replace(self, weights=resolve(self.weights)[kernels], norms=self._norms_of(kernels))
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield weights and tasks."""
+        yield b"tasks"
+        yield from (resolve(array).tobytes() for array in (self.weights, self.codes))
+
+    def for_workers(self, ctx: RunContext, tasks: int) -> BlockTaskSum:
+        """Return it with weights and tasks as objects of the run where all tasks would carry too much."""
+        weights, codes = (
+            ctx.broadcast(name, resolve(array), tasks) for name, array in (("task-weights", self.weights), ("tasks", self.codes))
+        )
+        return replace(self, weights=weights, codes=codes)
+
+
+def product_chunk(group: Group, total: BlockTotal, vector: Any) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
     v = resolve(vector)
     out = np.zeros(len(v))
@@ -86,12 +175,12 @@ def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
     return out
 
 
-def between_chunk(group: Group, total: BlockSum, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
+def between_chunk(group: Group, total: BlockTotal, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
     """Return the entries of some block pairs between variables of which one is among the first ``fresh``."""
     return [part for ref in group for part in _rectangles(ref, total, wanted, fresh)]
 
 
-def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -> Iterator[Rectangle]:
+def _rectangles(ref: PairRef, total: BlockTotal, wanted: np.ndarray, fresh: int) -> Iterator[Rectangle]:
     rows, columns = (np.flatnonzero((wanted >= lo) & (wanted < hi)) for lo, hi in (ref.rows, ref.cols))
     kinds = [(rows[rows < fresh], columns)]
     if ref.rows != ref.cols:
@@ -101,7 +190,7 @@ def _rectangles(ref: PairRef, total: BlockSum, wanted: np.ndarray, fresh: int) -
             yield Rectangle(left.astype(np.int32), right.astype(np.int32), total.part(ref, wanted[left], wanted[right]))
 
 
-def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
+def sum_chunk(builds: tuple[SumBuild, ...], total: BlockTotal) -> list[Any]:
     """Write the weighted sums of some block pairs; returns what lists the stored objects."""
     return [open_gram(b.task.url, [b.task.bundle]).write(b.task, total.whole(b.pair)[None]) for b in builds]
 
@@ -109,9 +198,10 @@ def sum_chunk(builds: tuple[SumBuild, ...], total: BlockSum) -> list[Any]:
 class CombinedGram:
     """``K(theta)`` by passes over the block pairs of its upper triangle; solvers ask for entries between chosen variables and products."""
 
-    def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockSum, diagonal: np.ndarray) -> None:
-        self._ctx, self._refs, self._total = ctx, list(refs), total
+    def __init__(self, ctx: RunContext, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray) -> None:
+        self._ctx, self._refs = ctx, list(refs)
         self._groups = group_pairs(self._refs)
+        self._total = total.for_workers(ctx, len(self._groups))
         self._diagonal = diagonal
 
     @property
@@ -209,42 +299,52 @@ def combined_gram(
     ctx: RunContext, refs: Sequence[PairRef], theta: np.ndarray, norms: Norms, diagonal: np.ndarray, block: int, exponential: bool = False
 ) -> CombinedGram:
     """Return ``K(theta)`` by passes, over a sum written into the run directory where that saves reading or computing kernels."""
-    stored = all(isinstance(ref, StoredPair) for ref in refs)
-    total = BlockSum(theta, norms, exponential)
-    plain = stored and np.count_nonzero(total.theta) <= 1 and total.norms is None and not total.exponential
-    if ctx.run is None or plain:
+    return gram_by_passes(ctx, refs, BlockSum(norms, theta, exponential), diagonal, block)
+
+
+def gram_by_passes(ctx: RunContext, refs: Sequence[PairRef], total: BlockTotal, diagonal: np.ndarray, block: int) -> CombinedGram:
+    """Return any sum of the kernels of block pairs in the same way; ``diagonal``, ``(n,)``, is that of the sum."""
+    # Weights that are all zero still need a block's shape.
+    kernels = total.used or [0]
+    refs, total = [ref.select(kernels) for ref in refs], total.of(kernels)
+    if ctx.run is None or _is_stored(refs, total):
         return CombinedGram(ctx, refs, total, diagonal)
-    return CombinedGram(ctx, _write_sum(ctx, ctx.run, refs, total, block), BlockSum(np.ones(1), None), diagonal)
+    return CombinedGram(ctx, _write_sum(ctx, ctx.run, refs, total, block), BlockSum(None, np.ones(1)), diagonal)
 
 
-def _write_sum(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockSum, block: int) -> list[StoredPair]:
-    key, theta, norms = _key(refs[0], total), total.theta, total.norms
+def _is_stored(refs: Sequence[PairRef], total: BlockTotal) -> bool:
+    """Return whether the sum is one kernel of a Gram store but for a factor."""
+    plain = isinstance(total, BlockSum) and total.norms is None and not total.exponential and len(total.theta) == 1
+    return plain and all(isinstance(ref, StoredPair) for ref in refs)
+
+
+def _write_sum(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: BlockTotal, block: int) -> list[StoredPair]:
+    key = _key(refs[0], total)
     path = run.scratch / f"sum-{key[:32]}"
     for other in path.parent.glob("sum-*"):
         if other != path:
             shutil.rmtree(other)
-    # Weights that are all zero still need a block's shape.
-    used = (np.flatnonzero(theta).tolist() or [0]) if all(isinstance(ref, StoredPair) for ref in refs) else list(range(len(theta)))
     store = GramStore.create(path, data_digest=ctx.data.digest, n=ctx.data.n_rows, kernels=[(key, {"name": "sum"})], block=block)
     missing = store.missing([key])
     if missing:
-        pairs = {(ref.rows, ref.cols): ref.select(used) if isinstance(ref, StoredPair) else ref for ref in refs}
+        pairs = {(ref.rows, ref.cols): ref for ref in refs}
         builds = group_pairs([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
 
         def task_bytes(group: tuple[SumBuild, ...]) -> int:
             return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in group)
 
         program = BlockProgram("gram-sum", sum_chunk, join_lists, task_bytes, 512 * max(map(len, builds)))
-        chosen = replace(total, theta=theta[used], norms=None if norms is None else tuple(norms[q] for q in used))
         with store.lock():
-            store.commit(ctx.run_pass(plan(program, builds, chosen)))
+            store.commit(ctx.run_pass(plan(program, builds, total.for_workers(ctx, len(builds)))))
     ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
     return [StoredPair(ref, (0,)) for ref in store.refs([key])]
 
 
-def _key(first: PairRef, total: BlockSum) -> str:
+def _key(first: PairRef, total: BlockTotal) -> str:
     """Return what tells one sum from another."""
-    state = hashlib.sha256(repr(first).encode() + total.theta.tobytes() + (b"exp" if total.exponential else b""))
+    state = hashlib.sha256(repr(first).encode())
+    for part in total.parts():
+        state.update(part)
     for norm in total.norms or ():
         state.update(repr((norm.scale, norm.mean)).encode())
         for table in (norm.row_mean, norm.diag_root):

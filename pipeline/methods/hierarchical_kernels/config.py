@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ....kernels.graphs.parsing import check_graph
-from ...records.config import Count, MethodConfig, Positive, Unit
+from ...records.config import Count, GramConfig, GramPolicy, Positive, StorePath, Unit
 
 
-class HKLConfig(MethodConfig):
+class HKLConfig(GramConfig):
     """Parameters of hierarchical kernel learning (``hierarchical-kernels``)."""
 
     has_tasks = True
@@ -54,7 +54,11 @@ class HKLConfig(MethodConfig):
     n_add: Count = Field(30, description="nodes added in a round, without their ancestors")
     rest: Positive | None = Field(None, description="stop when a round lowers the primal value by less than this share of it")
     threshold: Unit = Field(1e-3, description="a kernel counts as selected above this share of the largest weight")
-    grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where matrices of the hull lie; auto decides from sizes")
+    max_iter: Count = Field(5000, description="steps at most, of up to eight solves each; a warning tells when they end the fit")
+    grams: GramPolicy = Field(
+        "auto", description="where matrices of the hull lie: auto decides from sizes; memory, store (at gram_store), recompute"
+    )
+    gram_store: StorePath = None
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
 
     @model_validator(mode="after")

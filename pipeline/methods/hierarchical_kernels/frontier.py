@@ -20,8 +20,7 @@ import numpy as np
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.norms import NodeSet
 from ...loops.active_set import EVERYWHERE, Violations
-from ...records.context import RunContext
-from .node_pass import node_forms
+from .node_pass import NodeForms
 
 MAX_SUM_WIDTH = 32  # dimensions up to which the closed form of the sum over descendants is worth its products
 MAX_VISITS_WITH_VIOLATORS = 1000  # nodes visited after which a search that has found violators goes no deeper
@@ -46,17 +45,17 @@ class FrontierSearch:
         keys = [key for name, key in children.items() if name not in nodes.places and n_parents[name] == len(self.dag.parents(key))]
         return np.array(keys, np.int64).reshape(len(keys), self.dag.width)
 
-    def frontier(self, nodes: NodeSet, vectors: np.ndarray, threshold: float, ctx: RunContext) -> Violations:
+    def frontier(self, nodes: NodeSet, forms: NodeForms, threshold: float) -> Violations:
         """Visit the frontier alone; without one, everything has been visited."""
         keys = self.frontier_nodes(nodes)
         if not len(keys):
             return Violations(keys, np.zeros(0), 0.0, EVERYWHERE, 0)
-        forms = node_forms(ctx, [self.dag.kernel(key) for key in keys], vectors).sum(axis=1)
-        values = np.maximum(forms, 0.0) / self.dag.penalties(keys) ** 2
+        totals = forms.totals([self.dag.kernel(key) for key in keys])
+        values = np.maximum(totals, 0.0) / self.dag.penalties(keys) ** 2
         above = values > threshold
         return Violations(keys[above], values[above], float(values.max(initial=0.0)), None, len(keys))
 
-    def exhaustive(self, nodes: NodeSet, vectors: np.ndarray, threshold: float, ctx: RunContext) -> Violations:
+    def exhaustive(self, nodes: NodeSet, forms: NodeForms, threshold: float) -> Violations:
         """Visit all nodes outside, depth by depth."""
         queue = {key.tobytes(): key for key in self.frontier_nodes(nodes)}
         seen, violators, values = set(queue), [], []
@@ -69,7 +68,7 @@ class FrontierSearch:
                 depth_reached = level - 1
                 break
             keys = np.stack([queue.pop(name) for name in names])
-            level_values, below = self._values_and_bounds(keys, vectors, threshold, ctx)
+            level_values, below = self._values_and_bounds(keys, forms, threshold)
             visits += len(keys)
             above = level_values > threshold
             violators, values = violators + list(keys[above]), values + level_values[above].tolist()
@@ -85,26 +84,25 @@ class FrontierSearch:
         is_certified = depth_reached == EVERYWHERE or depth_reached >= 0
         return Violations(keys, np.array(values), worst, depth_reached if is_certified else None, visits)
 
-    def _values_and_bounds(self, keys: np.ndarray, vectors: np.ndarray, threshold: float, ctx: RunContext) -> tuple[np.ndarray, np.ndarray]:
+    def _values_and_bounds(self, keys: np.ndarray, forms: NodeForms, threshold: float) -> tuple[np.ndarray, np.ndarray]:
         """Return the values of nodes, and bounds of those of all their strict descendants."""
         penalties, specs = self.dag.penalties(keys), [self.dag.kernel(key) for key in keys]
         is_leaf = np.array([len(self.dag.children(key)) == 0 for key in keys])
         if self.dag.shrinks > 0:
-            m = vectors.shape[1]
-            forms = node_forms(ctx, specs, np.hstack([vectors, np.maximum(vectors, 0.0), np.minimum(vectors, 0.0)]))
-            values, below = forms[:, :m].sum(axis=1), forms[:, m:].sum(axis=1) / (self.dag.shrinks * penalties) ** 2
+            values, parts = forms.split_totals(specs)
+            below = parts / (self.dag.shrinks * penalties) ** 2
         else:
-            values, below = node_forms(ctx, specs, vectors).sum(axis=1), np.full(len(keys), np.inf)
+            values, below = forms.totals(specs), np.full(len(keys), np.inf)
         below[is_leaf] = 0.0
-        self._tighten(below, keys, vectors, threshold, ctx)
+        self._tighten(below, keys, forms, threshold)
         return np.maximum(values, 0.0) / penalties**2, below
 
-    def _tighten(self, below: np.ndarray, keys: np.ndarray, vectors: np.ndarray, threshold: float, ctx: RunContext) -> None:
+    def _tighten(self, below: np.ndarray, keys: np.ndarray, forms: NodeForms, threshold: float) -> None:
         """Put the closed sums over descendants where another bound is above the threshold."""
         if self.dag.width > MAX_SUM_WIDTH:
             return
         sums = [(i, spec) for i in np.flatnonzero(below > threshold).tolist() if (spec := self.dag.below(keys[i])) is not None]
         if sums:
             rows = [i for i, _ in sums]
-            forms = node_forms(ctx, [spec for _, spec in sums], vectors).sum(axis=1)
-            below[rows] = np.minimum(below[rows], np.maximum(forms, 0.0))
+            totals = forms.totals([spec for _, spec in sums])
+            below[rows] = np.minimum(below[rows], np.maximum(totals, 0.0))

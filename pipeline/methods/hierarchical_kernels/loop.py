@@ -15,8 +15,10 @@ import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.norms import NodeSet
+from ....storage.urls import holds_store
 from ...grams.grams import Grams
 from ...grams.settings import GramSettings
+from ...grams.sources import block_rows
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, Restricted, Violations, active_step
 from ...loops.protocol import OverActiveSet, Step
@@ -26,6 +28,8 @@ from .frontier import FrontierSearch
 from .machines import SharedMachines
 from .restricted import HKLMaster, RestrictedProblem, enlarge_master, first_master
 
+MIN_STORED_ROWS = 256  # rows of a block in a Gram store, at least: with many nodes more of its blocks would be too many objects
+
 
 @dataclass(frozen=True)
 class HKLState(OverActiveSet):
@@ -34,6 +38,20 @@ class HKLState(OverActiveSet):
     record_name: ClassVar[str] = "HKLState"
     active: ActiveState
     master: HKLMaster
+
+
+class HullGrams(Grams):
+    """The matrices of a hull, which grows."""
+
+    grows = True
+
+
+def hull_settings(config: HKLConfig, specs: Sequence[Any], ctx: RunContext) -> GramSettings:
+    """Return where the matrices of a hull lie. A store is cut for all hulls alike."""
+    settings = GramSettings.of(ctx, specs, config.grams, config.gram_store)
+    if settings.policy != "store" or holds_store(str(config.gram_store)):
+        return settings
+    return replace(settings, block=min(ctx.data.n_rows, max(MIN_STORED_ROWS, block_rows(ctx.data.n_rows, config.max_nodes))))
 
 
 class HKLLoop:
@@ -56,7 +74,7 @@ class HKLLoop:
             specs: list[Any] = [self.dag.kernel(key) for key in nodes.keys]
             # The old matrices go before the new ones are made.
             self._hull_grams = None
-            self._hull_grams = (name, Grams(replace(ctx, emit=ignore), specs, GramSettings.of(ctx, specs, self.config.grams)))
+            self._hull_grams = (name, HullGrams(replace(ctx, emit=ignore), specs, hull_settings(self.config, specs, ctx)))
         grams = self._hull_grams[1]
         grams.ctx = replace(ctx, emit=ignore)
         return grams
@@ -73,6 +91,8 @@ class HKLLoop:
     def step(self, state: HKLState, ctx: RunContext) -> Step[HKLState]:
         """Solve on over the hull; when that is done, look at the nodes outside and add the worst."""
         active, master, figures = active_step(state.active, state.master, self, self.rule, ctx)
+        if active.stop is None and active.iteration >= self.config.max_iter:
+            active = replace(active, stop="max_iter")
         figures |= {"solves": master.solves, "n_selected": selected_nodes(active, master, self.config.threshold).size}
         return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(master.best_decisions))))
 
@@ -84,11 +104,11 @@ class HKLLoop:
 
     def frontier(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
         """Look at the nodes next to the hull."""
-        return self.outside.frontier(nodes, self.machines.vectors(master.dual_betas), threshold, ctx)
+        return self.outside.frontier(nodes, self.machines.outside_forms(master.dual_betas, ctx), threshold)
 
     def everywhere(self, nodes: NodeSet, master: HKLMaster, threshold: float, ctx: RunContext) -> Violations:
         """Look at all nodes outside, as deep as ``max_visits`` goes."""
-        return self.outside.exhaustive(nodes, self.machines.vectors(master.dual_betas), threshold, ctx)
+        return self.outside.exhaustive(nodes, self.machines.outside_forms(master.dual_betas, ctx), threshold)
 
     def enlarged(self, master: HKLMaster, before: NodeSet, after: NodeSet) -> HKLMaster:
         """Return the record with entries for new nodes."""

@@ -18,11 +18,13 @@ from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
 from ....storage import DataError
 from ...grams.grams import Grams
-from ...grams.memory import pooled_refusal
+from ...grams.weighted_sum import fits_driver
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import dual_point
+from ...records.context import RunContext
 from .config import HKLConfig
+from .node_pass import NodeForms, SignedForms, VectorForms
 
 FIRST_TOL = 0.03  # tolerance of a machine's first solve in units of the gradient; tightened until its gap is small enough
 RIDGE_TOL = 1e-7  # residual of squared-loss machines, as a share of the greatest target
@@ -59,16 +61,32 @@ class SharedMachines:
             return np.ascontiguousarray(betas.T)
         return self.roots[self.codes] * betas[0][:, None]
 
+    @property
+    def row_tasks(self) -> np.ndarray:
+        """Tasks of the rows, ``(n,)``; without tasks all are of one."""
+        return np.zeros(self.n, np.int64) if self.codes is None else self.codes
+
     def forms(self, grams: Grams, betas: np.ndarray) -> np.ndarray:
-        """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``."""
-        return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
+        """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``; of large matrices from sums over pairs of tasks, which
+        workers add up.
+        """
+        if grams.holds_sum:
+            return np.maximum(grams.forms(self.vectors(betas)), 0.0).sum(axis=1)
+        shares = np.ones((1, 1)) if self.task_kernel is None else self.task_kernel
+        return np.maximum(np.einsum("st,mkst->mk", shares, grams.task_forms(betas, self.row_tasks, len(shares))), 0.0).sum(axis=0)
+
+    def outside_forms(self, betas: np.ndarray, ctx: RunContext) -> NodeForms:
+        """Return what gives the forms of nodes outside the hull at dual variables ``(m, n)``."""
+        if fits_driver(self.n, ctx.driver_memory):
+            return VectorForms(ctx, self.vectors(betas))
+        return SignedForms(ctx, betas, self.row_tasks, np.ones((1, 1)) if self.roots is None else self.roots)
 
     def combine(self, grams: Grams, weights: np.ndarray) -> Gram:
-        """Return ``sum_w weights_w H_w`` for the solvers. Raises ValueError: with tasks, if the matrix is beyond the driver's budget."""
+        """Return ``sum_w weights_w H_w`` for the solvers: a matrix on the driver, or passes when that is beyond its budget."""
         if self.task_kernel is None:
             return grams.combine(weights)
         if not grams.holds_sum:
-            raise ValueError(pooled_refusal(grams.n, grams.ctx.driver_memory))
+            return grams.combine_tasks(weights[:, None, None] * self.task_kernel, self.row_tasks)
         gram, codes = grams.combine(weights), self.codes
         assert isinstance(gram, DenseGram) and codes is not None
         table = np.asarray(self.task_kernel, gram.array.dtype)

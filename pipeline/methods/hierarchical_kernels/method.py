@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
-from ...grams.memory import SUM, WORKING_SET, sum_held
+from ...grams.memory import SUM, TABLES, TASK_FORMS, WORKING_SET, sum_held
+from ...grams.plans import sum_plan, sum_work
 from ...grams.settings import GramSettings
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.sources import row_pairs
+from ...grams.weighted_sum import fits_driver
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
-from ...inputs.memory import MACHINES, refuse_pooled, vectors_held
+from ...inputs.memory import MACHINES, vectors_held
 from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED
@@ -31,14 +33,15 @@ from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import HKLConfig
 from .graph import resolve_graph
-from .loop import HKLLoop, HKLState, selected_nodes
+from .loop import HKLLoop, HKLState, hull_settings, selected_nodes
 from .machines import build_machines
+from .node_pass import KERNELS_PER_PASS, node_task_bytes
 
 NEGLIGIBLE_NORM = 1e-10  # a node whose function's norm is below this share of the greatest is left out of the model
 HULL = Held(f"kernels of the hull as packed triangles, {BANK_SHARE:g} of driver_memory at most", "2 k n^2", "k = `max_nodes` at most")
 ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memory`")
 
-HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES)  # what the driver may hold
+HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES, TABLES, TASK_FORMS)  # what the driver may hold
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,6 @@ class HKL(Method):
             raise ValueError("task_kernel needs the task of every row: fit(X, y, task), or a store ingested with --task-column")
         task_kernel = checked_task_kernel(config.task_kernel, rows.n_tasks) if isinstance(rows, TaskInputs) else None
         graph = resolve_graph(config, rows, inputs.dag)
-        if isinstance(rows, TaskInputs):
-            refuse_pooled(ctx.data.n_rows, ctx.driver_memory, cls.name, "fewer rows, or a fit without tasks")
         fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
         loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,))
         refuse_beyond(driver_held(loop, ctx), ctx.fit_limit, cls.name, "fewer rows, or a smaller max_nodes")
@@ -97,20 +98,27 @@ class HKL(Method):
         """Size of the graph, matrices of the largest hull."""
         loop, ctx, n = self.loop, self.ctx, self.ctx.data.n_rows
         count, task_kernel, machines = largest_hull(loop), loop.machines.task_kernel, len(loop.machines.problems)
-        specs: list[Any] = [loop.dag.kernel(loop.dag.roots()[0])] * count
-        settings = GramSettings.of(ctx, specs, self.config.grams)
+        settings, specs = self._settings
         refs = row_pairs(ctx.data, specs, settings.block)
         nodes = {"graph_nodes": json_count(loop.dag.size), "nodes_at_most": count}
-        tasks = {"machines": machines, "learning_tasks": 1 if task_kernel is None else len(task_kernel)}
-        passes = {"iterations_at_most": self.config.max_rounds, "tasks_per_pass": len(refs)}
-        task_bytes = int(max(pair_bytes(ref) for ref in refs)) + 8 * n * machines
+        n_tasks = 1 if task_kernel is None else len(task_kernel)
+        steps = {"machines": machines, "learning_tasks": n_tasks, "iterations_at_most": self.config.max_iter}
+        passes = sum_plan(settings, refs, n, 16 * machines * count * n_tasks**2, ctx.driver_memory)
+        passes["task_bytes"] = max(passes["task_bytes"], node_task_bytes(n, ctx.data.n_cols, loop.dag.size, machines))
         held = holdings_plan(driver_held(loop, ctx))
-        return {**settings.describe(n, count), **held, **nodes, **tasks, **passes, "task_bytes": task_bytes}
+        return {**settings.describe(n, count), **held, **nodes, **steps, **passes}
+
+    @property
+    def _settings(self) -> tuple[GramSettings, list[Any]]:
+        """Where the matrices of the largest hull lie, and as many kernels."""
+        specs: list[Any] = [self.loop.dag.kernel(self.loop.dag.roots()[0])] * largest_hull(self.loop)
+        return hull_settings(self.config, specs, self.ctx), specs
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks",)
+        work = sum_work(self._settings[0], self.ctx.data.n_rows, self.ctx.driver_memory)
+        return *work, "forms of kernels outside the hull"
 
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
@@ -176,7 +184,12 @@ def driver_held(loop: HKLLoop, ctx: RunContext) -> tuple[Holding, ...]:
     n, count, memory = ctx.data.n_rows, largest_hull(loop), ctx.driver_memory
     bank = HULL.taking(min(2 * count * n * n, int(BANK_SHARE * memory)))
     hull = ASKED.of(k=count, n=n) if loop.config.grams == "memory" else bank
-    return hull, sum_held(n, memory), vectors_held(n, len(loop.machines.problems))
+    if loop.config.grams in ("store", "recompute"):
+        hull = HULL.taking(0)
+    tasks = 1 if loop.machines.task_kernel is None else len(loop.machines.task_kernel)
+    most = max(count, 4 * min(KERNELS_PER_PASS, loop.dag.size))  # of nodes outside, forms of tasks and signs
+    forms = () if fits_driver(n, memory) else (TABLES.of(k=count, n=n), TASK_FORMS.of(k=most, T=tasks))
+    return hull, sum_held(n, memory), vectors_held(n, len(loop.machines.problems)), *forms
 
 
 def json_count(size: int) -> int | float | None:

@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
+from ...grams.plans import sum_plan, sum_work
+from ...grams.settings import GramSettings
+from ...grams.sources import row_pairs
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
-from ...inputs.memory import HELD, machines_held, refuse_machines, refuse_pooled
+from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
 from ...loops.active_set import FINISHED
 from ...method import Method, heaviest_first
@@ -19,7 +22,7 @@ from ...models.task import TaskModel, task_counts
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import RunContext
-from ...records.holdings import holdings_plan
+from ...records.holdings import Holding, holdings_plan
 from .config import LatentTaskConfig
 from .loop import LatentLoop, LatentState
 
@@ -33,7 +36,7 @@ class LatentTask(Method):
     name = "latent-task-mkl"
     config_type = LatentTaskConfig
     models = {TaskModel: TaskPredictor()}
-    held = HELD
+    held = (*HELD, TABLES, TASK_FORMS)
 
     config: LatentTaskConfig
     inputs: TaskInputs
@@ -54,8 +57,8 @@ class LatentTask(Method):
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         losses = pooled_problem(config, inputs)
         settings, n = gram_settings(config, specs, inputs.data, ctx), losses.problem.n
-        refuse_pooled(n, ctx.driver_memory, cls.name, "fewer rows, or multitask-mkl")
-        refuse_machines(settings, machines_held(settings, n, len(specs), 1, ctx.driver_memory), n, len(specs), ctx.fit_limit, cls.name)
+        holdings = driver_held(settings, n, len(specs), inputs.n_tasks, ctx.driver_memory)
+        refuse_machines(settings, holdings, n, len(specs), ctx.fit_limit, cls.name)
         return LatentLoop(config, specs, losses, settings, (task_fit(inputs),), given_grams_or_none(inputs.data))
 
     @cached_property
@@ -65,18 +68,17 @@ class LatentTask(Method):
         refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
         return {
             **loop.settings.describe(n, k),
-            **holdings_plan(machines_held(loop.settings, n, k, 1, ctx.driver_memory)),
+            **holdings_plan(driver_held(loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
             "learning_tasks": loop.n_tasks,
             "groups": 2.0 ** len(loop.learned) - 1.0,
             "iterations_at_most": self.config.max_iter,
-            "tasks_per_pass": len(refs),
-            "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * n + 16 * k * loop.n_tasks**2,
+            **sum_plan(loop.settings, refs, n, 16 * k * loop.n_tasks**2, ctx.driver_memory),
         }
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks",)
+        return sum_work(self.loop.settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
     def model(self, state: LatentState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value, with its certificate."""
@@ -155,3 +157,8 @@ class LatentTask(Method):
         groups = np.zeros((len(order), loop.n_tasks), bool)
         groups[:, loop.learned] = loop.lattice.groups(nodes.keys[order])
         return groups, weights[order]
+
+
+def driver_held(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Holding, ...]:
+    """Return what the driver holds: kernels, a pooled sum or the solver's part of it, one machine, forms of pairs of tasks."""
+    return *machines_held(settings, n, k, 1, driver_memory), *task_forms_held(n, k, n_tasks, settings.policy)

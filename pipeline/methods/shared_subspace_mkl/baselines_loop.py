@@ -56,7 +56,8 @@ class PooledLoop(SubspaceLoop):
         state = super().finish(state)
         if state.stop is None or self.grams.found is None:
             return state
-        solution, forms, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, self.grams.found)
+        solution, _ = self.solve_coupled(replace(state, beta=state.best_beta), state.best_coupling, self.grams.found)
+        forms = self.forms(solution.beta, self.grams.found)
         # The parts were as good already but for round-off: the machine of the couplings is what the model predicts with.
         return self.with_solution(replace(state, upper=np.inf), state.best_coupling, solution, forms)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....kernels.svm.dual import DenseGram
 from ...grams.grams import Grams
 from ...grams.weighted_sum import MATRIX_SHARE
 
@@ -44,4 +45,6 @@ class PathMatrices:
 
     def matrix(self, coupling: np.ndarray) -> np.ndarray:
         """Return the kernel of the pooled machine, in float64."""
-        return self.grams.combine_tasks(coupling, self.codes).array.astype(np.float64)
+        gram = self.grams.combine_tasks(coupling, self.codes)
+        assert isinstance(gram, DenseGram), "the path begins where its system fits the driver"
+        return gram.array.astype(np.float64)

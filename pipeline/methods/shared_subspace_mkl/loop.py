@@ -12,6 +12,7 @@ coordinates of the pooled feature space, are in :mod:`gramplane.pipeline.methods
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -19,7 +20,7 @@ from typing import ClassVar
 import numpy as np
 
 from ....kernels.jit import one_thread
-from ....kernels.svm.dual import DenseGram, DualSolution
+from ....kernels.svm.dual import DenseGram, DualSolution, Gram
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
 from ....kernels.tasks import shared_subspace as subspace
@@ -116,10 +117,13 @@ class SubspaceLoop(TaskLoop):
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
         if state.iteration >= state.takeover:
             return self._interior_step(state, grams)
-        solution, forms, seconds = self.solve_coupled(state, state.coupling, grams)
+        solution, seconds = self.solve_coupled(state, state.coupling, grams)
+        is_mixed = self.problem.ridge is None
+        vectors = [solution.beta, state.average + solution.beta] if is_mixed and state.average.size else [solution.beta]
+        forms, *joint = self.several_forms(vectors, grams)
         state = self.with_solution(state, state.coupling, solution, forms)
-        if self.problem.ridge is None:
-            state = self._mix_machines(state, forms, grams)
+        if is_mixed:
+            state = self._mix_machines(state, forms, *joint)
         return self._choose_next(state, forms), seconds
 
     def _interior_step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:
@@ -146,15 +150,16 @@ class SubspaceLoop(TaskLoop):
         limits = subspace.SubspaceBounds(primal, subspace.dual_value(self.problem, beta, forms, q), biases)
         return self.with_bounds(replace(state, beta=beta), coupling, view.beta, decision, limits)
 
-    def _mix_machines(self, state: SubspaceState, forms: np.ndarray, grams: Grams) -> SubspaceState:
-        """Return the state with the best dual value between the newest machine and the best mean of earlier ones.
+    def _mix_machines(self, state: SubspaceState, forms: np.ndarray, joint: np.ndarray | None = None) -> SubspaceState:
+        """Return the state with the best dual value between the newest machine and the best mean of earlier ones, if there are some;
+        ``joint`` are the forms of their sum.
 
         Losses without curvature have machines that jump from corner to corner of the box; the dual value is concave.
         """
-        if not state.average.size:
+        if joint is None:
             return replace(state, average=state.beta, average_forms=forms)
         before, before_forms = state.average, state.average_forms
-        cross = self.forms(before + state.beta, grams) - before_forms - forms
+        cross = joint - before_forms - forms
         tried = []
         for new in MEAN_SHARES:
             old = 1.0 - new
@@ -164,23 +169,27 @@ class SubspaceLoop(TaskLoop):
         slow = 0 if lower > state.lower else state.slow
         return replace(state, average=average, average_forms=average_forms, slow=slow, lower=max(lower, state.lower))
 
-    def solve_coupled(self, state: SubspaceState, coupling: np.ndarray, grams: Grams) -> tuple[DualSolution, np.ndarray, float]:
-        """Return the machine at a coupling, its forms ``(m, T, T)``, and the seconds of its solve."""
+    def solve_coupled(self, state: SubspaceState, coupling: np.ndarray, grams: Grams) -> tuple[DualSolution, float]:
+        """Return the machine at a coupling, and the seconds of its solve."""
         gram = grams.combine_tasks(np.einsum("mk,mst->kst", self.mix, coupling), self.codes)
         began = time.perf_counter()
         solution = self.solve(gram, state)
-        seconds = time.perf_counter() - began
-        return solution, self.forms(solution.beta, grams), seconds
+        return solution, time.perf_counter() - began
 
     def forms(self, beta: np.ndarray, grams: Grams) -> np.ndarray:
         """Return the forms A of coefficients, ``(m, T, T)``."""
-        return np.einsum("mk,kst->mst", self.mix, grams.task_forms(beta, self.codes, self.n_tasks))
+        return self.several_forms([beta], grams)[0]
 
-    def solve(self, gram: DenseGram, state: SubspaceState) -> DualSolution:
+    def several_forms(self, vectors: Sequence[np.ndarray], grams: Grams) -> list[np.ndarray]:
+        """Return the forms of several coefficients from one pass."""
+        return [np.einsum("mk,kst->mst", self.mix, forms) for forms in grams.task_forms(np.stack(vectors), self.codes, self.n_tasks)]
+
+    def solve(self, gram: Gram, state: SubspaceState) -> DualSolution:
         """Return the machine on a matrix, as exact as the gap of the search asks for."""
         if self.problem.ridge is not None:
             scale = float(np.abs(self.problem.c).max()) or 1.0
-            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=RIDGE_TOL * scale, max_iter=MAX_REFINEMENTS)
+            limit = MAX_REFINEMENTS if isinstance(gram, DenseGram) else None
+            return RidgeSolver().solve(gram, self.problem, warm=state.beta, tol=RIDGE_TOL * scale, max_iter=limit)
 
         def aim(solution: DualSolution) -> float:
             return GAP_SHARE * (state.gap if np.isfinite(state.gap) else solution.upper)

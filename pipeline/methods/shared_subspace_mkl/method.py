@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
+from ...grams.plans import sum_plan, sum_work
 from ...grams.settings import GramSettings
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.sources import row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
@@ -41,7 +43,7 @@ class SharedSubspace(Method):
     name = "shared-subspace-mkl"
     config_type = SharedSubspaceConfig
     models = {TaskModel: TaskPredictor()}
-    held = (*MACHINES_HELD, COUPLINGS, FACTORS, INTERIOR)
+    held = (*MACHINES_HELD, TABLES, TASK_FORMS, COUPLINGS, FACTORS, INTERIOR)
 
     config: SharedSubspaceConfig
     inputs: TaskInputs
@@ -61,7 +63,8 @@ class SharedSubspace(Method):
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         n, memory = len(inputs.target), ctx.driver_memory
-        refuse_pooled(n, memory, cls.name, "fewer rows, or multitask-mkl")
+        if config.solver != "auto":
+            refuse_pooled(n, memory, cls.name, "fewer rows, or solver='auto'")
         settings = gram_settings(config, specs, inputs.data, ctx)
         remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
         refuse_beyond(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx.fit_limit, cls.name, remedy)
@@ -76,8 +79,7 @@ class SharedSubspace(Method):
         return {
             **loop.settings.describe(n, k),
             **holdings_plan(driver_held(self.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
-            "tasks_per_pass": 0 if loop.settings.policy == "memory" else len(refs),
-            "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 16 * n + 24 * k * loop.n_tasks**2,
+            **sum_plan(loop.settings, refs, n, 32 * k * loop.n_tasks**2, ctx.driver_memory),
             "learning_tasks": loop.n_tasks,
             "pooled_matrix_bytes": 4 * n**2,
             "iterations_at_most": self.config.max_iter,
@@ -86,7 +88,7 @@ class SharedSubspace(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks",)
+        return sum_work(self.loop.settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
     def model(self, state: SubspaceState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
@@ -127,7 +129,8 @@ def driver_held(
     config: SharedSubspaceConfig, settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int
 ) -> tuple[Holding, ...]:
     """Return what the driver holds: kernels, the pooled sum and its machine, couplings, and what the chosen solver adds to them."""
-    common = (*machines_held(settings, n, k, 1, driver_memory), COUPLINGS.of(k=k, T=n_tasks))
+    forms = task_forms_held(n, k, n_tasks, settings.policy)
+    common = (*machines_held(settings, n, k, 1, driver_memory), *forms, COUPLINGS.of(k=k, T=n_tasks))
     if config.solver != "auto":
         return (*common, FACTORS.of(n=n, k=k if config.solver == "mirror" else 1))
     if not interior_fits(n, k, n_tasks, driver_memory):

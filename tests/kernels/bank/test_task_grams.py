@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from gramplane.cluster import open_executor
+from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline.grams.grams import Grams
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.records.context import RunContext
-from gramplane.storage import block_cache
+from gramplane.storage import RunStore, block_cache
 from gramplane.storage.ingest import ingest
 
 N, T = 300, 7
@@ -104,8 +104,44 @@ def test_what_does_not_fit_is_refused(store, tmp_path):
         bank.combine_tasks([[[1.0, 2.0], [0.0, 1.0]]], [0, 0, 1, 1])
     with pytest.raises(ValueError, match=r"weights: shape \(2, 2\), must be \(1, T, T\)"):
         bank.combine_tasks(np.eye(2), [0, 0, 1, 1])
-    with open_executor(None) as executor:
-        grams = opened("recompute", store, tmp_path, executor, ["linear"])
-        grams.ctx = RunContext(executor, store, driver_memory=1 << 18)
-        with pytest.raises(ValueError, match=r"driver_memory=.*300 pooled rows"):
-            grams.combine_tasks(np.ones((1, T, T)), tasks("mixed"))
+
+
+@pytest.mark.parametrize("policy", ["store", "recompute"])
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_pooled_sum_beyond_the_driver_has_the_entries_of_the_matrix(store, tmp_path, policy, has_run):
+    rng, codes = np.random.default_rng(4), tasks("mixed")
+    weights = symmetric(len(KERNELS), rng)
+    weights[1] = 0.0
+    sink = MemorySink()
+    with open_executor(None, events=sink) as executor:
+        near = opened("memory", store, tmp_path, executor).combine_tasks(weights, codes).array
+        grams = opened(policy, store, tmp_path, executor)
+        run = RunStore.create(tmp_path / "run", {}) if has_run else None
+        grams.ctx = RunContext(executor, store, run, driver_memory=1 << 18)
+        assert not grams.holds_sum
+        far = grams.combine_tasks(weights, codes)
+        wanted, v = np.array([299, 0, 130, 7]), rng.standard_normal(N)
+        for rows, columns, values in far.between(wanted[:1], wanted[1:]):
+            np.testing.assert_array_equal(values, near[np.ix_(wanted[rows], wanted[columns])])
+        np.testing.assert_allclose(far.matvec(v), near.astype(float) @ v, atol=1e-8)
+        np.testing.assert_allclose(far.diag(), np.diagonal(near), rtol=1e-5)
+        np.testing.assert_array_equal(far.rows(wanted), near[wanted])
+        other = grams.combine_tasks(2.0 * weights, codes)
+        np.testing.assert_allclose(other.matvec(v), 2.0 * near.astype(float) @ v, rtol=1e-5, atol=1e-4)
+    programs = {event["program"] for event in sink.named("start")}
+    assert "task-weighted-sum" not in programs and ("gram-sum" in programs) == has_run
+    if has_run:
+        assert len(list(run.scratch.iterdir())) == 1
+
+
+def test_forms_of_several_vectors_are_one_pass_and_those_of_each(store, tmp_path):
+    rng, codes = np.random.default_rng(5), tasks("mixed")
+    betas = rng.standard_normal((3, N))
+    for policy, n_passes in (("recompute", 1), ("memory", 0)):
+        sink = MemorySink()
+        with open_executor(None, events=sink) as executor:
+            grams = opened(policy, store, tmp_path, executor)
+            several = grams.task_forms(betas, codes, T)
+            passes = [event for event in sink.named("start") if event["program"] == "task-forms"]
+            assert len(passes) == n_passes and several.shape == (3, len(KERNELS), T, T)
+            assert all(one.tobytes() == grams.task_forms(beta, codes, T).tobytes() for one, beta in zip(several, betas, strict=True))

@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gramplane.kernels.svm.columns_factor import ColumnsFactor, count_columns, fetch_columns
 from gramplane.kernels.svm.dual import DenseGram, DualProblem, best_response, certify, squared_hinge_problem, svc_problem, svr_problem
 from gramplane.kernels.svm.grouped import group_biases
 from gramplane.kernels.svm.row_cache import RowCacheGram
 from gramplane.kernels.svm.solvers import ridge_problem, solve_decomposition, solve_ridge, solve_smo
+from tests.kernels.svm.test_smo import Parts
 from tests.support.oracles import svm_dual as oracle
 
 KINDS = ("svc", "svr", "squared_hinge", "ridge", "weighted")
@@ -150,8 +152,62 @@ def test_groups_that_do_not_fit_are_refused(groups, options, message):
         DualProblem(**given, groups=groups)
 
 
-def test_matrices_by_rows_are_refused_for_groups():
-    K, problem = case("svr", 20, 2)
-    rows = RowCacheGram(lambda idx: K[idx], np.diagonal(K).copy(), 20, 1 << 20)
-    with pytest.raises(ValueError, match="need the matrix in memory"):
-        solve_decomposition(rows, problem)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("working", [3, 12, 70, None])
+def test_decomposition_finds_the_optimum_of_the_matrix_in_memory(kind, working):
+    """By rows and by parts, with sets that hold less than a group, and so few that ties between groups could leave it without a pair."""
+    K, problem = case(kind, 120, 6, 1)
+    best = solve(kind, K, problem, 1e-8)
+    for gram in (Parts(K), RowCacheGram(lambda idx: K[idx], np.diagonal(K).copy(), 120, 1 << 16)):
+        options = {} if kind == "ridge" else {"working": working}
+        found = (solve_ridge if kind == "ridge" else solve_decomposition)(gram, problem, tol=1e-6, **options)
+        assert found.converged and found.biases.shape == (6,) and not found.indefinite
+        assert found.objective == pytest.approx(best.objective, rel=1e-6) and found.upper == pytest.approx(best.upper, rel=1e-5)
+        np.testing.assert_allclose(np.bincount(problem.groups, found.beta), 0.0, atol=1e-10)
+        objective, gap = certify(problem, found.beta, K @ found.beta, found.biases)
+        assert objective == pytest.approx(found.objective, rel=1e-9) and gap == pytest.approx(found.gap, abs=1e-7 * abs(objective))
+        if working is not None and kind != "ridge":
+            assert found.details["working"] == working
+        warm = solve_smo(gram, problem, warm=found, tol=1e-4) if kind != "ridge" else solve_ridge(gram, problem, warm=found, tol=1e-4)
+        assert warm.iterations == 0
+
+
+def test_decomposition_says_that_a_matrix_is_not_positive_semi_definite():
+    K, problem = case("svr", 60, 3)
+    K = K - 0.7 * np.eye(60)
+    assert solve_decomposition(Parts(K), problem, tol=1e-3, max_iter=2000).indefinite
+
+
+def test_entries_of_a_group_that_are_not_finite_are_told():
+    K, problem = case("svr", 60, 3)
+    K[7, 20] = K[20, 7] = np.nan
+    with pytest.raises(ValueError, match=r"not finite|NaN"):
+        solve_decomposition(Parts(K), problem)
+
+
+def test_some_columns_save_most_products_of_a_ridge_machine_known_by_parts():
+    K, problem = case("ridge", 400, 4, 2)
+    K = K**0.1  # wide kernels: their eigenvalues fall quickly
+    found = [solve_ridge(Parts(K, room), problem, tol=1e-8) for room in (10**9, 10**3)]
+    assert all(one.converged for one in found) and found[0].iterations < 0.6 * found[1].iterations
+    assert found[0].objective == pytest.approx(found[1].objective, rel=1e-12)
+
+
+def test_the_factor_of_some_columns_inverts_what_they_stand_for():
+    K, problem = case("ridge", 200, 4, 3)
+    gram, chosen = Parts(K.astype(np.float32)), (np.arange(40) * 200) // 40
+    np.testing.assert_array_equal(fetch_columns(gram, chosen, 200), K.astype(np.float32)[chosen])
+    left = np.linalg.solve(np.linalg.cholesky(K[np.ix_(chosen, chosen)] + 1e-6 * np.eye(40)), K[chosen])
+    whole = left.T @ left
+    rest = np.maximum(np.diagonal(K) - np.diagonal(whole), 0.0) + problem.ridge
+    expected = np.linalg.inv(whole + np.diag(rest))
+    factor = ColumnsFactor(gram, gram.diag().astype(float), problem.ridge, 40)
+    np.testing.assert_allclose(factor(np.eye(200)), expected, atol=1e-3 * np.abs(expected).max())
+    v = np.random.default_rng(0).normal(size=200)
+    np.testing.assert_allclose(factor(1e-30 * v), 1e-30 * (expected @ v), atol=1e-3 * np.abs(expected @ v).max() * 1e-30)
+
+
+def test_too_many_groups_or_too_little_room_leave_the_diagonal():
+    assert count_columns(Parts(np.eye(100)), 100, 3) == 25
+    assert count_columns(Parts(np.eye(100), 3200), 100, 0) == 16 and count_columns(Parts(np.eye(100), 3100), 100, 0) == 0
+    assert count_columns(Parts(np.eye(100), 10_000), 100, 5) == 0

@@ -234,7 +234,10 @@ def test_bad_tasks_are_refused():
         model.fit(X, Z, TASK).predict(X[:1], [9])
 
 
-@pytest.mark.parametrize(("solver", "memory", "message"), [("auto", 8000, "24 pooled rows"), ("mirror", 12_000, "'auto' needs none")])
+@pytest.mark.parametrize(
+    ("solver", "memory", "message"),
+    [("auto", 8000, "forms of pairs of tasks"), ("mirror", 8000, "24 pooled rows"), ("mirror", 12_000, "'auto' needs none")],
+)
 def test_what_the_driver_cannot_hold_is_said_before_work_starts(solver, memory, message):
     inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), TASK)
     config = SharedSubspaceConfig(kernels=MIXED, solver=solver)
