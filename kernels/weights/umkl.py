@@ -226,7 +226,7 @@ def greedy_bases(
 
 
 @compiled
-def _code_point(inner: FloatArray, i: int, penalty: float, d: FloatArray, products: FloatArray) -> None:
+def code_point(inner: FloatArray, i: int, penalty: float, d: FloatArray, products: FloatArray) -> None:
     """Descend along coordinates to the d of ``min 1/2 ||x_i - sum_j d_j x_j||^2 + penalty ||d||_1`` with d_i = 0."""
     n = len(inner)
     d[:] = 0.0
@@ -258,7 +258,7 @@ def _choose_by_codes(inner: FloatArray, penalty: float, by_gain: bool, bases: Ba
         if penalty == 0.0:
             for j in range(n):
                 weight = max(weight, PENALTY_SHARE * abs(inner[i, j]) if j != i else 0.0)
-        _code_point(inner, i, weight, d, products)
+        code_point(inner, i, weight, d, products)
         for j in range(n):
             # After all points that code it come those that the residual is most correlated with.
             left = abs(inner[i, j] - products[j])

@@ -12,6 +12,7 @@ from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.settings import PLACES, GramSettings
 from ...passes.columns import entry_count
 from ...records.holdings import Held, Holding, total_bytes
+from .codes_pass import MAX_CANDIDATES
 from .config import UMKLConfig
 
 WHOLE = "where all of it is within L"
@@ -29,9 +30,12 @@ VECTORS = Held(
     "24 n w",
     f"{PASSES}; w = {block_columns(0)[1]}, more from 21 components on",
 )
+CODES = Held(
+    "candidates of the sparse codes and their coefficients", f"{40 * MAX_CANDIDATES} n", f"{PASSES}, `start: sparse-coding` and the like"
+)
 MODEL = Held("rows of the model, as read and joined", "24 entries", PASSES)
 
-HELD = (PRODUCTS, SUM, ROWS, PACKED, IN_PLACE, BLOCKS, ENTRIES, BASES, SUMS, LARGEST, VECTORS, MODEL)
+HELD = (PRODUCTS, SUM, ROWS, PACKED, IN_PLACE, BLOCKS, ENTRIES, BASES, SUMS, LARGEST, CODES, VECTORS, MODEL)
 
 
 class Way(NamedTuple):
@@ -59,4 +63,5 @@ def choose_way(
 def _pass_held(config: UMKLConfig, data: BlockStore | MemoryBlocks, k: int, n_bases: int) -> tuple[Holding, ...]:
     n, columns = data.n_rows, block_columns(config.n_components)[1]
     held: Sequence[Holding] = (BASES.of(n=n, B=n_bases), SUMS.of(k=k, n=n), VECTORS.of(n=n, w=columns), MODEL.of(entries=entry_count(data)))
-    return (*held, *((LARGEST.of(k=k, n=n, B=n_bases),) if config.normalize == "column_sum" else ()))
+    largest = (LARGEST.of(k=k, n=n, B=n_bases),) if config.normalize == "column_sum" else ()
+    return (*held, *largest, *((CODES.of(n=n),) if config.start != "greedy" else ()))

@@ -22,8 +22,10 @@ from ...grams.sources import pair_bytes, row_pairs, rows_of
 from ...models.kernel_predict import spans
 from ...passes.blocks import scale_as_given
 from ...records.context import RunContext
+from .codes_pass import CodesMemory, KernelInner, RowInner, coded_by_passes, residuals_bytes
+from .column_sum_pass import largest_bytes
 from .config import UMKLConfig
-from .strips_pass import BaseKernels, Rebuilding, choose_pass, points_of, run_bases, strips_of
+from .strips_pass import BaseKernels, Chosen, Points, Rebuilding, choose_pass, points_of, run_bases, strips_of, terms_pass
 from .sums_pass import PassGrams
 
 ROWS = 4096  # rows read at a time
@@ -92,10 +94,24 @@ class PassSweep:
         config, grams, factors = self._config, self._grams(ctx), self._factors(ctx)
         asked = Rebuilding(grams.of_bases(factors), self._n_bases, config.gamma1, config.gamma2, config.stop)
         points = points_of(ctx.data, self._n_bases, grams.settings.block)
+        if before is None and config.start != "greedy":
+            bases = ctx.broadcast("bases", self._coded(ctx, points, weights), len(points))
+            return _sweep_of(run_bases(ctx, terms_pass(points, asked, bases)))
         pairs, total = grams.total(weights * factors).parts
         kept = None if before is None or not config.safeguard else ctx.broadcast("bases", before, len(points))
-        result = run_bases(ctx, choose_pass(strips_of(points, pairs), total, asked, kept))
-        return Sweep(result.bases[0][1], result.n_kept, result.terms)
+        return _sweep_of(run_bases(ctx, choose_pass(strips_of(points, pairs), total, asked, kept)))
+
+    def _coded(self, ctx: RunContext, points: Sequence[Points], weights: np.ndarray) -> BasisArray:
+        config, grams, factors = self._config, self._grams(ctx), self._factors(ctx)
+        asked = grams.k, self._n_bases, config.gamma2, config.stop
+        if config.start == "sparse-coding":
+            return coded_by_passes(ctx, points, RowInner(), *asked)
+        pairs, total = grams.total(weights * factors).parts
+        return coded_by_passes(ctx, strips_of(points, pairs), KernelInner(total, grams.of_bases(factors), weights), *asked)
+
+
+def _sweep_of(result: Chosen) -> Sweep:
+    return Sweep(result.bases[0][1], result.n_kept, result.terms)
 
 
 def pass_figures(
@@ -104,13 +120,15 @@ def pass_figures(
     """Return tasks of a sweep by passes, and the memory of the largest step of any pass."""
     asked = Rebuilding(BaseKernels(tuple(specs), None, np.ones(len(specs))), n_bases, config.gamma1, config.gamma2, config.stop)
     points, refs = points_of(data, n_bases, block), row_pairs(data, specs, block)
-    sweep = choose_pass(strips_of(points, refs), None, asked)
+    strips = strips_of(points, refs)
     sums, vectors = 16 * len(specs) * data.n_rows, 8 * data.n_rows * block_columns(config.n_components)[0]
     pair = max(pair_bytes(ref) + 4 * ref.nbytes // len(specs) for ref in refs)
-    return {
-        "tasks_per_pass": sweep.n_tasks,
-        "task_bytes": int(max(sweep.memory_bound, pair + 3 * max(sums, vectors), 9 * max(sums, vectors))),
-    }
+    steps = [choose_pass(strips, None, asked).memory_bound, pair + 3 * max(sums, vectors), 9 * max(sums, vectors)]
+    if config.start != "greedy":
+        steps += [max(map(CodesMemory(len(specs), n_bases), strips)), residuals_bytes(data.n_rows, n_bases)[1]]
+    if config.normalize == "column_sum":
+        steps += [max(map(pair_bytes, refs)) + 4 * largest_bytes(len(specs), data.n_rows, n_bases)]
+    return {"tasks_per_pass": len(strips), "task_bytes": int(max(steps))}
 
 
 def inner_products(data: BlockStore | MemoryBlocks) -> np.ndarray:
