@@ -9,6 +9,7 @@ from .estimators.inputs import use_client as use_client
 from .methods.fgm.estimator import PathPoint as PathPoint
 from .methods.kta_path.estimator import PathMachine as PathMachine
 from .methods.semantic_ranker.estimator import VisualRank as VisualRank
+from .methods.two_layer_mkl.estimator import generalization_bound as generalization_bound
 from .runs.predict_and_score import predict_store as predict_store
 from .runs.predict_and_score import score_store as score_store
 from .runs.run import ConfigMismatch as ConfigMismatch
@@ -606,7 +607,7 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         stop: Literal['size', 'gain'] = 'size',
         safeguard: bool = True,
         n_components: int = 2,
-        start: Literal['greedy', 'sparse-coding'] = 'greedy',
+        start: Literal['greedy', 'sparse-coding', 'kernel-sparse-coding'] = 'greedy',
         normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine', 'column_sum'] = 'trace',
         tol: float = 1e-05,
         max_iter: int = 50,
@@ -618,4 +619,4 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'tune', 'use_client']
