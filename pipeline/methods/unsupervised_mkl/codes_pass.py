@@ -14,16 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....cluster import BlockProgram, plan
-from ....kernels.bank.block_sums import combine_kernels
-from ....kernels.grams.blocks import gram_block
 from ....kernels.weights.umkl import PENALTY_SHARE, BasisArray
 from ....kernels.weights.umkl_codes import Largest, bases_of_codes, largest_residuals, merge_largest, solve_code
 from ....kernels.weights.umkl_strips import row_products
-from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
-from ...grams.weighted_sum import BlockSum
-from ...passes.blocks import join_lists, scale_as_given, scale_of
+from ...grams.sources import FREED_BYTES, READ, TILE, pair_bytes
+from ...passes.blocks import join_lists, scale_as_given
 from ...records.context import RunContext, Shared, resolve
-from .strips_pass import HELD_BYTES, BaseKernels, PassRows, Points, Strip
+from .rows_pass import HELD_BYTES, PassRows, Points, Strip, rows_of_sets
+from .strips_pass import COLUMNS
 
 MAX_CANDIDATES = TILE - 1  # with the point itself one tile of kernels
 MIN_FRESH = 16  # candidates that may join at a time, or as many as there are bases
@@ -57,34 +55,7 @@ class RowInner:
 
     def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return those within sets of points."""
-        return [row_products(part, part) for part in _rows_of_sets(PassRows(points, scale_as_given), sets)]
-
-
-@dataclass(frozen=True)
-class KernelInner:
-    """A weighted sum of kernels."""
-
-    total: BlockSum  # over the block pairs of the strips
-    kernels: BaseKernels  # over rows
-    weights: np.ndarray  # `(k,)` of the kernels
-
-    def strip(self, points: Points) -> np.ndarray:
-        """Return those of some points with all, ``(c, n)``."""
-        assert isinstance(points, Strip)
-        return points.gram(self.total)
-
-    def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return those within sets of points."""
-        kernels, weights = self.kernels, self.weights * self.kernels.scale
-        blocks = (gram_block(kernels.specs, part, dtype=np.float32) for part in _rows_of_sets(PassRows(points, scale_of), sets))
-        normalised = (apply_norms(block, kernels.norms, ids, ids) for block, ids in zip(blocks, sets, strict=True))
-        return [combine_kernels(block, weights, np.float64) for block in normalised]
-
-
-def _rows_of_sets(rows: PassRows, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
-    ends = np.cumsum([len(ids) for ids in sets])
-    all_rows = rows.take(np.concatenate(sets))
-    return [all_rows[end - len(ids) : end] for ids, end in zip(sets, ends, strict=True)]
+        return [row_products(part, part) for part in rows_of_sets(PassRows(points, scale_as_given), sets)]
 
 
 @dataclass(frozen=True)
@@ -160,7 +131,7 @@ class CodesMemory:
         held = points.nbytes if points.nbytes <= HELD_BYTES else 12 * points.entries * min(1.0, READ / n)
         local = GROUP * TILE * 24 * d + GROUP * TILE**2 * (4 * self.k + 16)
         largest = 16 * n * fresh_candidates(self.n_bases)
-        pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES
+        pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES + 16 * self.k * c * min(COLUMNS, n)
         return int(20 * c * n + 40 * c * min(READ, n) + 4 * held + local + 4 * largest + 12 * MAX_CANDIDATES * n + pair)
 
 

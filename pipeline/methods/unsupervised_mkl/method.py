@@ -83,7 +83,7 @@ class UMKL(Method):
             "points": "by passes" if loop.by_passes else "in this process",
             "n_bases": loop.n_bases,
             "iterations_at_most": self.config.max_iter,
-            **(pass_figures(self.config, self.ctx.data, loop.specs, loop.n_bases, loop.settings.block) if loop.by_passes else tasks),
+            **(pass_figures(self.config, self.ctx.data, loop.specs, loop.n_bases, loop.settings) if loop.by_passes else tasks),
         }
 
     @property

@@ -1,6 +1,6 @@
 """The pass over strips of points: rows of the kernel, bases, and what the points add to the terms of the weights.
 
-A task takes consecutive points. It assembles their rows of the weighted sum from the block pairs that hold them, chooses bases with
+A task takes consecutive points. It computes their rows of the weighted sum, or reads them where kernels are stored, chooses bases with
 the rows of the data that it reads from the store, and returns the bases and its share of the terms: ``4 c B + 8 (k^2 + k)`` bytes.
 """
 
@@ -8,102 +8,27 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
+from ....kernels.bank.block_sums import combine_kernels
 from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.weights.umkl import BasisArray, WeightTerms
 from ....kernels.weights.umkl_strips import BaseProducts, base_places, greedy_strip, point_costs, point_terms
-from ....storage import BlockStore, MemoryBlocks, open_shared
 from ...grams.grams import load_programs as load_gram_programs
-from ...grams.sources import FREED_BYTES, READ, TILE, PairRef, apply_norms, pair_bytes, rows_of
+from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
 from ...grams.weighted_sum import BlockSum
 from ...passes.blocks import constant_features, scale_as_given, scale_of
-from ...passes.columns import entry_count
 from ...records.context import RunContext, Shared, resolve
+from .rows_pass import ENTRY_BYTES, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
 
-STRIP_BYTES = 48 << 20  # rows of the kernel and costs of the points of a task
-BASE_BYTES = 8 << 20  # rows of their bases
-ENTRY_BYTES = 12  # of an entry of the kernel and its cost
-HELD_BYTES = 64 << 20  # rows of the data that a task holds; of more it reads each block whenever it needs it
-
-
-@dataclass(frozen=True)
-class Points:
-    """Consecutive points of a data set, by name."""
-
-    url: str
-    digest: str
-    rows: tuple[int, int]
-    size: tuple[int, int]  # rows and columns of the data
-    entries: int  # values of the data
-    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows that are read, in float64 with the places of sparse ones, at most."""
-        return 12 * self.entries
-
-    @property
-    def ids(self) -> np.ndarray:
-        """Numbers of the points."""
-        return np.arange(*self.rows)
-
-    @property
-    def data(self) -> BlockStore | MemoryBlocks:
-        """The data set."""
-        return self.source or open_shared(self.url, self.digest)
-
-
-@dataclass(frozen=True)
-class Strip(Points):
-    """Consecutive points with the block pairs that hold their rows of the kernels, by column."""
-
-    pairs: tuple[PairRef, ...] = field(default=(), repr=False)
-
-    def gram(self, total: BlockSum) -> np.ndarray:
-        """Return their rows of a weighted sum, ``(c, n)``."""
-        out, ids, first = np.empty((len(self.ids), self.size[0]), np.float32), self.ids, self.rows[0]
-        for pair in self.pairs:
-            if pair.rows[0] <= first < pair.rows[1]:
-                out[:, slice(*pair.cols)] = total.part(pair, ids, np.arange(*pair.cols))
-            else:
-                out[:, slice(*pair.rows)] = total.part(pair, np.arange(*pair.rows), ids).T
-        return out
-
-
-class PassRows:
-    """The rows of a data set as a task reads them, float64: held while they are few, else read block by block every time."""
-
-    def __init__(self, points: Points, scale: Any) -> None:
-        self._data, self._scale, self._n = points.data, scale, points.size[0]
-        self._held = list(self._read()) if points.nbytes <= HELD_BYTES else None
-
-    def blocks(self) -> Iterator[tuple[int, Any]]:
-        """Yield consecutive blocks of rows with the number of their first row."""
-        return iter(self._held) if self._held is not None else self._read()
-
-    def take(self, ids: np.ndarray) -> Any:
-        """Return rows by their numbers, in that order."""
-        order = np.argsort(ids, kind="stable")
-        ends, parts = np.searchsorted(ids[order], np.arange(0, self._n + READ, READ)), []
-        for number, (lo, block) in enumerate(self.blocks()):
-            chosen = ids[order[ends[number] : ends[number + 1]]] - lo
-            if len(chosen):
-                parts.append(block[chosen])
-        back = np.argsort(order, kind="stable")
-        return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))[back]
-
-    def _read(self) -> Iterator[tuple[int, Any]]:
-        for lo in range(0, self._n, READ):
-            yield lo, rows_of(self._data, lo, min(lo + READ, self._n), self._scale).astype(np.float64)
+COLUMNS = 1024  # columns of the kernels that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -126,6 +51,37 @@ class BaseKernels:
             places = base_places(left.shape[0], right.shape[0])
             parts.append(block[:, np.arange(len(places))[:, None], places])
         return np.concatenate(parts, axis=1) * self.scale[:, None, None]
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """A weighted sum of kernels, in strips and within sets of points."""
+
+    kernels: BaseKernels
+    theta: np.ndarray  # `(k,)` weights of the kernels
+    stored: BlockSum | None = None  # what is made of the block pairs of strips; without it entries are computed from the rows
+
+    def strip(self, points: Points) -> np.ndarray:
+        """Return the entries of some points with all, float32 ``(c, n)``."""
+        if self.stored is not None:
+            assert isinstance(points, Strip)
+            return points.gram(self.stored)
+        rows, out = PassRows(points, scale_of), np.empty((len(points.ids), points.size[0]), np.float32)
+        own = rows.take(points.ids)
+        for first, block in rows.blocks():
+            for lo in range(0, block.shape[0], COLUMNS):
+                part = block[lo : lo + COLUMNS]
+                ids = np.arange(first + lo, first + lo + part.shape[0])
+                out[:, ids[0] : ids[-1] + 1] = self._combined(gram_block(self.kernels.specs, own, part, dtype=np.float32), points.ids, ids)
+        return out
+
+    def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the entries within sets of points, float64."""
+        blocks = (gram_block(self.kernels.specs, part, dtype=np.float32) for part in rows_of_sets(PassRows(points, scale_of), sets))
+        return [self._combined(block, ids, ids).astype(np.float64) for block, ids in zip(blocks, sets, strict=True)]
+
+    def _combined(self, block: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        return combine_kernels(apply_norms(block, self.kernels.norms, rows, cols), self.theta * self.kernels.scale)
 
 
 @dataclass(frozen=True)
@@ -152,16 +108,16 @@ class Chosen(NamedTuple):
     terms: WeightTerms
 
 
-def choose_chunk(strip: Strip, total: BlockSum, asked: Rebuilding, before: Shared | None) -> Chosen:
+def choose_chunk(points: Points, total: KernelSum, asked: Rebuilding, before: Shared | None) -> Chosen:
     """Return the bases of some points under a weighted sum; with the bases ``before`` those of a point that are at least as good stay."""
-    rows, gram, n_kept = PassRows(strip, scale_as_given), strip.gram(total), 0
-    bases = greedy_strip(gram, strip.rows[0], rows, asked.n_bases, asked.gamma1, asked.gamma2, stop=asked.stop)
+    rows, gram, n_kept = PassRows(points, scale_as_given), total.strip(points), 0
+    bases = greedy_strip(gram, points.rows[0], rows, asked.n_bases, asked.gamma1, asked.gamma2, stop=asked.stop)
     if before is not None:
-        old = resolve(before)[slice(*strip.rows)]
-        costs, old_costs = (_costs(strip, gram, rows, some, asked) for some in (bases, old))
+        old = resolve(before)[slice(*points.rows)]
+        costs, old_costs = (_costs(points, gram, rows, some, asked) for some in (bases, old))
         better = old_costs <= costs
         bases, n_kept = np.where(better[:, None], old, bases), int(better.sum())
-    return Chosen([(strip.rows[0], bases)], n_kept, _terms(strip, rows, bases, asked))
+    return Chosen([(points.rows[0], bases)], n_kept, _terms(points, rows, bases, asked))
 
 
 def terms_chunk(points: Points, asked: Rebuilding, bases: Shared) -> Chosen:
@@ -170,9 +126,9 @@ def terms_chunk(points: Points, asked: Rebuilding, bases: Shared) -> Chosen:
     return Chosen([(points.rows[0], own)], 0, _terms(points, rows, own, asked))
 
 
-def _costs(strip: Strip, gram: np.ndarray, rows: PassRows, bases: BasisArray, asked: Rebuilding) -> np.ndarray:
+def _costs(points: Points, gram: np.ndarray, rows: PassRows, bases: BasisArray, asked: Rebuilding) -> np.ndarray:
     at = np.maximum(bases, 0)
-    products = BaseProducts.of(rows.take(strip.ids), rows.take(at.ravel()), asked.step)
+    products = BaseProducts.of(rows.take(points.ids), rows.take(at.ravel()), asked.step)
     entries = np.take_along_axis(gram, at, axis=1).astype(np.float64)
     return point_costs(entries, bases, products, asked.gamma1, asked.gamma2)
 
@@ -195,30 +151,9 @@ def join_chosen(parts: Sequence[Chosen]) -> Chosen:
     return Chosen(bases, sum(part.n_kept for part in parts), reduce(operator.add, (part.terms for part in parts)))
 
 
-def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list[Points]:
-    """Return all points in spans that end where blocks of Gram matrices do, from sizes alone; the rows of their bases fit a task, too."""
-    n, d, is_stored = data.n_rows, data.n_cols, isinstance(data, BlockStore)
-    count = max(1, min(block, STRIP_BYTES // (ENTRY_BYTES * n), BASE_BYTES // (8 * d * (n_bases + 1))))
-    digest, source = (data.digest, None) if is_stored else ("", data)
-    blocks = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
-    spans = [(lo, min(lo + count, end)) for first, end in blocks for lo in range(first, end, count)]
-    return [Points(data.url, digest, span, (n, d), entry_count(data), source) for span in spans]
-
-
-def strips_of(points: Sequence[Points], pairs: Sequence[PairRef]) -> list[Strip]:
-    """Return points with the block pairs that hold them, among those of the upper triangle."""
-    first = {pair.rows[0]: None for pair in pairs}
-    starts = np.array(sorted(first))
-    at = {(pair.rows[0], pair.cols[0]): pair for pair in pairs}
-    columns = {int(own): tuple(at[min(own, other), max(own, other)] for other in starts.tolist()) for own in starts.tolist()}
-    blocks = [int(starts[np.searchsorted(starts, one.rows[0], side="right") - 1]) for one in points]
-    fields = [(one.url, one.digest, one.rows, one.size, one.entries, one.source) for one in points]
-    return [Strip(*values, columns[block]) for values, block in zip(fields, blocks, strict=True)]
-
-
-def choose_pass(strips: Sequence[Strip], total: BlockSum | None, asked: Rebuilding, before: Shared | None = None) -> Plan[Chosen]:
-    """Return the pass that chooses the bases of all points under a weighted sum; without one it can be planned, not run."""
-    return plan(_program("bases", choose_chunk, strips, asked), strips, total, asked, before)
+def choose_pass(points: Sequence[Points], total: KernelSum, asked: Rebuilding, before: Shared | None = None) -> Plan[Chosen]:
+    """Return the pass that chooses the bases of all points under a weighted sum."""
+    return plan(_program("bases", choose_chunk, points, asked), points, total, asked, before)
 
 
 def terms_pass(points: Sequence[Points], asked: Rebuilding, bases: Shared) -> Plan[Chosen]:
@@ -250,7 +185,7 @@ class StripMemory:
         held = points.nbytes if points.nbytes <= HELD_BYTES else read
         tile = (self.asked.step * (size + 1)) ** 2
         local = 8 * c * (4 * d * (size + 1) + 2 * size**2 + 4 * k * size) + (8 * k + 24) * tile
-        pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES
+        pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES + 16 * k * c * min(COLUMNS, n)
         return int(ENTRY_BYTES * c * n + 24 * c * min(READ, n) + 2 * held + 3 * read + local + pair)
 
 

@@ -14,7 +14,8 @@ from ...grams.pairs import StoredPair
 from ...grams.sources import PairRef, group_pairs, pair_bytes
 from ...grams.weighted_sum import CombinedGram, combined_gram
 from ...passes.blocks import add_parts
-from .strips_pass import BaseKernels
+from .rows_pass import Points, strips_of
+from .strips_pass import BaseKernels, KernelSum
 
 
 def sums_chunk(group: tuple[PairRef, ...], n: int) -> np.ndarray:
@@ -41,6 +42,17 @@ class PassGrams(Grams):
         norms = None if self._norms is None else tuple(self._norms[q] for q in used)
         weights = np.asarray(theta, np.float64) * self.scale
         return combined_gram(self.ctx, refs, weights[used], norms, np.asarray(theta) @ self.diagonals(), self.settings.block)
+
+    def strips(self, theta: np.ndarray, points: Sequence[Points]) -> tuple[Sequence[Points], KernelSum]:
+        """Return points, and the weighted sum as tasks get its strips: from a file of it where kernels are stored, else computed."""
+        used = np.flatnonzero(theta)
+        used = used if len(used) else np.zeros(1, np.int64)
+        norms = None if self._norms is None else tuple(self._norms[q] for q in used)
+        kernels = BaseKernels(tuple(self.specs[q] for q in used), norms, self.scale[used])
+        if self.settings.policy != "store":
+            return points, KernelSum(kernels, np.asarray(theta)[used])
+        pairs, stored = self.total(theta).parts
+        return strips_of(points, pairs), KernelSum(kernels, np.asarray(theta)[used], stored)
 
     def of_bases(self, factors: np.ndarray) -> BaseKernels:
         """Return the kernels, times a factor each, as tasks compute them between points and their bases."""

@@ -18,14 +18,16 @@ from ....kernels.weights.umkl import BasisArray, WeightTerms, basis_costs, coded
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.grams import Grams
 from ...grams.lazy import LazyGrams
+from ...grams.settings import GramSettings
 from ...grams.sources import pair_bytes, row_pairs, rows_of
 from ...models.kernel_predict import spans
 from ...passes.blocks import scale_as_given
 from ...records.context import RunContext
-from .codes_pass import CodesMemory, KernelInner, RowInner, coded_by_passes, residuals_bytes
+from .codes_pass import CodesMemory, RowInner, coded_by_passes, residuals_bytes
 from .column_sum_pass import largest_bytes
 from .config import UMKLConfig
-from .strips_pass import BaseKernels, Chosen, Points, Rebuilding, choose_pass, points_of, run_bases, strips_of, terms_pass
+from .rows_pass import Points, points_of, strips_of
+from .strips_pass import BaseKernels, Chosen, KernelSum, Rebuilding, choose_pass, run_bases, terms_pass
 from .sums_pass import PassGrams
 
 ROWS = 4096  # rows read at a time
@@ -97,17 +99,16 @@ class PassSweep:
         if before is None and config.start != "greedy":
             bases = ctx.broadcast("bases", self._coded(ctx, points, weights), len(points))
             return _sweep_of(run_bases(ctx, terms_pass(points, asked, bases)))
-        pairs, total = grams.total(weights * factors).parts
+        strips, total = grams.strips(weights * factors, points)
         kept = None if before is None or not config.safeguard else ctx.broadcast("bases", before, len(points))
-        return _sweep_of(run_bases(ctx, choose_pass(strips_of(points, pairs), total, asked, kept)))
+        return _sweep_of(run_bases(ctx, choose_pass(strips, total, asked, kept)))
 
     def _coded(self, ctx: RunContext, points: Sequence[Points], weights: np.ndarray) -> BasisArray:
         config, grams, factors = self._config, self._grams(ctx), self._factors(ctx)
         asked = grams.k, self._n_bases, config.gamma2, config.stop
         if config.start == "sparse-coding":
             return coded_by_passes(ctx, points, RowInner(), *asked)
-        pairs, total = grams.total(weights * factors).parts
-        return coded_by_passes(ctx, strips_of(points, pairs), KernelInner(total, grams.of_bases(factors), weights), *asked)
+        return coded_by_passes(ctx, *grams.strips(weights * factors, points), *asked)
 
 
 def _sweep_of(result: Chosen) -> Sweep:
@@ -115,15 +116,19 @@ def _sweep_of(result: Chosen) -> Sweep:
 
 
 def pass_figures(
-    config: UMKLConfig, data: BlockStore | MemoryBlocks, specs: Sequence[AnyKernel], n_bases: int, block: int
+    config: UMKLConfig, data: BlockStore | MemoryBlocks, specs: Sequence[AnyKernel], n_bases: int, settings: GramSettings
 ) -> dict[str, int]:
     """Return tasks of a sweep by passes, and the memory of the largest step of any pass."""
     asked = Rebuilding(BaseKernels(tuple(specs), None, np.ones(len(specs))), n_bases, config.gamma1, config.gamma2, config.stop)
-    points, refs = points_of(data, n_bases, block), row_pairs(data, specs, block)
-    strips = strips_of(points, refs)
+    points, refs = points_of(data, n_bases, settings.block), row_pairs(data, specs, settings.block)
+    strips = strips_of(points, refs) if settings.policy == "store" else points
     sums, vectors = 16 * len(specs) * data.n_rows, 8 * data.n_rows * block_columns(config.n_components)[0]
     pair = max(pair_bytes(ref) + 4 * ref.nbytes // len(specs) for ref in refs)
-    steps = [choose_pass(strips, None, asked).memory_bound, pair + 3 * max(sums, vectors), 9 * max(sums, vectors)]
+    steps = [
+        choose_pass(strips, KernelSum(asked.kernels, np.ones(len(specs))), asked).memory_bound,
+        pair + 3 * max(sums, vectors),
+        9 * max(sums, vectors),
+    ]
     if config.start != "greedy":
         steps += [max(map(CodesMemory(len(specs), n_bases), strips)), residuals_bytes(data.n_rows, n_bases)[1]]
     if config.normalize == "column_sum":
