@@ -106,7 +106,14 @@ METHODS = {
         MethodInfo("tri-class-svm", "Tri-class support vector machine", "tri_class_svm", "TriClass", "TriClassSVC"),
         MethodInfo("unsupervised-mkl", "Unsupervised multiple kernel learning", "unsupervised_mkl", "UMKL", "UnsupervisedMKL"),
         MethodInfo("kta-path", "Kernel selection path", "kta_path", "KTAPath", "KTASelectionPath", others=("PathMachine",)),
-        MethodInfo("two-layer-mkl", "Two-layer multiple kernel learning", "two_layer_mkl", "TwoLayer", "TwoLayerMKLClassifier"),
+        MethodInfo(
+            "two-layer-mkl",
+            "Two-layer multiple kernel learning",
+            "two_layer_mkl",
+            "TwoLayer",
+            "TwoLayerMKLClassifier",
+            others=("generalization_bound",),
+        ),
         MethodInfo(
             "latent-task-mkl",
             "Multiple kernel learning on latent task structure",

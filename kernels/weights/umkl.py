@@ -43,6 +43,10 @@ class WeightTerms:
     u: FloatArray
     constant: float
 
+    def __add__(self, other: WeightTerms) -> WeightTerms:
+        """Return J of both sets of points together."""
+        return WeightTerms(self.W + other.W, self.u + other.u, self.constant + other.constant)
+
     def value(self, mu: FloatArray) -> float:
         """Return J(mu)."""
         return float(0.5 * mu @ self.W @ mu + self.u @ mu + self.constant)
@@ -56,18 +60,32 @@ def weight_terms(entries: FloatArray, bases: BasisArray, inner: FloatArray, gamm
     present = bases >= 0
     at = np.where(present, bases, 0)
     squares = np.diag(inner)
-    across = inner[np.arange(n)[:, None], at]
-    linear = np.where(present, gamma1 * (squares[:, None] + squares[at] - 2.0 * across) - across, 0.0)
+    linear = linear_costs(present, squares, squares[at], inner[np.arange(n)[:, None], at], gamma1)
     values = np.where(present, entries, 0.0)
     W = np.zeros((k, k))
     step = max(1, CHUNK_ENTRIES // (size * max(k, size)))
     with one_thread():
         for lo in range(0, n, step):
-            part, ids = values[:, lo : lo + step], at[lo : lo + step]
-            rebuilt = np.matmul(part.transpose(1, 0, 2), inner[ids[:, :, None], ids[:, None, :]]).transpose(1, 0, 2)
-            W += rebuilt.reshape(k, -1) @ part.reshape(k, -1).T
+            ids = at[lo : lo + step]
+            W += rebuilt_products(values[:, lo : lo + step], inner[ids[:, :, None], ids[:, None, :]])
         u = values.reshape(k, -1) @ linear.ravel()
     return WeightTerms(0.5 * (W + W.T), u, 0.5 * float(squares.sum()) + gamma2 * int(present.sum()))
+
+
+def linear_costs(present: NDArray[np.bool_], own: FloatArray, squares: FloatArray, across: FloatArray, gamma1: float) -> FloatArray:
+    """Return ``gamma1 M_ij - P_ij`` of every point and base, ``(n, B)``, 0 where there is none; ``own`` ``(n,)`` and ``squares`` ``(n, B)``
+    are squared norms of points and bases, ``across`` their inner products.
+    """
+    return np.where(present, gamma1 * (own[:, None] + squares - 2.0 * across) - across, 0.0)
+
+
+def rebuilt_products(values: FloatArray, between: FloatArray) -> FloatArray:
+    """Return the inner products of the kernels' reconstructions of some points, ``(k, k)``: ``values`` ``(k, n, B)`` are the entries at
+    their bases, 0 where there is none, ``between`` ``(n, B, B)`` the inner products of the bases of a point.
+    """
+    k = len(values)
+    rebuilt = np.matmul(values.transpose(1, 0, 2), between).transpose(1, 0, 2)
+    return rebuilt.reshape(k, -1) @ values.reshape(k, -1).T
 
 
 @dataclass(frozen=True)
@@ -208,7 +226,7 @@ def greedy_bases(
 
 
 @compiled
-def _code_point(inner: FloatArray, i: int, penalty: float, d: FloatArray, products: FloatArray) -> None:
+def code_point(inner: FloatArray, i: int, penalty: float, d: FloatArray, products: FloatArray) -> None:
     """Descend along coordinates to the d of ``min 1/2 ||x_i - sum_j d_j x_j||^2 + penalty ||d||_1`` with d_i = 0."""
     n = len(inner)
     d[:] = 0.0
@@ -240,7 +258,7 @@ def _choose_by_codes(inner: FloatArray, penalty: float, by_gain: bool, bases: Ba
         if penalty == 0.0:
             for j in range(n):
                 weight = max(weight, PENALTY_SHARE * abs(inner[i, j]) if j != i else 0.0)
-        _code_point(inner, i, weight, d, products)
+        code_point(inner, i, weight, d, products)
         for j in range(n):
             # After all points that code it come those that the residual is most correlated with.
             left = abs(inner[i, j] - products[j])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -175,6 +175,18 @@ def product_chunk(group: Group, total: BlockTotal, vector: Any) -> np.ndarray:
     return out
 
 
+def products_chunk(group: Group, total: BlockTotal, vectors: Any) -> np.ndarray:
+    """Return what some block pairs add to ``K(theta) V``, ``(n, b)``."""
+    V = resolve(vectors)
+    out = np.zeros(V.shape)
+    for ref in group:
+        block, rows, cols = total.whole(ref).astype(np.float64), slice(*ref.rows), slice(*ref.cols)
+        out[rows] += block @ V[cols]
+        if ref.rows != ref.cols:
+            out[cols] += block.T @ V[rows]
+    return out
+
+
 def between_chunk(group: Group, total: BlockTotal, wanted: np.ndarray, fresh: int) -> list[Rectangle]:
     """Return the entries of some block pairs between variables of which one is among the first ``fresh``."""
     return [part for ref in group for part in _rectangles(ref, total, wanted, fresh)]
@@ -215,6 +227,11 @@ class CombinedGram:
         return np.dtype(np.float32)
 
     @property
+    def parts(self) -> tuple[list[PairRef], BlockTotal]:
+        """Its block pairs, those of the upper triangle, and what is made of the kernels of each."""
+        return self._refs, self._total
+
+    @property
     def room(self) -> int:
         """Entries a solver may hold."""
         return int(MATRIX_SHARE * self._ctx.driver_memory) // 4
@@ -230,11 +247,18 @@ class CombinedGram:
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass); block pairs are added in their order."""
 
-        def task_bytes(group: Group) -> int:
-            return max(map(pair_bytes, group)) + 24 * self.n
+        return self._product_pass("gram-product", product_chunk, "vector", v)
 
-        program = BlockProgram("gram-product", product_chunk, add_parts, task_bytes, 8 * self.n)
-        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.broadcast("vector", v, len(self._groups))))
+    def matmat(self, V: np.ndarray) -> np.ndarray:
+        """Return ``K V`` of a few vectors, ``(n, b)`` (one pass); block pairs are added in their order."""
+        return self._product_pass("gram-products", products_chunk, "vectors", np.ascontiguousarray(V))
+
+    def _product_pass(self, name: str, chunk: Callable[..., np.ndarray], what: str, vectors: np.ndarray) -> np.ndarray:
+        def task_bytes(group: Group) -> int:
+            return max(map(pair_bytes, group)) + 3 * vectors.nbytes
+
+        program = BlockProgram(name, chunk, add_parts, task_bytes, vectors.nbytes)
+        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.broadcast(what, vectors, len(self._groups))))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.

@@ -53,6 +53,12 @@ CASES = {
     "unsupervised-mkl": Case(
         "unsupervised-mkl", {"kernels": KERNELS[1:], "n_bases": 5, "max_iter": 2}, ((300, 20), (1000, 20), (2500, 20))
     ),
+    "unsupervised-mkl-passes": Case(
+        "unsupervised-mkl",
+        {"kernels": KERNELS[1:], "n_bases": 5, "max_iter": 2, "start": "kernel-sparse-coding"},
+        ((600, 20), (2500, 20), (6000, 20)),
+        limit="128MiB",
+    ),
     "kta-path": Case("kta-path", {"dp": 0.05}, ((300, 6), (900, 6), (2500, 6))),
     "kta-path-one-machine": Case("kta-path", {"dp": 0.05, "n_machines": 1, "kernel": "linear"}, ((300, 6), (900, 6), (2500, 6))),
     "latent-task-mkl": Case(
@@ -95,7 +101,7 @@ CASES = {
     ),
 }
 QUICK = ("group-lasso-few-blocks", "mkl", "rule-ensemble")
-MAY_TAKE_LESS = {"mkl-passes", "group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
+MAY_TAKE_LESS = {"mkl-passes", "unsupervised-mkl-passes", "group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
 """Cases whose limit, or way, makes the plan grow faster than what is taken, or not at all."""
 
 

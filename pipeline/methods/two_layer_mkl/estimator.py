@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ....kernels.grams.spec import KernelSpec
+from ....kernels.svm.generalization import generalization_bound  # noqa: F401 (public)
 from ...estimators.kernels import KernelClassifier
 from ...models.kernel import KernelModel
 from .loop import TwoLayerState

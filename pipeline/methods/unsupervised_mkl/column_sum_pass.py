@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +13,6 @@ from ....cluster import BlockProgram, plan
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ...grams.sources import PairRef, load_normalised, pair_bytes, row_pairs
-from ...passes.blocks import join_lists
 from ...records.context import RunContext
 
 
@@ -38,14 +39,34 @@ def _largest(block: np.ndarray, size: int) -> np.ndarray:
     return -np.partition(-block, size - 1, axis=2)[:, :, :size]
 
 
+def largest_bytes(k: int, n: int, size: int) -> int:
+    """Return the bytes of the largest entries of all rows of k kernels."""
+    return 8 * k * n * size
+
+
+@dataclass(frozen=True)
+class MergeLargest:
+    """Combine step: the largest entries of the same rows become one, those of other rows stay apart."""
+
+    size: int
+
+    def __call__(self, parts: Sequence[list[Largest]]) -> list[Largest]:
+        """Return the largest entries of all parts, by rows."""
+        items = sorted((item for part in parts for item in part), key=lambda item: item.rows)
+        groups = [(rows, [item.values for item in group]) for rows, group in groupby(items, key=lambda item: item.rows)]
+        return [Largest(rows, _largest(np.concatenate(values, axis=2), self.size)) for rows, values in groups]
+
+
 def mean_largest_sums(ctx: RunContext, specs: Sequence[AnyKernel], norms: Sequence[Normalization], block: int, size: int) -> np.ndarray:
     """Return the sum of the ``size`` (< n) largest entries of a row off the diagonal, averaged over rows, of every kernel: ``(k,)``.
 
     The pass goes over pairs of blocks of ``block`` rows.
     """
     refs = list(row_pairs(ctx.data, list(specs), block))
-    result = 16 * len(specs) * block * size + 256
-    program = BlockProgram("largest-entries", largest_chunk, join_lists, pair_bytes, result, combine_bytes=2 * result * len(refs))
+    result, whole = 16 * len(specs) * block * size + 256, largest_bytes(len(specs), ctx.data.n_rows, size)
+    program = BlockProgram(
+        "largest-entries", largest_chunk, MergeLargest(size), pair_bytes, result, combine_bytes=4 * whole + 512 * len(refs)
+    )
     best = np.full((len(specs), ctx.data.n_rows, size), -np.inf)
     for part in ctx.run_pass(plan(program, refs, tuple(norms), size)):
         rows = slice(*part.rows)

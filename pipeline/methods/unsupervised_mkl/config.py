@@ -29,10 +29,11 @@ class UMKLConfig(GramConfig):
     stop: Literal["size", "gain"] = Field("size", description="size: exactly n_bases bases; gain: fewer, where no further one helps")
     safeguard: bool = Field(True, description="keep a sample's bases where new ones are worse, so that the objective never rises")
     n_components: Count = Field(2, description="components of the kernel principal component analysis, which transform gives")
-    start: Literal["greedy", "sparse-coding"] = Field(
+    start: Literal["greedy", "sparse-coding", "kernel-sparse-coding"] = Field(
         "greedy",
         description="first bases: greedy under equal weights, or those of a sparse coding of every sample by the others (a lasso with the "
-        "penalty gamma2, or where that is 0 a tenth of the least one that leaves no basis)",
+        "penalty gamma2, or where that is 0 a tenth of the least one that leaves no basis), of the rows or, kernel-sparse-coding, in the "
+        "feature space of the equally weighted kernels",
     )
     normalize: Literal["none", "trace", "unit_trace", "multiplicative", "cosine", "column_sum"] = Field(
         "trace",

@@ -1,0 +1,82 @@
+"""The leading eigenpairs of a large symmetric matrix of which only products with a few vectors are known, each a pass over its blocks.
+
+A block Lanczos method with full orthogonalisation and thick restarts: block Krylov spaces need fewer products than subspace iteration, and
+a block finds equal eigenvalues (source: Golub and Van Loan, Matrix Computations, 4th edition, sections 10.3.6 and 10.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh, qr
+
+from ..arrays import FloatArray
+from ..jit import one_thread
+
+SPARE_COLUMNS = 4  # Vectors of a block beyond the pairs asked for.
+MAX_COLUMNS = 96  # Vectors that are held before a restart, or four blocks.
+MAX_PRODUCTS = 300  # Products at most.
+VANISHING = 1e-12  # A direction of this length relative to its block is rounding.
+
+
+@dataclass(frozen=True)
+class LeadingEigenpairs:
+    """Eigenvalues, descending, ``(r,)``, orthonormal vectors ``(n, r)``, the largest residual ``||A v - lambda v||`` in units of the
+    largest eigenvalue in magnitude, and how many products were taken.
+    """
+
+    values: FloatArray
+    vectors: FloatArray
+    residual: float
+    products: int
+
+
+def block_columns(count: int) -> tuple[int, int]:
+    """Return how many vectors a product has, and how many are held with their images at most."""
+    block = count + SPARE_COLUMNS
+    return block, max(MAX_COLUMNS, 4 * block)
+
+
+def leading_pairs(
+    product: Callable[[FloatArray], FloatArray], n: int, count: int, *, tol: float = 1e-8, seed: int = 0
+) -> LeadingEigenpairs:
+    """Return the ``count`` <= n largest eigenvalues of a symmetric matrix ``(n, n)`` with their vectors; ``product`` returns ``A V`` of
+    ``(n, b)``. It ends when the residuals are at most ``tol``, or after MAX_PRODUCTS products.
+    """
+    block, most = block_columns(count)
+    start = np.random.default_rng(seed).standard_normal((n, min(block, n)))
+    with one_thread():
+        fresh, basis, images = qr(start, mode="economic")[0], np.zeros((n, 0)), np.zeros((n, 0))
+        for products in range(1, MAX_PRODUCTS + 1):  # noqa: B007
+            with_images = product(fresh)
+            basis, images = np.hstack([basis, fresh]), np.hstack([images, with_images])
+            values, turn = eigh(_symmetric(basis.T @ images))
+            values, turn = values[::-1], turn[:, ::-1]
+            wanted = min(count, len(values))
+            vectors, left = basis @ turn[:, :wanted], images @ turn[:, :wanted]
+            residual = float(np.linalg.norm(left - vectors * values[:wanted], axis=0).max() / max(np.abs(values).max(), 1e-300))
+            fresh = _next_block(with_images, basis)
+            is_whole = not fresh.shape[1] or basis.shape[1] + fresh.shape[1] > n
+            if (wanted == count and residual <= tol) or is_whole:
+                break
+            if basis.shape[1] + fresh.shape[1] > most:
+                basis, images = basis @ turn[:, : 2 * block], images @ turn[:, : 2 * block]
+    return LeadingEigenpairs(values[:wanted], vectors, residual, products)
+
+
+def _symmetric(matrix: FloatArray) -> FloatArray:
+    return 0.5 * (matrix + matrix.T)
+
+
+def _next_block(block: FloatArray, basis: FloatArray) -> FloatArray:
+    """Return orthonormal directions of a block that are orthogonal to the basis; none where it adds nothing but rounding."""
+    length = float(np.linalg.norm(block, axis=0).max())
+    for _ in range(2):
+        block = block - basis @ (basis.T @ block)
+    directions, triangle, _ = qr(block, mode="economic", pivoting=True)
+    n_directions = int(np.count_nonzero(np.abs(np.diag(triangle)) > VANISHING * length))
+    directions = directions[:, :n_directions]
+    directions = directions - basis @ (basis.T @ directions)
+    return qr(directions, mode="economic")[0] if n_directions else directions

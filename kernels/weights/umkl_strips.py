@@ -1,0 +1,139 @@
+"""Bases and terms of unsupervised multiple kernel learning for some points at a time, from their rows of the kernel and all rows of data.
+
+Nothing of size n x n is held: inner products of a point with all others are formed block by block of the others. The objective, its terms
+and the greedy choice are those of :mod:`umkl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..arrays import Array, FloatArray, IntArray
+from ..jit import compiled, one_thread
+from .umkl import BasisArray, WeightTerms, linear_costs, rebuilt_products
+
+
+class Rows(Protocol):
+    """The rows of a data set, dense or csr in float64."""
+
+    def blocks(self) -> Iterator[tuple[int, Any]]:
+        """Yield consecutive blocks of rows with the number of their first row."""
+        ...
+
+    def take(self, ids: IntArray) -> Any:
+        """Return rows by their numbers, in that order."""
+        ...
+
+
+def row_products(left: Any, right: Any) -> FloatArray:
+    """Return the inner products of rows, dense or csr, as a dense array."""
+    if sp.issparse(left):
+        return np.ascontiguousarray((left @ right.T).toarray())
+    return left @ right.T
+
+
+def square_norms(rows: Any) -> FloatArray:
+    """Return the squared norms of rows, dense or csr."""
+    return np.asarray(rows.power(2).sum(axis=1)).ravel() if sp.issparse(rows) else np.einsum("ij,ij->i", rows, rows)
+
+
+@compiled
+def _fill_costs(
+    gram: Array, inner: FloatArray, lo: int, own: FloatArray, squares: FloatArray, gamma1: float, gamma2: float, cost: FloatArray
+) -> None:
+    for i in range(len(own)):
+        for j in range(len(squares)):
+            k = np.float64(gram[i, lo + j])
+            far = own[i] + squares[j] - 2.0 * inner[i, j]
+            cost[i, lo + j] = 0.5 * k * k * squares[j] + k * (gamma1 * far - inner[i, j]) + gamma2
+
+
+@compiled
+def _add_costs(gram: Array, products: FloatArray, lo: int, weights: FloatArray, cost: FloatArray) -> None:
+    for i in range(len(weights)):
+        weight = weights[i]
+        if weight != 0.0:
+            for j in range(products.shape[1]):
+                cost[i, lo + j] += weight * np.float64(gram[i, lo + j]) * products[i, j]
+
+
+def greedy_strip(gram: Array, first: int, rows: Rows, size: int, gamma1: float, gamma2: float, *, stop: str = "size") -> BasisArray:
+    """Choose the bases of points ``first``, ``first + 1`` ... as :func:`umkl.greedy_bases` does; ``gram`` ``(c, n)`` are their rows of K.
+    Returns ``(c, size)``, in the order of choice, -1 after a stop.
+    """
+    c, points = len(gram), np.arange(len(gram))
+    cost, bases = np.empty(gram.shape), np.full((c, size), -1, np.int32)
+    with one_thread():
+        own = rows.take(first + points)
+        norms = square_norms(own)
+        for lo, block in rows.blocks():
+            _fill_costs(gram, row_products(own, block), lo, norms, square_norms(block), float(gamma1), float(gamma2), cost)
+        cost[points, first + points] = np.inf
+        is_open = np.ones(c, bool)
+        for b in range(size):
+            best = np.argmin(cost, axis=1)
+            if stop == "gain":
+                is_open &= cost[points, best] < 0.0
+            bases[is_open, b] = best[is_open]
+            if b + 1 == size or not is_open.any():
+                break
+            cost[points, best] = np.inf
+            weights, chosen = np.where(is_open, gram[points, best], 0.0).astype(np.float64), rows.take(best)
+            for lo, block in rows.blocks():
+                _add_costs(gram, row_products(chosen, block), lo, weights, cost)
+    return bases
+
+
+class BaseProducts(NamedTuple):
+    """Inner products of some points and their bases: squared norms of both, ``(c,)`` and ``(c, B)``, between a point and its bases ``(c,
+    B)``, and among these ``(c, B, B)``.
+    """
+
+    own: FloatArray
+    squares: FloatArray
+    across: FloatArray
+    between: FloatArray
+
+    @classmethod
+    def of(cls, points: Any, bases: Any, step: int) -> BaseProducts:
+        """Return those of ``points`` (c rows) and of their ``bases`` (c B rows, point by point), found for ``step`` points at a time."""
+        size = bases.shape[0] // points.shape[0]
+        parts = [cls._of_some(points[lo : lo + step], bases[lo * size : (lo + step) * size]) for lo in range(0, points.shape[0], step)]
+        return cls(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    @classmethod
+    def _of_some(cls, points: Any, bases: Any) -> BaseProducts:
+        at = base_places(points.shape[0], bases.shape[0])
+        with one_thread():
+            across = row_products(points, bases)[np.arange(len(at))[:, None], at]
+            between = row_products(bases, bases)[at[:, :, None], at[:, None, :]]
+        return cls(square_norms(points), np.diagonal(between, axis1=1, axis2=2), across, between)
+
+
+def base_places(points: int, bases: int) -> IntArray:
+    """Return where the bases of every point stand in their list, ``(points, B)``."""
+    return np.arange(bases).reshape(points, -1)
+
+
+def point_costs(entries: FloatArray, bases: BasisArray, products: BaseProducts, gamma1: float, gamma2: float) -> FloatArray:
+    """Return every point's share J_i of the objective, ``(c,)``, with the ``entries`` ``(c, B)`` of K at its bases."""
+    present = bases >= 0
+    values = np.where(present, entries, 0.0)
+    linear = linear_costs(present, products.own, products.squares, products.across, gamma1)
+    square = np.einsum("ib,ibc,ic->i", values, products.between, values)
+    return 0.5 * products.own + 0.5 * square + np.einsum("ib,ib->i", values, linear) + gamma2 * present.sum(axis=1)
+
+
+def point_terms(entries: FloatArray, bases: BasisArray, products: BaseProducts, gamma1: float, gamma2: float) -> WeightTerms:
+    """Return the share of some points in J for fixed bases, with the ``entries`` ``(k, c, B)`` of every kernel at the bases."""
+    present = bases >= 0
+    values = np.where(present, entries, 0.0)
+    linear = linear_costs(present, products.own, products.squares, products.across, gamma1)
+    with one_thread():
+        W = rebuilt_products(values, products.between)
+        u = values.reshape(len(values), -1) @ linear.ravel()
+    return WeightTerms(0.5 * (W + W.T), u, 0.5 * float(products.own.sum()) + gamma2 * int(present.sum()))

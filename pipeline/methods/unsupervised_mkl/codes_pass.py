@@ -1,0 +1,184 @@
+"""Sparse codes of all points by passes: residuals over strips of points, and codes over a few candidates of each point.
+
+The inner products are those of the rows, or of a weighted sum of kernels. This process holds the candidates and coefficients, at most
+MAX_CANDIDATES of a point: beyond these a code is that over the candidates found first, of which only the largest coefficients are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....cluster import BlockProgram, plan
+from ....kernels.weights.umkl import PENALTY_SHARE, BasisArray
+from ....kernels.weights.umkl_codes import Largest, bases_of_codes, largest_residuals, merge_largest, solve_code
+from ....kernels.weights.umkl_strips import row_products
+from ...grams.sources import FREED_BYTES, READ, TILE, pair_bytes
+from ...passes.blocks import join_lists, scale_as_given
+from ...records.context import RunContext, Shared, resolve
+from .rows_pass import HELD_BYTES, PassRows, Points, Strip, rows_of_sets
+from .strips_pass import COLUMNS
+
+MAX_CANDIDATES = TILE - 1  # with the point itself one tile of kernels
+MIN_FRESH = 16  # candidates that may join at a time, or as many as there are bases
+CODE_TOL = 1e-4  # residuals may exceed the penalty by this share of it
+GROUP = 8  # points whose candidates are read together
+
+
+class Products(Protocol):
+    """Inner products of points."""
+
+    def strip(self, points: Points) -> np.ndarray:
+        """Return those of some points with all, ``(c, n)``."""
+        ...
+
+    def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return those within sets of points, float64."""
+        ...
+
+
+@dataclass(frozen=True)
+class RowInner:
+    """Inner products of the rows, constant columns like any other."""
+
+    def strip(self, points: Points) -> np.ndarray:
+        """Return those of some points with all, ``(c, n)``."""
+        rows = PassRows(points, scale_as_given)
+        own, out = rows.take(points.ids), np.empty((len(points.ids), points.size[0]))
+        for lo, block in rows.blocks():
+            out[:, lo : lo + block.shape[0]] = row_products(own, block)
+        return out
+
+    def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return those within sets of points."""
+        return [row_products(part, part) for part in rows_of_sets(PassRows(points, scale_as_given), sets)]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Candidates of every point and their coefficients, as the arrays of a csr matrix; zeros are kept."""
+
+    indptr: np.ndarray
+    ids: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def none(cls, n: int) -> Codes:
+        """Return codes without candidates."""
+        return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.int32), np.zeros(0))
+
+    @property
+    def matrix(self) -> sp.csr_array:
+        """The codes, ``(n, n)``."""
+        n = len(self.indptr) - 1
+        return sp.csr_array((self.values, self.ids, self.indptr), shape=(n, n))
+
+    def joined(self, rows: np.ndarray, fresh: np.ndarray) -> Codes:
+        """Return them with further candidates ``fresh`` of points ``rows``, of coefficient zero."""
+        n = len(self.indptr) - 1
+        counts = np.diff(self.indptr)
+        own = np.concatenate([np.repeat(np.arange(n), counts), rows])
+        ids, values = np.concatenate([self.ids, fresh.astype(np.int32)]), np.concatenate([self.values, np.zeros(len(fresh))])
+        order = np.lexsort((ids, own))
+        return Codes(np.concatenate([[0], np.cumsum(np.bincount(own, minlength=n))]), ids[order], values[order])
+
+
+def residuals_chunk(strip: Points, inner: Products, count: int, *codes: Shared) -> Largest:
+    """Return the largest residuals of every point among those of a strip."""
+    return largest_residuals(inner.strip(strip), strip.rows[0], Codes(*map(resolve, codes)).matrix, count)
+
+
+def codes_chunk(points: Points, inner: Products, penalties: Shared, indptr: Shared, ids: Shared) -> list[tuple[int, np.ndarray]]:
+    """Return the codes of some points over their candidates, one after the other."""
+    bounds, candidates, weights, parts = resolve(indptr), resolve(ids), resolve(penalties), []
+    for lo in range(points.rows[0], points.rows[1], GROUP):
+        some = range(lo, min(lo + GROUP, points.rows[1]))
+        sets = [np.concatenate([[i], candidates[bounds[i] : bounds[i + 1]]]).astype(np.int64) for i in some]
+        parts += [solve_code(square, weights[i]) for i, square in zip(some, inner.squares(points, sets), strict=True)]
+    return [(points.rows[0], np.concatenate(parts))]
+
+
+@dataclass(frozen=True)
+class MergeLargest:
+    """Combine step: the largest of all parts."""
+
+    count: int
+
+    def __call__(self, parts: Sequence[Largest]) -> Largest:
+        """Return the largest of several parts of the points."""
+        return merge_largest(parts, self.count)
+
+
+def fresh_candidates(n_bases: int) -> int:
+    """Return how many points may join the candidates of a point at a time."""
+    return max(MIN_FRESH, n_bases)
+
+
+@dataclass(frozen=True)
+class CodesMemory:
+    """Bound of the memory of a task: inner products of its points with all, twice in float64, residuals, candidates and their kernels."""
+
+    k: int
+    n_bases: int
+
+    def __call__(self, points: Points) -> int:
+        """Return the bytes."""
+        (n, d), c = points.size, len(points.ids)
+        held = points.nbytes if points.nbytes <= HELD_BYTES else 12 * points.entries * min(1.0, READ / n)
+        local = GROUP * TILE * 24 * d + GROUP * TILE**2 * (4 * self.k + 16)
+        largest = 16 * n * fresh_candidates(self.n_bases)
+        pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES + 16 * self.k * c * min(COLUMNS, n)
+        return int(20 * c * n + 40 * c * min(READ, n) + 4 * held + local + 4 * largest + 12 * MAX_CANDIDATES * n + pair)
+
+
+def coded_by_passes(
+    ctx: RunContext, strips: Sequence[Points], inner: Products, k: int, n_bases: int, penalty: float, stop: str
+) -> BasisArray:
+    """Return the bases of all points by sparse codes, ``(n, B)``, as :func:`umkl.coded_bases` does. ``k`` kernels are behind the inner
+    products; a penalty 0 takes PENALTY_SHARE of the largest of a point with another.
+    """
+    n, count, memory = strips[0].size[0], min(fresh_candidates(n_bases), strips[0].size[0] - 1), CodesMemory(k, n_bases)
+    codes = Codes.none(n)
+    left = _residuals(ctx, strips, inner, codes, count, memory)
+    penalties = np.full(n, penalty) if penalty > 0.0 else PENALTY_SHARE * left.values[:, 0]
+    while True:
+        rows, fresh = _violators(codes, left, penalties)
+        if not len(rows):
+            return bases_of_codes(codes.matrix, left, n_bases, stop=stop)
+        codes = _solved(ctx, strips, inner, codes.joined(rows, fresh), penalties, memory)
+        left = _residuals(ctx, strips, inner, codes, count, memory)
+
+
+def _violators(codes: Codes, left: Largest, penalties: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return points and numbers of their new candidates, as many as there is room for."""
+    n, counts = len(penalties), np.diff(codes.indptr)
+    rows, places = np.nonzero((left.ids >= 0) & (left.values > (1.0 + CODE_TOL) * penalties[:, None]))
+    fresh = left.ids[rows, places].astype(np.int64)
+    known = np.repeat(np.arange(n), counts) * n + codes.ids
+    chosen = ~np.isin(rows * n + fresh, known) & (counts[rows] + places < MAX_CANDIDATES)
+    return rows[chosen], fresh[chosen]
+
+
+def residuals_bytes(n: int, n_bases: int) -> tuple[int, int]:
+    """Return the bytes of the largest residuals of all points, and of merging those of a few parts."""
+    result = 12 * n * fresh_candidates(n_bases) + 512
+    return result, 40 * result
+
+
+def _residuals(ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, count: int, memory: CodesMemory) -> Largest:
+    result, combining = residuals_bytes(strips[0].size[0], memory.n_bases)
+    program = BlockProgram("code-residuals", residuals_chunk, MergeLargest(count), memory, result, combine_bytes=combining)
+    arrays = (("ends", codes.indptr), ("candidates", codes.ids), ("codes", codes.values))
+    return ctx.run_pass(plan(program, strips, inner, count, *(ctx.broadcast(name, array, len(strips)) for name, array in arrays)))
+
+
+def _solved(ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, penalties: np.ndarray, memory: CodesMemory) -> Codes:
+    result = 8 * MAX_CANDIDATES * max(len(strip.ids) for strip in strips) + 512
+    program = BlockProgram("sparse-codes", codes_chunk, join_lists, memory, result, combine_bytes=2 * result * len(strips))
+    arrays = (("penalties", penalties), ("ends", codes.indptr), ("candidates", codes.ids))
+    parts = ctx.run_pass(plan(program, strips, inner, *(ctx.broadcast(name, array, len(strips)) for name, array in arrays)))
+    return Codes(codes.indptr, codes.ids, np.concatenate([values for _, values in sorted(parts, key=lambda part: part[0])]))

@@ -1,0 +1,121 @@
+"""Points of a data set as tasks of passes read them: by name, their block pairs in a Gram store, and the rows of all data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....storage import BlockStore, MemoryBlocks, open_shared
+from ...grams.sources import READ, TILE, PairRef, rows_of
+from ...grams.weighted_sum import BlockSum
+from ...passes.columns import entry_count
+
+STRIP_BYTES = 48 << 20  # rows of the kernel and costs of the points of a task
+BASE_BYTES = 8 << 20  # rows of their bases
+ENTRY_BYTES = 12  # of an entry of the kernel and its cost
+HELD_BYTES = 64 << 20  # rows of the data that a task holds; of more it reads each block whenever it needs it
+
+
+@dataclass(frozen=True)
+class Points:
+    """Consecutive points of a data set, by name."""
+
+    url: str
+    digest: str
+    rows: tuple[int, int]
+    size: tuple[int, int]  # rows and columns of the data
+    entries: int  # values of the data
+    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows that are read, in float64 with the places of sparse ones, at most."""
+        return 12 * self.entries
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Numbers of the points."""
+        return np.arange(*self.rows)
+
+    @property
+    def data(self) -> BlockStore | MemoryBlocks:
+        """The data set."""
+        return self.source or open_shared(self.url, self.digest)
+
+
+@dataclass(frozen=True)
+class Strip(Points):
+    """Consecutive points with the block pairs that hold their rows of the kernels, by column."""
+
+    pairs: tuple[PairRef, ...] = field(default=(), repr=False)
+
+    def gram(self, total: BlockSum) -> np.ndarray:
+        """Return their rows of a weighted sum, ``(c, n)``."""
+        out, ids, first = np.empty((len(self.ids), self.size[0]), np.float32), self.ids, self.rows[0]
+        for pair in self.pairs:
+            if pair.rows[0] <= first < pair.rows[1]:
+                out[:, slice(*pair.cols)] = total.part(pair, ids, np.arange(*pair.cols))
+            else:
+                out[:, slice(*pair.rows)] = total.part(pair, np.arange(*pair.rows), ids).T
+        return out
+
+
+class PassRows:
+    """The rows of a data set as a task reads them, float64: held while they are few, else read block by block every time."""
+
+    def __init__(self, points: Points, scale: Any) -> None:
+        self._data, self._scale, self._n = points.data, scale, points.size[0]
+        self._held = list(self._read()) if points.nbytes <= HELD_BYTES else None
+
+    def blocks(self) -> Iterator[tuple[int, Any]]:
+        """Yield consecutive blocks of rows with the number of their first row."""
+        return iter(self._held) if self._held is not None else self._read()
+
+    def take(self, ids: np.ndarray) -> Any:
+        """Return rows by their numbers, in that order."""
+        order = np.argsort(ids, kind="stable")
+        ends, parts = np.searchsorted(ids[order], np.arange(0, self._n + READ, READ)), []
+        for number, (lo, block) in enumerate(self.blocks()):
+            chosen = ids[order[ends[number] : ends[number + 1]]] - lo
+            if len(chosen):
+                parts.append(block[chosen])
+        back = np.argsort(order, kind="stable")
+        return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))[back]
+
+    def _read(self) -> Iterator[tuple[int, Any]]:
+        for lo in range(0, self._n, READ):
+            yield lo, rows_of(self._data, lo, min(lo + READ, self._n), self._scale).astype(np.float64)
+
+
+def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list[Points]:
+    """Return all points in spans that end where blocks of Gram matrices do, from sizes alone; the rows of their bases fit a task, too."""
+    n, d, is_stored = data.n_rows, data.n_cols, isinstance(data, BlockStore)
+    count = max(1, min(block, STRIP_BYTES // (ENTRY_BYTES * n), BASE_BYTES // (8 * d * (n_bases + 1))))
+    # Kernels are computed in squares of TILE rows, of which none should be half empty.
+    count = count if count < TILE else count // TILE * TILE
+    digest, source = (data.digest, None) if is_stored else ("", data)
+    blocks = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
+    spans = [(lo, min(lo + count, end)) for first, end in blocks for lo in range(first, end, count)]
+    return [Points(data.url, digest, span, (n, d), entry_count(data), source) for span in spans]
+
+
+def strips_of(points: Sequence[Points], pairs: Sequence[PairRef]) -> list[Strip]:
+    """Return points with the block pairs that hold them, among those of the upper triangle."""
+    first = {pair.rows[0]: None for pair in pairs}
+    starts = np.array(sorted(first))
+    at = {(pair.rows[0], pair.cols[0]): pair for pair in pairs}
+    columns = {int(own): tuple(at[min(own, other), max(own, other)] for other in starts.tolist()) for own in starts.tolist()}
+    blocks = [int(starts[np.searchsorted(starts, one.rows[0], side="right") - 1]) for one in points]
+    fields = [(one.url, one.digest, one.rows, one.size, one.entries, one.source) for one in points]
+    return [Strip(*values, columns[block]) for values, block in zip(fields, blocks, strict=True)]
+
+
+def rows_of_sets(rows: PassRows, sets: Sequence[np.ndarray]) -> list[Any]:
+    """Return the rows of sets of points."""
+    ends = np.cumsum([len(ids) for ids in sets])
+    all_rows = rows.take(np.concatenate(sets))
+    return [all_rows[end - len(ids) : end] for ids, end in zip(sets, ends, strict=True)]

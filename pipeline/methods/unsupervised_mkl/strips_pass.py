@@ -1,0 +1,210 @@
+"""The pass over strips of points: rows of the kernel, bases, and what the points add to the terms of the weights.
+
+A task takes consecutive points. It computes their rows of the weighted sum, or reads them where kernels are stored, chooses bases with
+the rows of the data that it reads from the store, and returns the bases and its share of the terms: ``4 c B + 8 (k^2 + k)`` bytes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ....cluster import BlockProgram, Plan, plan
+from ....kernels.bank.block_sums import combine_kernels
+from ....kernels.grams.blocks import gram_block
+from ....kernels.grams.normalization import Normalization
+from ....kernels.grams.products import AnyKernel
+from ....kernels.weights.umkl import BasisArray, WeightTerms
+from ....kernels.weights.umkl_strips import BaseProducts, base_places, greedy_strip, point_costs, point_terms
+from ...grams.grams import load_programs as load_gram_programs
+from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
+from ...grams.weighted_sum import BlockSum
+from ...passes.blocks import constant_features, scale_as_given, scale_of
+from ...records.context import RunContext, Shared, resolve
+from .rows_pass import ENTRY_BYTES, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
+
+COLUMNS = 1024  # columns of the kernels that are computed at a time
+
+
+@dataclass(frozen=True)
+class BaseKernels:
+    """The kernels of a fit between points and their bases, computed from the rows."""
+
+    specs: tuple[AnyKernel, ...]
+    norms: tuple[Normalization, ...] | None
+    scale: np.ndarray  # `(k,)` multipliers of the loaded kernels
+
+    def entries(self, points: Any, bases: Any, ids: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
+        """Return the entries of every kernel, float64 ``(k, c, B)``, ``step`` points at a time; ``points`` and ``bases`` are the rows of
+        ``ids`` ``(c,)`` and ``at`` ``(c, B)``.
+        """
+        size, parts = at.shape[1], []
+        for lo in range(0, len(ids), step):
+            some = slice(lo, lo + step)
+            left, right = points[some], bases[lo * size : (lo + step) * size]
+            block = apply_norms(gram_block(self.specs, left, right, dtype=np.float32), self.norms, ids[some], at[some].ravel())
+            places = base_places(left.shape[0], right.shape[0])
+            parts.append(block[:, np.arange(len(places))[:, None], places])
+        return np.concatenate(parts, axis=1) * self.scale[:, None, None]
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """A weighted sum of kernels, in strips and within sets of points."""
+
+    kernels: BaseKernels
+    theta: np.ndarray  # `(k,)` weights of the kernels
+    stored: BlockSum | None = None  # what is made of the block pairs of strips; without it entries are computed from the rows
+
+    def strip(self, points: Points) -> np.ndarray:
+        """Return the entries of some points with all, float32 ``(c, n)``."""
+        if self.stored is not None:
+            assert isinstance(points, Strip)
+            return points.gram(self.stored)
+        rows, out = PassRows(points, scale_of), np.empty((len(points.ids), points.size[0]), np.float32)
+        own = rows.take(points.ids)
+        for first, block in rows.blocks():
+            for lo in range(0, block.shape[0], COLUMNS):
+                part = block[lo : lo + COLUMNS]
+                ids = np.arange(first + lo, first + lo + part.shape[0])
+                out[:, ids[0] : ids[-1] + 1] = self._combined(gram_block(self.kernels.specs, own, part, dtype=np.float32), points.ids, ids)
+        return out
+
+    def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the entries within sets of points, float64."""
+        blocks = (gram_block(self.kernels.specs, part, dtype=np.float32) for part in rows_of_sets(PassRows(points, scale_of), sets))
+        return [self._combined(block, ids, ids).astype(np.float64) for block, ids in zip(blocks, sets, strict=True)]
+
+    def _combined(self, block: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        return combine_kernels(apply_norms(block, self.kernels.norms, rows, cols), self.theta * self.kernels.scale)
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """What a task is asked for beside its points."""
+
+    kernels: BaseKernels
+    n_bases: int
+    gamma1: float
+    gamma2: float
+    stop: Literal["size", "gain"]
+
+    @property
+    def step(self) -> int:
+        """Points whose bases are rows of one tile of kernels."""
+        return max(1, TILE // self.n_bases)
+
+
+class Chosen(NamedTuple):
+    """The bases of consecutive points by their first one, how many kept the old ones, and what they add to the terms of the weights."""
+
+    bases: list[tuple[int, BasisArray]]
+    n_kept: int
+    terms: WeightTerms
+
+
+def choose_chunk(points: Points, total: KernelSum, asked: Rebuilding, before: Shared | None) -> Chosen:
+    """Return the bases of some points under a weighted sum; with the bases ``before`` those of a point that are at least as good stay."""
+    rows, gram, n_kept = PassRows(points, scale_as_given), total.strip(points), 0
+    bases = greedy_strip(gram, points.rows[0], rows, asked.n_bases, asked.gamma1, asked.gamma2, stop=asked.stop)
+    if before is not None:
+        old = resolve(before)[slice(*points.rows)]
+        costs, old_costs = (_costs(points, gram, rows, some, asked) for some in (bases, old))
+        better = old_costs <= costs
+        bases, n_kept = np.where(better[:, None], old, bases), int(better.sum())
+    return Chosen([(points.rows[0], bases)], n_kept, _terms(points, rows, bases, asked))
+
+
+def terms_chunk(points: Points, asked: Rebuilding, bases: Shared) -> Chosen:
+    """Return what some points with given bases add to the terms of the weights."""
+    rows, own = PassRows(points, scale_as_given), resolve(bases)[slice(*points.rows)]
+    return Chosen([(points.rows[0], own)], 0, _terms(points, rows, own, asked))
+
+
+def _costs(points: Points, gram: np.ndarray, rows: PassRows, bases: BasisArray, asked: Rebuilding) -> np.ndarray:
+    at = np.maximum(bases, 0)
+    products = BaseProducts.of(rows.take(points.ids), rows.take(at.ravel()), asked.step)
+    entries = np.take_along_axis(gram, at, axis=1).astype(np.float64)
+    return point_costs(entries, bases, products, asked.gamma1, asked.gamma2)
+
+
+def _terms(points: Points, rows: PassRows, bases: BasisArray, asked: Rebuilding) -> WeightTerms:
+    at = np.maximum(bases, 0)
+    own, others = rows.take(points.ids), rows.take(at.ravel())
+    products = BaseProducts.of(own, others, asked.step)
+    if len(constant_features(points.data)):
+        # Kernels read constant columns as zeros; what is rebuilt has them.
+        as_kernels = PassRows(points, scale_of)
+        own, others = as_kernels.take(points.ids), as_kernels.take(at.ravel())
+    entries = asked.kernels.entries(own, others, points.ids, at, asked.step)
+    return point_terms(entries, bases, products, asked.gamma1, asked.gamma2)
+
+
+def join_chosen(parts: Sequence[Chosen]) -> Chosen:
+    """Combine step: bases side by side, terms added in order."""
+    bases = [item for part in parts for item in part.bases]
+    return Chosen(bases, sum(part.n_kept for part in parts), reduce(operator.add, (part.terms for part in parts)))
+
+
+def choose_pass(points: Sequence[Points], total: KernelSum, asked: Rebuilding, before: Shared | None = None) -> Plan[Chosen]:
+    """Return the pass that chooses the bases of all points under a weighted sum."""
+    return plan(_program("bases", choose_chunk, points, asked), points, total, asked, before)
+
+
+def terms_pass(points: Sequence[Points], asked: Rebuilding, bases: Shared) -> Plan[Chosen]:
+    """Return the pass over all points with given bases."""
+    return plan(_program("base-terms", terms_chunk, points, asked), points, asked, bases)
+
+
+def _program(name: str, chunk: Callable[..., Chosen], points: Sequence[Points], asked: Rebuilding) -> BlockProgram[Chosen]:
+    k, n = len(asked.kernels.specs), points[0].size[0]
+    terms, most = 8 * (k * k + k + 1) + 512, max(len(one.ids) for one in points)
+    whole = 4 * n * asked.n_bases + 512 * len(points)
+    result = 4 * most * asked.n_bases + terms
+    return BlockProgram(name, chunk, join_chosen, StripMemory(asked), result, combine_bytes=2 * whole + 10 * terms)
+
+
+@dataclass(frozen=True)
+class StripMemory:
+    """Bound of the memory of a task: rows of the kernel and costs of its points, rows of the data and products with a block of them, rows
+    and kernels of the bases, and the largest block pair on its way.
+    """
+
+    asked: Rebuilding
+
+    def __call__(self, points: Points) -> int:
+        """Return the bytes."""
+        n, d = points.size
+        c, size, k = len(points.ids), self.asked.n_bases, len(self.asked.kernels.specs)
+        read = 12 * points.entries * min(1.0, READ / n)
+        held = points.nbytes if points.nbytes <= HELD_BYTES else read
+        tile = (self.asked.step * (size + 1)) ** 2
+        local = 8 * c * (4 * d * (size + 1) + 2 * size**2 + 4 * k * size) + (8 * k + 24) * tile
+        pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES + 16 * k * c * min(COLUMNS, n)
+        return int(ENTRY_BYTES * c * n + 24 * c * min(READ, n) + 2 * held + 3 * read + local + pair)
+
+
+def run_bases(ctx: RunContext, work: Plan[Chosen]) -> Chosen:
+    """Run one of these passes; returns the bases of all points as one array."""
+    result = ctx.run_pass(work)
+    bases = np.concatenate([part for _, part in sorted(result.bases, key=operator.itemgetter(0))])
+    return result._replace(bases=[(0, bases)])
+
+
+def load_programs() -> None:
+    """Load the compiled loops of the passes into this process, by running each on next to nothing."""
+    load_gram_programs()
+    greedy_strip(np.ones((2, 4), np.float32), 0, _Few(), 2, 0.0, 0.0)
+
+
+class _Few:
+    def blocks(self) -> Iterator[tuple[int, Any]]:
+        yield 0, np.eye(4)
+
+    def take(self, ids: np.ndarray) -> Any:
+        return np.eye(4)[ids]

@@ -1,0 +1,147 @@
+"""A sweep over all points, which chooses their bases under the present weights and gives the terms of the next ones: on whole matrices in
+this process, or by passes where these are beyond it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.eigen.block_lanczos import block_columns
+from ....kernels.grams.products import AnyKernel
+from ....kernels.jit import one_thread
+from ....kernels.svm.dual import DenseGram
+from ....kernels.weights.umkl import BasisArray, WeightTerms, basis_costs, coded_bases, greedy_bases, weight_terms
+from ....storage import BlockStore, MemoryBlocks
+from ...grams.grams import Grams
+from ...grams.lazy import LazyGrams
+from ...grams.settings import GramSettings
+from ...grams.sources import pair_bytes, row_pairs, rows_of
+from ...models.kernel_predict import spans
+from ...passes.blocks import scale_as_given
+from ...records.context import RunContext
+from .codes_pass import CodesMemory, RowInner, coded_by_passes, residuals_bytes
+from .column_sum_pass import largest_bytes
+from .config import UMKLConfig
+from .rows_pass import Points, points_of, strips_of
+from .strips_pass import BaseKernels, Chosen, KernelSum, Rebuilding, choose_pass, run_bases, terms_pass
+from .sums_pass import PassGrams
+
+ROWS = 4096  # rows read at a time
+
+
+class Sweep(NamedTuple):
+    """Bases of all points, ``(n, B)``, how many kept theirs, and the objective at the bases as a function of the weights."""
+
+    bases: BasisArray
+    n_kept: int
+    terms: WeightTerms
+
+
+class Sweeper(Protocol):
+    """How a fit goes over its points."""
+
+    def __call__(self, ctx: RunContext, weights: np.ndarray, before: BasisArray | None) -> Sweep:
+        """Choose bases under weights of the kernels as they are loaded; ``before`` are those of the last sweep, if there was one."""
+        ...
+
+
+class WholeSweep:
+    """Sweeps on the inner products of all rows and the weighted sum of the kernels as matrices in this process."""
+
+    def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[Grams], factors: Callable[[RunContext], np.ndarray]) -> None:
+        self._config, self._n_bases, self._grams, self._factors = config, n_bases, grams, factors
+        self._inner: np.ndarray | None = None
+
+    def __call__(self, ctx: RunContext, weights: np.ndarray, before: BasisArray | None) -> Sweep:
+        """Choose bases, then gather the entries of all kernels at them."""
+        config = self._config
+        if self._inner is None:
+            self._inner = inner_products(ctx.data)
+        bases, n_kept = self._choose_bases(ctx, self._inner, weights, before)
+        n = len(bases)
+        columns = np.where(bases >= 0, bases, 0).ravel().astype(np.int64)
+        entries = self._grams(ctx).entries(np.repeat(np.arange(n), self._n_bases), columns)
+        # In one order, whatever the policy hands over: products follow other paths, with other bits, through other layouts.
+        entries = np.multiply(entries, self._factors(ctx)[:, None], order="C")
+        return Sweep(bases, n_kept, weight_terms(entries.reshape(-1, n, self._n_bases), bases, self._inner, config.gamma1, config.gamma2))
+
+    def _choose_bases(self, ctx: RunContext, inner: np.ndarray, weights: np.ndarray, before: BasisArray | None) -> tuple[BasisArray, int]:
+        config = self._config
+        if config.start == "sparse-coding" and before is None:
+            return coded_bases(inner, self._n_bases, config.gamma2, stop=config.stop), 0
+        combined = self._grams(ctx).combine(weights * self._factors(ctx))
+        assert isinstance(combined, DenseGram)  # its bytes were counted before the fit began
+        gram = combined.array
+        if config.start == "kernel-sparse-coding" and before is None:
+            return coded_bases(gram.astype(np.float64), self._n_bases, config.gamma2, stop=config.stop), 0
+        bases, costs = greedy_bases(gram, inner, self._n_bases, config.gamma1, config.gamma2, stop=config.stop)
+        if not config.safeguard or before is None:
+            return bases, 0
+        better = basis_costs(gram, inner, before, config.gamma1, config.gamma2) <= costs
+        return np.where(better[:, None], before, bases), int(better.sum())
+
+
+class PassSweep:
+    """Sweeps by passes over strips of points; this process holds the bases and what the tasks add up."""
+
+    def __init__(self, config: UMKLConfig, n_bases: int, grams: LazyGrams[PassGrams], factors: Callable[[RunContext], np.ndarray]) -> None:
+        self._config, self._n_bases, self._grams, self._factors = config, n_bases, grams, factors
+
+    def __call__(self, ctx: RunContext, weights: np.ndarray, before: BasisArray | None) -> Sweep:
+        """Choose bases and terms in one pass over the sum of the kernels in use."""
+        config, grams, factors = self._config, self._grams(ctx), self._factors(ctx)
+        asked = Rebuilding(grams.of_bases(factors), self._n_bases, config.gamma1, config.gamma2, config.stop)
+        points = points_of(ctx.data, self._n_bases, grams.settings.block)
+        if before is None and config.start != "greedy":
+            bases = ctx.broadcast("bases", self._coded(ctx, points, weights), len(points))
+            return _sweep_of(run_bases(ctx, terms_pass(points, asked, bases)))
+        strips, total = grams.strips(weights * factors, points)
+        kept = None if before is None or not config.safeguard else ctx.broadcast("bases", before, len(points))
+        return _sweep_of(run_bases(ctx, choose_pass(strips, total, asked, kept)))
+
+    def _coded(self, ctx: RunContext, points: Sequence[Points], weights: np.ndarray) -> BasisArray:
+        config, grams, factors = self._config, self._grams(ctx), self._factors(ctx)
+        asked = grams.k, self._n_bases, config.gamma2, config.stop
+        if config.start == "sparse-coding":
+            return coded_by_passes(ctx, points, RowInner(), *asked)
+        return coded_by_passes(ctx, *grams.strips(weights * factors, points), *asked)
+
+
+def _sweep_of(result: Chosen) -> Sweep:
+    return Sweep(result.bases[0][1], result.n_kept, result.terms)
+
+
+def pass_figures(
+    config: UMKLConfig, data: BlockStore | MemoryBlocks, specs: Sequence[AnyKernel], n_bases: int, settings: GramSettings
+) -> dict[str, int]:
+    """Return tasks of a sweep by passes, and the memory of the largest step of any pass."""
+    asked = Rebuilding(BaseKernels(tuple(specs), None, np.ones(len(specs))), n_bases, config.gamma1, config.gamma2, config.stop)
+    points, refs = points_of(data, n_bases, settings.block), row_pairs(data, specs, settings.block)
+    strips = strips_of(points, refs) if settings.policy == "store" else points
+    sums, vectors = 16 * len(specs) * data.n_rows, 8 * data.n_rows * block_columns(config.n_components)[0]
+    pair = max(pair_bytes(ref) + 4 * ref.nbytes // len(specs) for ref in refs)
+    steps = [
+        choose_pass(strips, KernelSum(asked.kernels, np.ones(len(specs))), asked).memory_bound,
+        pair + 3 * max(sums, vectors),
+        9 * max(sums, vectors),
+    ]
+    if config.start != "greedy":
+        steps += [max(map(CodesMemory(len(specs), n_bases), strips)), residuals_bytes(data.n_rows, n_bases)[1]]
+    if config.normalize == "column_sum":
+        steps += [max(map(pair_bytes, refs)) + 4 * largest_bytes(len(specs), data.n_rows, n_bases)]
+    return {"tasks_per_pass": len(strips), "task_bytes": int(max(steps))}
+
+
+def inner_products(data: BlockStore | MemoryBlocks) -> np.ndarray:
+    """Return the inner products of all rows of a data set, ``(n, n)`` float64; constant columns are rebuilt like any other."""
+    parts = [rows_of(data, lo, hi, scale_as_given) for lo, hi in spans(data.n_rows, ROWS)]
+    if sp.issparse(parts[0]):
+        rows = sp.csr_array(sp.vstack(parts), dtype=np.float64)
+        return np.ascontiguousarray((rows @ rows.T).toarray())
+    rows = np.concatenate(parts).astype(np.float64)
+    with one_thread():
+        return rows @ rows.T
