@@ -64,12 +64,9 @@ class _Grid:
         return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed)
 
     def search(self, ctx: RunContext) -> Search:
-        from .folds import Search, fold_inputs
+        from .folds import build_search
 
-        inputs, masks = fold_inputs(ctx, self.info.name, self.info.config.has_tasks, self.folds, self.seed)
-        record = {"method": self.info.name, "folds": self.folds, "seed": self.seed, "data": self.store.digest}
-        points = [jsonable(point) for point in self.points]
-        return Search(self.info.prepare, self.configs, points, self.extra, inputs, masks, record)
+        return build_search(ctx, self.info, self.configs, [jsonable(point) for point in self.points], self.extra, self.folds, self.seed)
 
 
 def _grid(
@@ -79,17 +76,21 @@ def _grid(
     return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {})
 
 
-def _sharing(grid: _Grid) -> Any:
-    """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only."""
+def _sharing(grid: _Grid, kind: str) -> Any:
+    """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only.
+
+    ``kind``: of the cluster. Fits that share the rows which one process reads are whole fits on workers instead, of the same bits.
+    """
     if not grid.info.shares_passes:
         return None
     module = grid.info.module("grid")
-    return module if getattr(module, "shares", bool)(grid.configs) else None
+    shares = getattr(module, "shares", bool)(grid.configs)
+    return module if shares and (kind == "sync" or not getattr(module, "ON_ONE_PROCESS", False)) else None
 
 
 def _check(grid: _Grid, where: ComputeOptions) -> None:
     """Refuse what does not fit the data before there is a folder, in this process."""
-    if _sharing(grid) is not None:
+    if _sharing(grid, where.config().kind) is not None:
         return
     from .folds import check_points
 
@@ -100,22 +101,54 @@ def _check(grid: _Grid, where: ComputeOptions) -> None:
 
 def _table(grid: _Grid, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
     from .folds import table_rows
+    from .jobs import run_jobs
 
     names = sorted({name for point in grid.points for name in point})
     with executing(where, grid.store, emit, grid.info.method.programs) as executor:
         ctx = grid.context(executor, where, emit)
-        rows = table_rows(grid.search(ctx), ctx, folder, names) if _sharing(grid) is None else _shared_rows(grid, ctx, folder, names)
+        if (module := _sharing(grid, executor.kind)) is not None:
+            rows = _shared_rows(module, grid, ctx, folder, names)
+        else:
+            search = grid.search(ctx)
+            rows = table_rows(search, ctx, folder, names, run_jobs(search, ctx, folder))
         return [_with_error(row, grid.folds) for row in rows]
 
 
-def _shared_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    tuned = _sharing(grid)
+def _shared_rows(tuned: Any, grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, grid.seed)):
         points = [jsonable(grid.points[i]) for i in shared.points]
         record = {"points": points, "folds": grid.folds, "seed": grid.seed, "data": grid.store.digest}
         with RunStore.begin(folder / f"cv-{k}", record) as run:
             history = run_loop(shared.loop, replace(ctx, run=run)).history
         yield from tuned.table_rows(shared, grid.configs, grid.folds, history, names)
+
+
+def plan_search(
+    method: str,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    data: str | BlockStore,
+    params: Mapping[str, Any] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    extra: Mapping[str, Any] | None = None,
+    **where: Any,
+) -> dict[str, Any]:
+    """Return what :func:`tune` will do: fits, what workers do of them (passes of a fit, or whole fits), and the plan of the first fit."""
+    from .jobs import FITS, job_bytes
+
+    check_tunable(method, grid)
+    options, points = ComputeOptions(**where), [{**(params or {}), **point} for point in grid_points(grid)]
+    search = _grid(method, points, open_data(data, method_named(method)), folds, seed, extra)
+    shares = _sharing(search, options.config().kind) is not None
+    sizes: dict[str, Any] = {"points": len(points), "folds": folds, "fits_sharing_passes" if shares else "fits": len(points) * folds}
+    with one_thread(), open_executor(None) as executor:
+        ctx = search.context(executor, options)
+        looked_at = search.configs[:1] if _sharing(search, "local") is not None else search.configs
+        ready = [search.info.prepare(config, ctx, search.extra) for config in looked_at]
+        work = list(dict.fromkeys(item for one in ready for item in one.distributed or (FITS,)))
+        jobs = {"job_bytes": max(job_bytes(one) for one in ready if not one.distributed)} if FITS in work else {}
+    return {**sizes, "distributed": work, **jobs}
 
 
 def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:

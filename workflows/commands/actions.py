@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,14 +131,15 @@ def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = st
 
 
 def tune_plan(method: str, params: dict[str, Any], grid: dict[str, list[Any]], folds: int, training: dict[str, Any]) -> dict[str, Any]:
-    """Return the size of a grid with the plan of its first fit; ``training``: arguments of ``run_method`` that all fits have in common."""
-    from ...pipeline import METHODS, run_method
+    """Return the size of a grid, what workers do of it, and the plan of its first fit; ``training``: arguments of ``run_method`` that all
+    fits have in common."""
+    from ...pipeline import run_method
+    from ...pipeline.runs.tune import plan_search
 
-    points = math.prod(len(values) for values in grid.values())
-    fits = "fits_sharing_passes" if METHODS[method].shares_passes else "fits"
     first = {**params, **{key: values[0] for key, values in grid.items()}}
     plan = run_method(method, first, dry_run=True, **training).plan
-    return {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}
+    given = {key: value for key, value in training.items() if key not in ("run", "on_event")}
+    return {**plan_search(method, grid, params=params, folds=folds, **given), "first_fit": plan}
 
 
 def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
