@@ -108,9 +108,7 @@ def is_done(folder: Path, point: int, fold: int) -> bool:
     return (place / "config.json").exists() and RunStore.open(place).read_json("summary") is not None
 
 
-def fit_fold(
-    search: Search, point: int, fold: int, ctx: RunContext, folder: Path, known: dict[str, Any] | None = None
-) -> dict[str, Any]:
+def fit_fold(search: Search, point: int, fold: int, ctx: RunContext, folder: Path, known: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return the figures of a fit: those in its folder, those that are ``known`` and are written there now, or what it ends with."""
     record = {**search.record, "point": search.points[point], "fold": fold}
     with RunStore.begin(_place(folder, point, fold), record) as run:

@@ -17,6 +17,7 @@ from ...method import Method, weights_by_label
 from ...models.linear import LinearModel
 from ...models.linear_predict import LinearPredictor
 from ...passes.blocks import column_tasks
+from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop
@@ -27,7 +28,6 @@ from .learners import build_model
 from .measures import regret_rows
 from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
 from .moments_pass import moment_bytes, row_refs
-from .rows import NEEDS_ROWS
 from .stream_loop import StreamLoop
 from .stream_state import StreamState
 from .text import TextData, read_text
