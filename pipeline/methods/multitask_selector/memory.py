@@ -35,9 +35,10 @@ BOUNDS = Held("bounds of the features' norms", "64 d", f"`algorithm: fista`, {OU
 COLUMNS = Held("columns of a working set", "3 stored", f"`algorithm: fista`, {OUT_OF_CORE}; in float64, as fetched and as held")
 ORDERS = Held("orders of the rows", "48 n", f"`algorithm: da`, {OUT_OF_CORE}")
 WINDOW = Held("rows of the next rounds, as stored, and while they are gathered", "2 stored", f"`algorithm: da`, {OUT_OF_CORE}")
-LEARNED = Held("rows of a step, and a block of rows as it is read", f"{ENTRY_BYTES} entries", f"`algorithm: da`, {OUT_OF_CORE}; of these")
+BLOCK = Held("a block of rows as it is read, and what is chosen of it", "2 stored", f"`algorithm: da`, {OUT_OF_CORE}")
+LEARNED = Held("rows of a step in float64, and copies of them", f"{ENTRY_BYTES} entries", f"`algorithm: da`, {OUT_OF_CORE}; of these rows")
 # What the driver holds.
-HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS, DUALS, BOUNDS, COLUMNS, ORDERS, WINDOW, LEARNED, MADE, MADE_SPARSE)
+HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS, DUALS, BOUNDS, COLUMNS, ORDERS, WINDOW, BLOCK, LEARNED, MADE, MADE_SPARSE)
 
 
 def moments_fit(d: int, n_tasks: int, driver_memory: int) -> bool:
@@ -100,5 +101,5 @@ def _block_holdings(data: Data, n_tasks: int, driver_memory: int) -> tuple[Holdi
         return (LEARNED.of(entries=learned),)
     if not has_rows(data):
         return rows_to_make(data), LEARNED.of(entries=learned)
-    block = max((ref.nbytes for ref in data.row_blocks()), default=0) // data.meta.itemsize
-    return WINDOW.taking(2 * window_bytes(data, driver_memory)), LEARNED.of(entries=max(learned, block))
+    block = max((ref.nbytes for ref in data.row_blocks()), default=0)
+    return WINDOW.taking(2 * window_bytes(data, driver_memory)), BLOCK.of(stored=block), LEARNED.of(entries=learned)

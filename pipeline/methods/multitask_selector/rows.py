@@ -155,9 +155,13 @@ class BlockRows:
     def decide(self, weights: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
         """Return the predictions of all rows, block by block."""
         values = np.zeros(len(self._data.codes))
+        entries, at_once = self.step_entries()
+        height = max(1, int(at_once * len(self._data.used_rows) / entries))
         for ref in self._blocks.row_blocks():
-            span = slice(*ref.rows)
-            values[span] = self._learned(ref.load(), span).decide(weights, intercepts)
+            block, (first, last) = ref.load(), ref.rows
+            for lo in range(first, last, height):
+                span = slice(lo, min(lo + height, last))
+                values[span] = self._learned(block[lo - first : span.stop - first], span).decide(weights, intercepts)
         return values
 
 
