@@ -70,7 +70,8 @@ def fit(
     values, d = _parameters(source, settings, kernels=kernels, grams=grams)
     params, args = shared.explicit_values(shared.method_config(method, values, d=d)), _fit_args(method, inputs)
     with explain_unbegun(run), frame.progress() as emit:
-        training = {"seed": args.seed, "extra": {**collect_extras(args, source), **extra}, "on_event": emit, **compute.arguments()}
+        extra = {**collect_extras(args, source, width=text["n_features"]), **extra}
+        training = {"seed": args.seed, "extra": extra, "on_event": emit, **compute.arguments()}
         outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **training)
     return outcome_result(outcome, run)
 

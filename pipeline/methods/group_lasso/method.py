@@ -50,8 +50,9 @@ class GroupLasso(Method):
 
     @classmethod
     def read_inputs(cls, config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
-        """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups``, ``test_share`` and
-        ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at once, and a text.
+        """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups`` or ``edges``,
+        ``test_share`` and ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at
+        once, and a text.
         """
         data: object = ctx.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(ctx, extra)
