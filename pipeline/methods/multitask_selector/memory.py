@@ -59,10 +59,9 @@ def driver_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int
     """
     if way == "memory":
         return memory_holdings(data, n_tasks, algorithm, driver_memory)
-    shared = WEIGHTS.of(d=data.n_cols, T=n_tasks), VECTORS.of(n=data.n_rows)
     if way == "working_set":
-        first = np.arange(min(data.n_cols, FIRST_FEATURES))
-        return (*shared, DUALS.of(n=data.n_rows), BOUNDS.of(d=data.n_cols), *set_holdings(data, first, n_tasks, driver_memory))
+        return set_holdings(data, np.arange(min(data.n_cols, FIRST_FEATURES)), n_tasks, driver_memory)
+    shared = WEIGHTS.of(d=data.n_cols, T=n_tasks), VECTORS.of(n=data.n_rows)
     return (*shared, ORDERS.of(n=data.n_rows), *_block_holdings(data, n_tasks, driver_memory))
 
 
@@ -77,11 +76,14 @@ def memory_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int
 
 
 def set_holdings(data: Data, features: np.ndarray, n_tasks: int, driver_memory: int) -> tuple[Holding, ...]:
-    """Return what the columns of a working set take, and their moments where these are within their share."""
+    """Return what the driver holds with a working set of these features: its columns, and their moments where these are within their
+    share."""
     is_dense, p = data.meta.kind == "dense", len(features)
     nbytes = 20 * data.n_rows * p if is_dense else 3 * int(column_sizes(data, features).sum())
     columns = replace(COLUMNS, what=f"{p} {COLUMNS.what}").taking(nbytes)
-    return (columns, MOMENTS.of(d=p, T=n_tasks)) if moments_fit(p, n_tasks, driver_memory) else (columns,)
+    moments = (MOMENTS.of(d=p, T=n_tasks),) if moments_fit(p, n_tasks, driver_memory) else ()
+    weights, vectors = WEIGHTS.of(d=data.n_cols, T=n_tasks), VECTORS.of(n=data.n_rows)
+    return weights, vectors, DUALS.of(n=data.n_rows), BOUNDS.of(d=data.n_cols), columns, *moments
 
 
 def step_entries(data: Data, n_tasks: int, driver_memory: int) -> int:
