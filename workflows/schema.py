@@ -130,6 +130,7 @@ class TuneArgs(FitArgs):
 
     grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
     folds: int = Field(5, ge=2, description="folds of the cross-validation")
+    repeats: int = Field(1, ge=1, description="how often the folds are drawn, each time from another seed")
 
     @model_validator(mode="after")
     def _rows_are_read_again(self) -> TuneArgs:

@@ -65,9 +65,14 @@ def build_search(
     extra: Mapping[str, Any],
     folds: int,
     seed: int,
+    repeats: int = 1,
 ) -> Search:
-    """Return a grid with the target and the folds of ``ctx.data``: the same wherever it is made."""
-    inputs, masks = fold_inputs(ctx, info.name, info.config.has_tasks, folds, seed)
+    """Return a grid with the target and the folds of ``ctx.data``: the same wherever it is made.
+
+    ``repeats``: how often the folds are drawn, each time from another seed: those of all repetitions stand one after another.
+    """
+    drawn = [fold_inputs(ctx, info.name, info.config.has_tasks, folds, seed + k) for k in range(repeats)]
+    inputs, masks = drawn[0][0], [mask for _, some in drawn for mask in some]
     record = {"method": info.name, "folds": folds, "seed": seed, "data": ctx.data.digest}
     return Search(info, configs, points, extra, inputs, masks, record)
 

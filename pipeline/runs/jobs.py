@@ -26,7 +26,7 @@ from ..registry import MethodInfo
 from .folds import Search, build_search, fit_figures, fit_fold, is_done
 from .run import jsonable
 
-FITS = "whole fits: points of the grid, folds"  # what workers do of a search whose fits are the work of one process each
+FITS = "whole fits: points of the grid, folds, repetitions"  # what workers do of a search whose fits are the work of one process each
 RESULT_BYTES = 1 << 16  # the figures of a fit, at most
 
 
@@ -51,7 +51,8 @@ def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[dict[str, Any]
     with open_executor(None) as executor:
         ctx = RunContext(executor, open_shared(told["data"], told["digest"]), None, told["driver_memory"], seed=told["seed"])
         configs = [make_config(info.config, params) for params in told["params"]]
-        search = build_search(ctx, info, configs, told["points"], told["extra"], told["folds"], told["seed"])
+        split = {name: told[name] for name in ("folds", "seed", "repeats")}
+        search = build_search(ctx, info, configs, told["points"], told["extra"], **split)
         try:
             return [fit_fold(search, job.point, job.fold, ctx, Path(told["folder"]))]
         except RunLocked:
@@ -63,7 +64,8 @@ def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
     """Return what all jobs are told, as the bytes of a text: they are an array, and travel as one."""
     params = [config.model_dump(mode="json") for config in search.configs]
     fits = {"params": params, "points": search.points, "extra": jsonable(search.extra)}
-    data = {"data": ctx.data.url, "digest": ctx.data.digest, "folds": search.record["folds"], "seed": ctx.seed}
+    folds = int(search.record["folds"])
+    data = {"data": ctx.data.url, "digest": ctx.data.digest, "folds": folds, "seed": ctx.seed, "repeats": len(search.masks) // folds}
     text = json.dumps({**fits, **data, "driver_memory": ctx.driver_memory, "folder": str(folder.resolve())})
     return np.frombuffer(text.encode(), np.uint8)
 

@@ -155,6 +155,35 @@ def test_group_lasso_streams_have_one_table_whichever_way_they_go(tmp_path, monk
     assert (tmp_path / "shared" / "tune.json").read_bytes() == (tmp_path / "alone" / "tune.json").read_bytes()
 
 
+def test_repetitions_draw_folds_anew_in_one_table(tmp_path, monkeypatch):
+    store = rows(tmp_path / "data", layout="both")
+    place, table = {"data": store.url, "folds": 3, "params": {"epochs": 2}, "seed": 4}, {}
+    for name, split in (("first", {"seed": 4}), ("second", {"seed": 5}), ("both", {"repeats": 2})):
+        # (rows are drawn from the seed of the run, masks from that of the repetition)
+        drawn = {**place, **split, "params": {**place["params"], "shuffle": False}}
+        tune("group-lasso", GRID, run=str(tmp_path / name), **drawn)
+        table[name] = RunStore.open(tmp_path / name).read_json("tune")
+    for one, two, both in zip(*table.values(), strict=True):
+        scores = one["folds"] + two["folds"]
+        assert both["folds"] == scores and both["accuracy"] == pytest.approx(np.mean(scores))
+        assert both["deviation"] == pytest.approx(np.std(scores, ddof=1)) and both["selected"] == pytest.approx(
+            (one["selected"] + two["selected"]) / 2
+        )
+        assert both["standard_error"] == pytest.approx(both["deviation"] / 6**0.5)
+    assert plan_search("group-lasso", GRID, data=store.url, folds=3, repeats=2)["fits_sharing_passes"] == 24
+    monkeypatch.setattr("gramplane.pipeline.runs.tune._sharing", lambda grid, kind: None)
+    drawn["run"] = str(tmp_path / "alone")
+    tune("group-lasso", GRID, **drawn)
+    assert (tmp_path / "both" / "tune.json").read_bytes() == (tmp_path / "alone" / "tune.json").read_bytes()
+    one, ctx = search(store, POINTS[:1])
+    again = folds.build_search(ctx, one.info, one.configs, one.points, {}, 3, 1, 2)
+    done = jobs.run_jobs(again, ctx, tmp_path / "jobs")
+    assert len(done) == len(again.masks) == 6 and not (again.masks[0] == again.masks[3]).all()
+    assert all(done[key] == figures for key, figures in jobs.run_jobs(one, ctx, tmp_path / "once").items())
+    with pytest.raises(ValueError, match="repeats=0: must be at least 1"):
+        tune("group-lasso", GRID, run=str(tmp_path / "none"), **{**place, "repeats": 0})
+
+
 def test_a_selector_as_a_job_keeps_its_tasks(tmp_path):
     store = CASES["multitask-selector-classes"].data(tmp_path / "data")
     one, ctx = search(store, [SELECTOR], "multitask-selector", 2)

@@ -131,16 +131,18 @@ def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = st
     return extras
 
 
-def tune_plan(method: str, params: dict[str, Any], grid: dict[str, list[Any]], folds: int, training: dict[str, Any]) -> dict[str, Any]:
-    """Return the size of a grid, what workers do of it, and the plan of its first fit; ``training``: arguments of ``run_method`` that all
-    fits have in common."""
+def tune_plan(
+    method: str, params: dict[str, Any], grid: dict[str, list[Any]], split: dict[str, int], training: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the size of a grid, what workers do of it, and the plan of its first fit; ``split``: folds and repetitions; ``training``:
+    arguments of ``run_method`` that all fits have in common."""
     from ...pipeline import run_method
     from ...pipeline.runs.tune import plan_search
 
     first = {**params, **{key: values[0] for key, values in grid.items()}}
     plan = run_method(method, first, dry_run=True, **training).plan
     given = {key: value for key, value in training.items() if key not in ("run", "on_event")}
-    return {**plan_search(method, grid, params=params, folds=folds, **given), "first_fit": plan}
+    return {**plan_search(method, grid, params=params, **split, **given), "first_fit": plan}
 
 
 def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None) -> dict[str, Any]:
