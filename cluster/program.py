@@ -31,6 +31,8 @@ class BlockProgram(Generic[R]):
     block reference, or a tuple of them. ``combine`` is associative and called on two or more parts, in a fixed tree order. ``task_bytes``
     bounds the memory of one chunk step from the reference alone, ``result_bytes`` one ``R``, and ``combine_bytes`` one combine step where
     it is less than fan-in + 1 results, as for programs that concatenate. ``finalize`` is applied to the last ``R`` on the driver.
+    ``patient``: a chunk step may take as long as it likes, a whole solve say; without it a run without a finished task is given up after
+    ``stall_timeout``.
     """
 
     name: str
@@ -40,6 +42,7 @@ class BlockProgram(Generic[R]):
     result_bytes: int
     finalize: Callable[[R], Any] = identity
     combine_bytes: int | None = None
+    patient: bool = False
 
 
 def combine_tree(n_tasks: int, split_every: int) -> list[list[tuple[int, int]]]:

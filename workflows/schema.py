@@ -117,7 +117,7 @@ class MethodArgs(Closed):
 if TYPE_CHECKING:
     FitArgs = MethodArgs
 else:  # with a field for everything that some method takes beside its data
-    _PLACES = {"store": Store, "pairs": File, "texts": File}
+    _PLACES = {"store": Store, "pairs": File, "texts": File, "edges": File}
     _INPUTS = {
         name: (_PLACES[item.reads] | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))
         for name, (item, takers) in extra_inputs().items()
@@ -130,6 +130,7 @@ class TuneArgs(FitArgs):
 
     grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
     folds: int = Field(5, ge=2, description="folds of the cross-validation")
+    repeats: int = Field(1, ge=1, description="how often the folds are drawn, each time from another seed")
 
     @model_validator(mode="after")
     def _rows_are_read_again(self) -> TuneArgs:

@@ -176,8 +176,9 @@ def _tune(context: StepContext, step: TuneStep, dry_run: bool = False) -> StepRe
 
     args, params, training = step.args, fit_params(context.read, step), _training_arguments(context, step)
     if dry_run:
-        return StepResult(tune_plan(args.method, params, args.grid, args.folds, training), {})
-    return _fit_result(context, step, tune(args.method, args.grid, params=params, folds=args.folds, **training))
+        return StepResult(tune_plan(args.method, params, args.grid, {"folds": args.folds, "repeats": args.repeats}, training), {})
+    split = {"folds": args.folds, "repeats": args.repeats}
+    return _fit_result(context, step, tune(args.method, args.grid, params=params, **split, **training))
 
 
 def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutcome) -> StepResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import threading
 import time
@@ -191,8 +192,9 @@ class DaskExecutor(Executor):
         graph = build_graph(plan, self._limits)
         with self._placed(plan, graph):
             futures = cast(list[Future], self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
+        limits = replace(self._limits, stall_timeout=math.inf) if plan.program.patient else self._limits
         try:
-            return _Run(futures, Watchdog(self._link, self._limits, graph.leaves)).result()
+            return _Run(futures, Watchdog(self._link, limits, graph.leaves)).result()
         except _Reported as report:
             status = {"connected": self._link.connected, "hung": self._link.hung}
             raise translate_error(report.error, plan, graph, self.worker_memory, **status) from original_cause(report.error)

@@ -132,6 +132,36 @@ def single_features(n_features: int, kappa: float = 1.0, inner: float = 0.0) -> 
     return GroupPenalty(every, every[:-1], np.full(n_features, kappa), np.full(n_features, inner), n_features)
 
 
+def edge_groups(edges: object, n_features: int) -> tuple[Array, Array]:
+    """Return ``(indptr, members)`` of the graph lasso: every edge is a group of two features, every feature without an edge one by itself.
+
+    ``edges``: ``(m, 2)`` features, in any order; groups are the edges as given, then the features alone, ascending. (Yang 2011, Remark 5.)
+    Raises ValueError: no such pairs, a feature that does not exist, an edge to itself, or one that comes twice.
+    """
+    pairs = np.asarray(edges)
+    if pairs.ndim != 2 or pairs.shape[1:] != (2,) or not len(pairs) or pairs.dtype.kind not in "iu":
+        raise ValueError(f"edges is {pairs.dtype} of shape {pairs.shape}; it must be pairs of features (m, 2), at least one")
+    ends = np.sort(pairs.astype(np.int64), axis=1)
+    for wrong, rule in (
+        ((ends[:, 0] < 0) | (ends[:, 1] >= n_features), f"features are 0 to {n_features - 1}"),
+        (ends[:, 0] == ends[:, 1], "an edge has two features"),
+        (_is_repeated(ends), "it stands there before"),
+    ):
+        if wrong.any():
+            m = int(np.argmax(wrong))
+            raise ValueError(f"edges[{m}] is {pairs[m].tolist()}: {rule}")
+    alone = np.setdiff1d(np.arange(n_features), ends)
+    indptr = np.concatenate([np.arange(0, 2 * len(ends), 2), 2 * len(ends) + np.arange(len(alone) + 1)]).astype(np.int64)
+    return indptr, np.concatenate([ends.ravel(), alone])
+
+
+def _is_repeated(rows: Array) -> Array:
+    """Return which of some rows are equal to an earlier one."""
+    repeated = np.ones(len(rows), bool)
+    repeated[np.unique(rows, axis=0, return_index=True)[1]] = False
+    return repeated
+
+
 @compiled
 def _dual_norms(z: Array, indptr: Array, members: Array, kappa: Array, inner: Array, out: Array) -> None:
     """Roots of h(s) = ||S(z, s r)|| - s kappa: h is convex and falls, so Newton from below never passes the root."""

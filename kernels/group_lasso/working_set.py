@@ -16,19 +16,19 @@ from .on_moments import Moments, row_moments, target_moments
 
 
 class WorkingColumns:
-    """Batches of columns of the rows of one task; the interface of :class:`gramplane.kernels.group_lasso.on_rows.TaskRows`. ``cost``:
-    ``(n,)`` weights of the rows whose Gram matrix is kept; ``centre``: subtract the means (by these weights) from dense columns: a bias
-    takes them up, and sums lose no digits.
+    """Batches of columns of rows, task after task; the interface of :class:`gramplane.kernels.group_lasso.on_rows.TaskRows`. ``cost``:
+    ``(n,)`` weights of the rows whose Gram matrices are kept; ``centre``: subtract the means (by these weights) from dense columns: a bias
+    takes them up, and sums lose no digits; ``edges``: where the tasks begin, int64 ``(n_tasks + 1,)``; one task by default.
     """
 
-    n_tasks = 1
-
-    def __init__(self, cost: FloatArray, centre: bool) -> None:
+    def __init__(self, cost: FloatArray, centre: bool, edges: Array | None = None) -> None:
         self._cost, self._centre = cost, centre
         self._blocks: list[Any] = []
-        self._gram, self._n_summed = np.zeros((0, 0)), 0
+        self.edges = np.array([0, len(cost)]) if edges is None else edges
+        self.spans = [slice(int(a), int(b)) for a, b in zip(self.edges[:-1], self.edges[1:], strict=True)]
+        self.n_tasks = len(self.spans)
+        self._grams, self._n_summed = np.zeros((self.n_tasks, 0, 0)), 0
         self.features, self.means = np.zeros(0, np.int64), np.zeros(0)
-        self.edges, self.spans = np.array([0, len(cost)]), [slice(0, len(cost))]
 
     @property
     def n_batches(self) -> int:
@@ -47,47 +47,62 @@ class WorkingColumns:
         self._blocks.append(block)
         self.features, self.means = np.concatenate([self.features, features]), np.concatenate([self.means, means])
 
+    def _part(self, block: Any, span: slice) -> Any:
+        return block if self.n_tasks == 1 else block[span]
+
     def decide(self, weights: FloatArray) -> FloatArray:
-        """Return ``x_i'w`` of every row, of centred columns, for weights ``(1, p)``."""
+        """Return ``x_i'w_q`` of every row, of centred columns, for weights ``(n_tasks, p)``."""
         total, lo = np.zeros(len(self._cost)), 0
         for block in self._blocks:
-            part = weights[0, lo : lo + block.shape[1]]
-            if part.any():
-                total += block @ part
+            for span, part in zip(self.spans, weights[:, lo : lo + block.shape[1]], strict=True):
+                if part.any():
+                    total[span] += self._part(block, span) @ part
             lo += block.shape[1]
         return total
 
     def slopes(self, u: FloatArray) -> FloatArray:
-        """Return ``sum_i u_i x_i``, ``(1, p)``."""
-        return np.concatenate([np.zeros(0), *(block.T @ u for block in self._blocks)])[None]
+        """Return ``sum_i u_i x_i`` of every task, ``(n_tasks, p)``."""
+        return np.stack([self._task_slopes(span, u) for span in self.spans])
+
+    def _task_slopes(self, span: slice, u: FloatArray) -> FloatArray:
+        return np.concatenate([np.zeros(0), *(self._part(block, span).T @ u[span] for block in self._blocks)])
 
     def moments(self, target: FloatArray, cost: FloatArray, fit_bias: bool) -> Moments:
         """Return the moments of a weighted least squares problem on centred columns."""
-        raw = self._cached_moments(target) if cost is self._cost else row_moments(self._blocks, target, cost)
-        return target_moments(raw, fit_bias)
+        codes = None if self.n_tasks == 1 else np.repeat(np.arange(self.n_tasks), np.diff(self.edges))
+        if cost is self._cost:
+            return target_moments(self._cached_moments(target), fit_bias)
+        return target_moments(row_moments(self._blocks, target, cost, codes=codes, n_tasks=self.n_tasks), fit_bias)
 
     def _cached_moments(self, target: FloatArray) -> FloatArray:
-        """Return raw moments by the weights whose Gram matrix is kept."""
+        """Return raw moments by the weights whose Gram matrices are kept."""
         while self._n_summed < len(self._blocks):
             self._widen(self._n_summed)
             self._n_summed += 1
-        p, cost = len(self._gram), self._cost
-        raw = np.zeros((1, p + 2, p + 2))
-        raw[0, :p, :p] = self._gram
-        raw[0, :p, p], raw[0, :p, p + 1] = self.slopes(cost * target)[0], self.slopes(cost)[0]
-        raw[0, p, :p], raw[0, p + 1, :p] = raw[0, :p, p], raw[0, :p, p + 1]
-        raw[0, p, p:] = cost @ (target * target), cost @ target
-        raw[0, p + 1, p:] = cost @ target, cost.sum()
+        p, all_costs = self._grams.shape[1], self._cost
+        raw = np.zeros((self.n_tasks, p + 2, p + 2))
+        raw[:, :p, :p] = self._grams
+        for task, span in zip(raw, self.spans, strict=True):
+            y, cost = target[span], all_costs[span]
+            task[:p, p], task[:p, p + 1] = self._task_slopes(span, all_costs * target), self._task_slopes(span, all_costs)
+            task[p, :p], task[p + 1, :p] = task[:p, p], task[:p, p + 1]
+            task[p, p:] = cost @ (y * y), cost @ y
+            task[p + 1, p:] = cost @ y, cost.sum()
         return raw
 
     def _widen(self, k: int) -> None:
-        new = self._blocks[k]
-        flat = float(self._cost[0]) if (self._cost == self._cost[0]).all() else None
-        weighted = new if flat is not None else (sp.diags_array(self._cost) @ new if sp.issparse(new) else new * self._cost[:, None])
-        parts = [block.T @ weighted for block in self._blocks[: k + 1]]
-        across = np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts]) * (1.0 if flat is None else flat)
-        p, q = len(self._gram), len(across)
-        gram = np.empty((q, q))
-        gram[:p, :p], gram[:, p:] = self._gram, across
-        gram[p:, :p] = across[:p].T
-        self._gram = gram
+        p, q = self._grams.shape[1], self._grams.shape[1] + self._blocks[k].shape[1]
+        grams = np.empty((self.n_tasks, q, q))
+        for gram, before, span in zip(grams, self._grams, self.spans, strict=True):
+            across = self._products(k, span)
+            gram[:p, :p], gram[:, p:] = before, across
+            gram[p:, :p] = across[:p].T
+        self._grams = grams
+
+    def _products(self, k: int, span: slice) -> FloatArray:
+        """Return the weighted products of the columns of batches up to k with those of batch k, over the rows of one task."""
+        new, cost = self._part(self._blocks[k], span), self._cost[span]
+        flat = float(cost[0]) if len(cost) and (cost == cost[0]).all() else None
+        weighted = new if flat is not None else (sp.diags_array(cost) @ new if sp.issparse(new) else new * cost[:, None])
+        parts = [self._part(block, span).T @ weighted for block in self._blocks[: k + 1]]
+        return np.concatenate([part.toarray() if sp.issparse(part) else part for part in parts]) * (1.0 if flat is None else flat)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...storage import MemoryBlocks
 from ..records.context import RunContext
 from ..records.scale import FeatureScale
-from .blocks import scale_of
+from .blocks import scale_as_given, scale_of
 from .columns import Columns, fetch_columns
 
 
@@ -33,6 +34,12 @@ def inverse_row_norms(X: Any) -> np.ndarray:
     squares = X.astype(np.float64).power(2) if sp.issparse(X) else np.square(X, dtype=np.float64)
     norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
     return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+
+
+def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
+    """Fetch the columns of sorted distinct ``features`` and scale them as stored (one column pass; in memory as they lie)."""
+    raw = ctx.data.columns(features) if isinstance(ctx.data, MemoryBlocks) else fetch_columns(ctx, features)
+    return scaled(raw, scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
 
 
 def scaled_columns(ctx: RunContext, features: np.ndarray, *, centred: bool) -> Columns:

@@ -12,8 +12,8 @@ class ExtraInput:
 
     name: str  # option of the command line, key of a workflow
     what: str  # in words, such as `"tags of every row"`
-    # what the option names: a block store, or a file with pairs of rows and a number, or with one text a row
-    reads: Literal["store", "pairs", "texts"]
+    # what the option names: a block store, or a file with pairs of rows and a number, with one text a row, or with edges of features
+    reads: Literal["store", "pairs", "texts", "edges"]
     form: str  # help of the option: what a line of the file holds
     required: bool = False  # whether the method cannot run without it
     compared: bool = True  # whether fits of its method are scored on rows held out, so that settings can be compared

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from ..inputs.tasks import store_tasks, with_tasks
 from ..loops.run import run_loop
 from ..method import Method
 from ..records.context import RunContext
-
-# `prepare` of a method; `held_out` among its further inputs is the mask of a fold.
-Prepare = Callable[[Any, RunContext, Mapping[str, Any]], Method]
+from ..registry import MethodInfo
 
 PLACES = ("grams", "gram_store")  # parameters that say where matrices lie; results do not depend on them
 
@@ -27,7 +25,7 @@ PLACES = ("grams", "gram_store")  # parameters that say where matrices lie; resu
 class Search:
     """A grid that is evaluated fit after fit."""
 
-    prepare: Prepare  # the method
+    info: MethodInfo  # the method
     configs: Sequence[Any]  # parameters of every point
     points: Sequence[Mapping[str, Any]]  # the same as they were given, for the record
     extra: Mapping[str, Any]  # further inputs of the fits, such as groups
@@ -36,8 +34,8 @@ class Search:
     record: Mapping[str, Any]  # what the fits have in common, kept in their folders
 
     def prepared(self, point: int, fold: int, ctx: RunContext) -> Method:
-        """Return one fit, ready to run."""
-        return self.prepare(self.configs[point], ctx, {**self.extra, "held_out": self.masks[fold]})
+        """Return one fit, ready to run; ``held_out`` among its further inputs is the mask of a fold."""
+        return self.info.prepare(self.configs[point], ctx, {**self.extra, "held_out": self.masks[fold]})
 
     @property
     def measure(self) -> str:
@@ -59,6 +57,26 @@ def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int
     return inputs, task_folds(with_tasks(inputs, codes, ctx.data.url), folds, seed)
 
 
+def build_search(
+    ctx: RunContext,
+    info: MethodInfo,
+    configs: Sequence[Any],
+    points: Sequence[Mapping[str, Any]],
+    extra: Mapping[str, Any],
+    folds: int,
+    seed: int,
+    repeats: int = 1,
+) -> Search:
+    """Return a grid with the target and the folds of ``ctx.data``: the same wherever it is made.
+
+    ``repeats``: how often the folds are drawn, each time from another seed: those of all repetitions stand one after another.
+    """
+    drawn = [fold_inputs(ctx, info.name, info.config.has_tasks, folds, seed + k) for k in range(repeats)]
+    inputs, masks = drawn[0][0], [mask for _, some in drawn for mask in some]
+    record = {"method": info.name, "folds": folds, "seed": seed, "data": ctx.data.digest}
+    return Search(info, configs, points, extra, inputs, masks, record)
+
+
 def check_points(search: Search, ctx: RunContext) -> None:
     """Prepare a fit of every point and of every fold, and run none: what does not fit the data is refused before work starts."""
     for point in range(len(search.configs)):
@@ -67,31 +85,48 @@ def check_points(search: Search, ctx: RunContext) -> None:
         search.prepared(0, fold, ctx)
 
 
-def table_rows(search: Search, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield one row per grid point: its score over the folds, and what was selected.
+def table_rows(
+    search: Search, ctx: RunContext, folder: Path, names: Sequence[str], known: Mapping[tuple[int, int], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield one row per grid point: its score over the folds, and what was selected; ``known``: figures of fits that workers did.
 
     Every fit has a folder with its checkpoints and, when it is done, its figures: it is never done again.
     """
     for point, config in enumerate(search.configs):
-        fits = [_figures(search, point, fold, ctx, folder) for fold in range(len(search.masks))]
+        fits = []
+        for fold in range(len(search.masks)):
+            done = fit_fold(search, point, fold, ctx, folder, known.get((point, fold)))
+            progress = {"point": point + 1, "points": len(search.configs), "fold": fold + 1, "folds": len(search.masks)}
+            ctx.emit({"event": "fold", **progress, search.measure: done.get(f"test_{search.measure}")})
+            fits.append(done)
         settings = {name: getattr(config, name) for name in names}
         yield {"point": point, **settings, **_scores(search, fits)}
 
 
-def _figures(search: Search, point: int, fold: int, ctx: RunContext, folder: Path) -> dict[str, Any]:
+def _place(folder: Path, point: int, fold: int) -> Path:
+    return folder / f"cv-{point}-{fold}"
+
+
+def is_done(folder: Path, point: int, fold: int) -> bool:
+    """Return whether a fit of a search has its figures already."""
+    place = _place(folder, point, fold)
+    return (place / "config.json").exists() and RunStore.open(place).read_json("summary") is not None
+
+
+def fit_fold(search: Search, point: int, fold: int, ctx: RunContext, folder: Path, known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the figures of a fit: those in its folder, those that are ``known`` and are written there now, or what it ends with."""
     record = {**search.record, "point": search.points[point], "fold": fold}
-    with RunStore.begin(folder / f"cv-{point}-{fold}", record) as run:
+    with RunStore.begin(_place(folder, point, fold), record) as run:
         done = run.read_json("summary")
         if done is None:
-            done = _fit_fold(search, point, fold, replace(ctx, run=run))
+            done = known or fit_figures(search, point, fold, replace(ctx, run=run))
             run.drop_scratch()
             run.write_json("summary", done)
-    progress = {"point": point + 1, "points": len(search.configs), "fold": fold + 1, "folds": len(search.masks)}
-    ctx.emit({"event": "fold", **progress, search.measure: done.get(f"test_{search.measure}")})
     return done
 
 
-def _fit_fold(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str, Any]:
+def fit_figures(search: Search, point: int, fold: int, ctx: RunContext) -> dict[str, Any]:
+    """Return the figures of a fit, run to its end, from the checkpoints of ``ctx.run`` if there are any."""
     ready = search.prepared(point, fold, ctx)
     outcome = run_loop(ready.loop, ctx)
     last = outcome.history[-1] if outcome.history else {}

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...cluster import Executor, TLSFiles, driver_bytes, open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore
@@ -59,37 +61,48 @@ class _Grid:
     folds: int
     seed: int
     extra: Mapping[str, Any]
+    repeats: int = 1
 
     def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
         return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed)
 
     def search(self, ctx: RunContext) -> Search:
-        from .folds import Search, fold_inputs
+        from .folds import build_search
 
-        inputs, masks = fold_inputs(ctx, self.info.name, self.info.config.has_tasks, self.folds, self.seed)
-        record = {"method": self.info.name, "folds": self.folds, "seed": self.seed, "data": self.store.digest}
         points = [jsonable(point) for point in self.points]
-        return Search(self.info.prepare, self.configs, points, self.extra, inputs, masks, record)
+        return build_search(ctx, self.info, self.configs, points, self.extra, self.folds, self.seed, self.repeats)
 
 
 def _grid(
-    method: str, points: Sequence[Mapping[str, Any]], store: BlockStore, folds: int, seed: int, extra: Mapping[str, Any] | None
+    method: str,
+    points: Sequence[Mapping[str, Any]],
+    store: BlockStore,
+    folds: int,
+    seed: int,
+    extra: Mapping[str, Any] | None,
+    repeats: int,
 ) -> _Grid:
+    if repeats < 1:
+        raise ValueError(f"repeats={repeats}: must be at least 1")
     info = method_named(method)
-    return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {})
+    return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {}, repeats)
 
 
-def _sharing(grid: _Grid) -> Any:
-    """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only."""
+def _sharing(grid: _Grid, kind: str) -> Any:
+    """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only.
+
+    ``kind``: of the cluster. Fits that share the rows which one process reads are whole fits on workers instead, of the same bits.
+    """
     if not grid.info.shares_passes:
         return None
     module = grid.info.module("grid")
-    return module if getattr(module, "shares", bool)(grid.configs) else None
+    shares = getattr(module, "shares", bool)(grid.configs)
+    return module if shares and (kind == "sync" or not getattr(module, "ON_ONE_PROCESS", False)) else None
 
 
 def _check(grid: _Grid, where: ComputeOptions) -> None:
     """Refuse what does not fit the data before there is a folder, in this process."""
-    if _sharing(grid) is not None:
+    if _sharing(grid, where.config().kind) is not None:
         return
     from .folds import check_points
 
@@ -100,22 +113,59 @@ def _check(grid: _Grid, where: ComputeOptions) -> None:
 
 def _table(grid: _Grid, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
     from .folds import table_rows
+    from .jobs import run_jobs
 
     names = sorted({name for point in grid.points for name in point})
     with executing(where, grid.store, emit, grid.info.method.programs) as executor:
         ctx = grid.context(executor, where, emit)
-        rows = table_rows(grid.search(ctx), ctx, folder, names) if _sharing(grid) is None else _shared_rows(grid, ctx, folder, names)
-        return [_with_error(row, grid.folds) for row in rows]
+        if (module := _sharing(grid, executor.kind)) is not None:
+            drawn = [list(_shared_rows(module, grid, ctx, folder, names, k)) for k in range(grid.repeats)]
+            rows = drawn[0] if grid.repeats == 1 else _joined_rows(drawn)
+        else:
+            search = grid.search(ctx)
+            rows = table_rows(search, ctx, folder, names, run_jobs(search, ctx, folder))
+        return [_with_error(row, grid.folds * grid.repeats) for row in rows]
 
 
-def _shared_rows(grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    tuned = _sharing(grid)
-    for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, grid.seed)):
+def _shared_rows(tuned: Any, grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str], repeat: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one repetition, whose folds are drawn from a seed of its own."""
+    seed, name = grid.seed + repeat, "cv" if repeat == 0 else f"cv-again{repeat}"
+    for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, seed)):
         points = [jsonable(grid.points[i]) for i in shared.points]
-        record = {"points": points, "folds": grid.folds, "seed": grid.seed, "data": grid.store.digest}
-        with RunStore.begin(folder / f"cv-{k}", record) as run:
+        record = {"points": points, "folds": grid.folds, "seed": seed, "data": grid.store.digest}
+        with RunStore.begin(folder / f"{name}-{k}", record) as run:
             history = run_loop(shared.loop, replace(ctx, run=run)).history
         yield from tuned.table_rows(shared, grid.configs, grid.folds, history, names)
+
+
+def plan_search(
+    method: str,
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    data: str | BlockStore,
+    params: Mapping[str, Any] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    extra: Mapping[str, Any] | None = None,
+    repeats: int = 1,
+    **where: Any,
+) -> dict[str, Any]:
+    """Return what :func:`tune` will do: fits, and what workers do of them, passes of a fit or whole fits, with the bytes of a whole fit."""
+    from .jobs import FITS, job_bytes
+
+    check_tunable(method, grid)
+    options, points = ComputeOptions(**where), [{**(params or {}), **point} for point in grid_points(grid)]
+    search = _grid(method, points, open_data(data, method_named(method)), folds, seed, extra, repeats)
+    fits = "fits" if _sharing(search, options.config().kind) is None else "fits_sharing_passes"
+    again = {} if repeats == 1 else {"repeats": repeats}
+    sizes: dict[str, Any] = {"points": len(points), "folds": folds, **again, fits: len(points) * folds * repeats}
+    with one_thread(), open_executor(None) as executor:
+        ctx = search.context(executor, options)
+        looked_at = search.configs[:1] if _sharing(search, "local") is not None else search.configs
+        ready = [search.info.prepare(config, ctx, search.extra) for config in looked_at]
+        work = list(dict.fromkeys(item for one in ready for item in one.distributed or (FITS,)))
+        jobs = {"job_bytes": max(job_bytes(one) for one in ready if not one.distributed)} if FITS in work else {}
+    return {**sizes, "distributed": work, **jobs}
 
 
 def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:
@@ -124,6 +174,20 @@ def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:
     error = {"standard_error": None if deviation is None else deviation / folds**0.5}
     head = list(row).index("deviation") + 1
     return {**dict(list(row.items())[:head]), **error, **dict(list(row.items())[head:])}
+
+
+def _joined_rows(drawn: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the rows of all repetitions as one table over all of their folds; what not all of them have is left out."""
+    tables = [{(row["point"], row.get("rounds")): row for row in rows} for rows in drawn]
+    joined = []
+    for key, first in tables[0].items():
+        if all(key in table for table in tables):
+            same = [table[key] for table in tables]
+            scores = np.array([score for row in same for score in row["folds"]], dtype=float)
+            means = {name: float(np.mean([row[name] for row in same])) for name in ("mse", "selected") if name in first}
+            spread = {measure_of(first): float(scores.mean()), "deviation": float(scores.std(ddof=1))}
+            joined.append({**first, **means, **spread, "folds": scores.tolist()})
+    return joined
 
 
 def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -153,17 +217,19 @@ def cross_validate(
     cluster: str = "sync",
     extra: Mapping[str, Any] | None = None,
     on_event: Emit | None = None,
+    repeats: int = 1,
     **where: Any,
 ) -> list[dict[str, Any]]:
     """Return the accuracy of a method over stratified folds of a store: one row, of ``fgm`` one per round.
 
     ``method``, ``params``: name and parameters; ``data``: block store; ``folds``, ``seed``: number of folds and seed of the split;
-    ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``. Returns ``rounds`` (of the Feature
-    Generating Machine), ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``, ``folds``; of regressions ``r2``
-    and ``mse`` in place of the accuracy. Raises ValueError: an unknown method, or one that has no score on rows held out.
+    ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``; ``repeats``: how often the folds are drawn,
+    from ``seed``, ``seed + 1`` and so on. Returns ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds),
+    ``deviation``, ``standard_error``, ``selected``, ``folds``; of regressions ``r2`` and ``mse`` in place of the accuracy. Raises
+    ValueError: an unknown method, or one that has no score on rows held out.
     """
     check_tunable(method, {})
-    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra)
+    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra, repeats)
     with temporary_folder() as folder:
         return _table(grid, folder, ComputeOptions(cluster, **where), on_event or ignore)
 
@@ -185,6 +251,7 @@ def tune(
     stall_timeout: float | None = None,
     extra: Mapping[str, Any] | None = None,
     on_event: Emit | None = None,
+    repeats: int = 1,
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation and fit the best point on all rows.
 
@@ -192,7 +259,8 @@ def tune(
     of every fit gives each number of rounds up to ``max_rounds`` for free, and the best number is part of the choice. Multiple kernel
     learning (say a grid of ``C`` and ``v``): the fits share the Gram matrices, one pass of forms for all in every step. Group lasso on a
     stream: every block of rows is read once for all fits. Other methods fit point after point, fold after fold, each as a run of its own
-    with the fold held out; a fit that is done is not done again.
+    with the fold held out; a fit that is done is not done again. On a cluster fits whose passes are not distributed are tasks themselves,
+    each a whole fit on a worker, to the same bits; so are those of the group lasso on a stream.
 
     Rows held out have weight zero; kernels are normalised over all rows, those held out included. Of many tasks folds are drawn within
     tasks. Points are compared by accuracy, those of a real-valued target by R2.
@@ -203,8 +271,8 @@ def tune(
         Parameter names and their values, and parameters common to all points.
     data, run
         Block store and run directory; the table is ``tune.json``, the final fit lies in ``best``.
-    folds, seed
-        Stratified folds, as row masks.
+    folds, seed, repeats
+        Stratified folds, as row masks, drawn so many times: from ``seed``, ``seed + 1`` and so on.
 
     Returns
     -------
@@ -221,9 +289,10 @@ def tune(
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
-    split = {"folds": folds, "seed": seed, "data_digest": store.digest}
+    # Runs of earlier versions know no repetitions.
+    split = {"folds": folds, "seed": seed, "data_digest": store.digest, **({} if repeats == 1 else {"repeats": repeats})}
     record = {"tune": method, "points": jsonable(points), **split, "extra": jsonable(more)}
-    search = _grid(method, points, store, folds, seed, more)
+    search = _grid(method, points, store, folds, seed, more, repeats)
     same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
         _check(search, options)

@@ -32,6 +32,29 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
     return np.array([(i, j, value) for (i, j), (value, _) in seen.items()], dtype=np.int64)
 
 
+def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.ndarray:
+    """Return the edges of a graph, int64 (m, 2), in the order of a text file; an edge that is repeated stands once.
+
+    A line has two nodes, counted from 0, with a comma or blanks between them (``3,17``); what does not count is as for `read_pairs`.
+    ``n``: nodes there are, where that is known; ``what`` they are. DataError names file and line of what is no such edge.
+    """
+    seen: dict[tuple[int, int], None] = {}
+    for line, words in _split_rows(path):
+        try:
+            i, j = (int(word) for word in words)
+        except ValueError:
+            raise DataError(f"{' '.join(words)!r} must be two integers: {what}, {what}", path, line) from None
+        for node in (i, j):
+            if node < 0 or (n is not None and node >= n):
+                raise DataError(f"{what} {node} does not exist{'' if n is None else f', {what}s are 0 to {n - 1}'}", path, line)
+        if i == j:
+            raise DataError(f"{what} {i} has an edge to itself", path, line)
+        seen[min(i, j), max(i, j)] = None
+    if not seen:
+        raise DataError(f"there is no edge in it; write one a line: {what},{what}", path)
+    return np.array(list(seen), dtype=np.int64)
+
+
 def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and words of every line that holds something, but for a first one of names, without any number."""
     plain = [text.partition("#")[0].strip() for text in read_row_texts(path)]

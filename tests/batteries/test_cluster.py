@@ -292,3 +292,52 @@ def test_local_clusters_of_an_estimator(where):
     X, y = planted(6, density=0.4)
     there = FGMClassifier(**PARAMS, cluster=where).fit(sp.csr_array(X), y)
     assert bits(there) == bits(FGMClassifier(**PARAMS).fit(sp.csr_array(X), y))
+
+
+# --- whole fits, and passes of many tasks -----------------------------------------------------------------------------------------
+
+
+def in_tasks(path, **options):
+    rng = np.random.default_rng(3)
+    X, codes = rng.normal(size=(150, 40)), rng.integers(0, 3, 150)
+    X[:, 20:] *= 0.1
+    return ingest((X, X[:, :4].sum(axis=1) * (1 + 0.2 * codes)), path, task="regression", task_column=codes, **options)
+
+
+def weights_of(run):
+    model = load_model(run)
+    return model.coef_.tobytes(), model.intercept_.tobytes()
+
+
+@pytest.mark.parametrize("method", ["group-lasso", "multitask-selector"])
+def test_grids_of_streams_are_whole_fits_on_workers(cluster, tmp_path, method):
+    events, X = [], planted(7, n=90, density=0.4)
+    if method == "group-lasso":
+        data, grid, params = stored(tmp_path / "a.zarr", sp.csr_array(X[0]), X[1], layout="both").url, {"gamma": [0.5, 2.0]}, {"lam": 0.02}
+    else:
+        data, grid, params = in_tasks(tmp_path / "a.zarr").url, {"lam": [0.05, 0.5]}, {"gamma": 30.0, "refit": 0.01}
+    for where, name in (("sync", "here"), (cluster, "there")):
+        place = {"params": params, "folds": 3, "cluster": where, "on_event": events.append}
+        tune(method, grid, data=data, run=str(tmp_path / name), **place)
+    plans = [event for event in events if event["event"] in ("plan", "finish") and event["program"] == "fits"]
+    assert [event["n_tasks"] for event in plans] == [6, 6] and plans[1]["workers_used"] == 2
+    assert (tmp_path / "here" / "tune.json").read_bytes() == (tmp_path / "there" / "tune.json").read_bytes()
+    assert weights_of(tmp_path / "here") == weights_of(tmp_path / "there")
+    assert any("nothing of this" in event["message"] for event in events if event["event"] == "warning"), "one fit is one process"
+
+
+def test_the_selector_out_of_core_has_the_bits_of_this_process(cluster, small_tasks, tmp_path):
+    data, events = in_tasks(tmp_path / "a.zarr"), []
+    params = {"algorithm": "fista", "lam": 0.1, "tol": 1e-6, "refit": 0.02, "fit_intercept": True}
+    place = {"data": data.url, "driver_memory": "300KiB"}
+    told = run_method("multitask-selector", params, run=str(tmp_path / "dry"), dry_run=True, **place).plan
+    assert told["engine"] == "working_set" and told["distributed"] and told["tasks_per_pass"] == len(blocks.column_tasks(data)) > 2
+    for where, name in (("sync", "here"), (cluster, "there")):
+        run_method("multitask-selector", params, run=str(tmp_path / name), cluster=where, on_event=events.append, **place)
+    assert weights_of(tmp_path / "here") == weights_of(tmp_path / "there")
+    norms = [event for event in events if event["event"] == "plan" and event["program"] == "task-norms"]
+    assert norms[0]["n_tasks"] == told["tasks_per_pass"] and max(event["memory_bound"] for event in norms) <= told["task_bytes"]
+    assert max(event.get("workers_used", 0) for event in events if event["event"] == "finish") == 2
+    assert not [event for event in events if event["event"] == "warning"]
+    histories = [RunStore.open(tmp_path / name).history() for name in ("here", "there")]
+    assert [row["gap"] for row in histories[0]] == [row["gap"] for row in histories[1]]

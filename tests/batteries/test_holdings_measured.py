@@ -85,6 +85,21 @@ CASES = {
         ((500, 400), (5000, 400), (20_000, 400)),
         tasks=True,
     ),
+    "multitask-selector-working-set": Case(
+        "multitask-selector",
+        {"loss": "logistic", "algorithm": "fista", "lam": 0.1, "tol": 1e-2},
+        ((3000, 400), (10_000, 400), (40_000, 400)),
+        tasks=True,
+        limit="48MiB",
+    ),
+    "multitask-selector-blocks": Case(
+        "multitask-selector",
+        {"loss": "logistic", "epochs": 1, "gamma": 500.0},
+        ((5000, 400), (10_000, 400), (40_000, 400)),
+        tasks=True,
+        store={"layout": "both"},
+        limit="48MiB",
+    ),
     "fgm": Case("fgm", {"B": 50, "max_rounds": 4}, ((2000, 200), (20_000, 200), (60_000, 200))),
     "fgm-on-workers": Case("fgm", {"B": 20, "max_rounds": 2}, ((75_000, 60), (80_000, 60), (160_000, 60)), limit="48MiB"),
     "rule-ensemble": Case("rule-ensemble", RULES, ((2000, 100), (20_000, 100), (20_000, 600))),
@@ -102,6 +117,8 @@ CASES = {
 }
 QUICK = ("group-lasso-few-blocks", "mkl", "rule-ensemble")
 MAY_TAKE_LESS = {"mkl-passes", "unsupervised-mkl-passes", "group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
+MAY_TAKE_LESS = {"mkl-passes", "group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
+MAY_TAKE_LESS |= {"multitask-selector-working-set", "multitask-selector-blocks"}
 """Cases whose limit, or way, makes the plan grow faster than what is taken, or not at all."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gramplane.storage import DataError, read_pairs, read_row_texts
+from gramplane.storage import DataError, read_edges, read_pairs, read_row_texts
 
 
 def written(tmp_path: Path, text: str) -> str:
@@ -59,3 +59,24 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.txt").write_bytes("caf\xe9\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"latin.txt: it is not UTF-8 text"):
         read_row_texts(str(tmp_path / "latin.txt"))
+
+
+def test_edges_in_any_common_form_stand_once(tmp_path):
+    text = "from,to\n0,2\n\n3 1 # apart\n2;0\n4\t5\n"
+    assert read_edges(written(tmp_path, text), 6).tolist() == [[0, 2], [1, 3], [4, 5]]
+    assert read_edges(written(tmp_path, "7,90")).tolist() == [[7, 90]]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("0,1\n0,9\n", r"pairs.csv:2: feature 9 does not exist, features are 0 to 5"),
+        ("-1,2\n", r"pairs.csv:1: feature -1 does not exist"),
+        ("3,3\n", r"pairs.csv:1: feature 3 has an edge to itself"),
+        ("0,1,1\n", r"pairs.csv:1: '0 1 1' must be two integers: feature, feature"),
+        ("i,j\n", r"pairs.csv: there is no edge in it; write one a line: feature,feature"),
+    ],
+)
+def test_bad_edges_are_told_with_their_line(tmp_path, text, told):
+    with pytest.raises(DataError, match=told):
+        read_edges(written(tmp_path, text), 6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,9 +118,10 @@ def store_figures(store: BlockStore) -> dict[str, Any]:
     return {"store": store.url, **shape, **sizes, **target, "scale": meta.scale, "digest": store.digest}
 
 
-def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return the further inputs of a fit on a store, as far as they were given."""
-    extras: dict[str, Any] = row_inputs(args, store, path)
+def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None) -> dict[str, Any]:
+    """Return the further inputs of a fit on a store, as far as they were given; ``width``: features of a text that is read instead."""
+    width = width if args.stream is None else args.stream.n_features
+    extras: dict[str, Any] = further_inputs(args, store, path, width)
     if args.groups is not None:
         extras["groups"] = read_groups(path(args.groups))
     if args.test_share:
@@ -131,27 +131,33 @@ def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = st
     return extras
 
 
-def tune_plan(method: str, params: dict[str, Any], grid: dict[str, list[Any]], folds: int, training: dict[str, Any]) -> dict[str, Any]:
-    """Return the size of a grid with the plan of its first fit; ``training``: arguments of ``run_method`` that all fits have in common."""
-    from ...pipeline import METHODS, run_method
+def tune_plan(
+    method: str, params: dict[str, Any], grid: dict[str, list[Any]], split: dict[str, int], training: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the size of a grid, what workers do of it, and the plan of its first fit; ``split``: folds and repetitions; ``training``:
+    arguments of ``run_method`` that all fits have in common."""
+    from ...pipeline import run_method
+    from ...pipeline.runs.tune import plan_search
 
-    points = math.prod(len(values) for values in grid.values())
-    fits = "fits_sharing_passes" if METHODS[method].shares_passes else "fits"
     first = {**params, **{key: values[0] for key, values in grid.items()}}
     plan = run_method(method, first, dry_run=True, **training).plan
-    return {"points": points, "folds": folds, fits: points * folds, "first_fit": plan}
+    given = {key: value for key, value in training.items() if key not in ("run", "on_event")}
+    return {**plan_search(method, grid, params=params, **split, **given), "first_fit": plan}
 
 
-def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
-    """Return what was given of all that methods take beside their data: a store by its place, what files say of the rows of a store."""
+def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None) -> dict[str, Any]:
+    """Return what was given of all that methods take beside their data: a store by its place, what files say of rows or features."""
     from ...pipeline.registry import extra_inputs
-    from ...storage import BlockStore, read_pairs, read_row_texts
+    from ...storage import BlockStore, read_edges, read_pairs, read_row_texts
 
     known, inputs = extra_inputs(), dict[str, Any]()
     for name, file in args.inputs().items():
         item, file = known[name][0], require_path(path(file), f"{name}: {'store' if known[name][0].reads == 'store' else 'file'}")
         if item.reads == "store":
             inputs[name] = file
+            continue
+        if item.reads == "edges":
+            inputs[name] = read_edges(file, BlockStore.open(store).n_cols if width is None else width).tolist()
             continue
         n = BlockStore.open(store).n_rows
         inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_pairs(file, n, item.values, ordered=item.ordered).tolist()

@@ -70,7 +70,8 @@ def fit(
     values, d = _parameters(source, settings, kernels=kernels, grams=grams)
     params, args = shared.explicit_values(shared.method_config(method, values, d=d)), _fit_args(method, inputs)
     with explain_unbegun(run), frame.progress() as emit:
-        training = {"seed": args.seed, "extra": {**collect_extras(args, source), **extra}, "on_event": emit, **compute.arguments()}
+        extra = {**collect_extras(args, source, width=text["n_features"]), **extra}
+        training = {"seed": args.seed, "extra": extra, "on_event": emit, **compute.arguments()}
         outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **training)
     return outcome_result(outcome, run)
 
@@ -128,6 +129,7 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
 @shared.grams_option
 @shared.groups_option
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
+@click.option("--repeats", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="How often folds are drawn.")
 @shared.seed_option
 @cluster_options
 @dry_run_option
@@ -141,6 +143,7 @@ def tune(
     kernels: str | None,
     grams: str | None,
     folds: int,
+    repeats: int,
     compute: ComputeOptions,
     dry_run: bool,
     **inputs: Any,
@@ -157,12 +160,13 @@ def tune(
     values, d = _parameters(data, settings, kernels=kernels, grams=grams)
     params, args = check_grid(method, grid, values, d), _fit_args(method, inputs)
     training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": collect_extras(args, data)}
+    split = {"folds": folds, "repeats": repeats}
     with explain_unbegun(run), frame.progress() as emit:
         training |= {"on_event": emit, **compute.arguments()}
         if dry_run:
-            plan = tune_plan(method, params, grid, folds, training)
+            plan = tune_plan(method, params, grid, split, training)
             return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
-        outcome = tune_method(method, grid, params=params, folds=folds, **training)
+        outcome = tune_method(method, grid, params=params, **split, **training)
     return outcome_result(outcome, run)
 
 

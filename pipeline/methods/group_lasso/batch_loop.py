@@ -27,11 +27,12 @@ from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
 from ...inputs.scores import NAN, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
+from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
 from ...records.holdings import refuse_beyond
 from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
 from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
-from .moments_pass import decision_values, feature_slopes, fetch_scaled, moments_pass
+from .moments_pass import decision_values, feature_slopes, moments_pass
 
 MORE_GROUPS = 10  # groups that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance

@@ -18,13 +18,17 @@ from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
 from ...inputs.labels import Inputs, class_factors
 from ...models.linear import LinearModel
-from .inputs import machine_targets
+from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
 from .method import GroupLasso
 from .rows import UNSCALED, plain_rows, scaled_rows
 from .stream_state import StreamState
 
 GROUPS = "One label per feature, or a list of index arrays, which may overlap; ``None``: those of a store, else every feature by itself."
+EDGES = "Edges of a graph of the features, ``(n_edges, 2)``, in the place of groups (graph lasso); a feature without one is by itself."
+
+_GROUPS = Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)
+_EDGES = Parameter("edges", None, "array of int or None", Any, EDGES)
 
 
 def _takes_streams(estimator: Any) -> bool:
@@ -41,7 +45,8 @@ class _GroupLasso(StreamEstimator):
     coef_, intercept_
         ``(n_machines, n_features)`` weights, a sparse array from 50,000 features, whose zeros are exact; and ``(n_machines,)``.
     active_groups_
-        Labels of the groups with a weight in some machine (of a list of groups: their positions in it; without groups: features).
+        Labels of the groups with a weight in some machine (of a list of groups, or of edges: their positions in it, behind the edges the
+        features that have none; without groups: features).
     objective_, dual_gap_
         Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
         the batch optimum, NaN for streams, which have no certificate.
@@ -59,15 +64,16 @@ class _GroupLasso(StreamEstimator):
     _method = GroupLasso
     _iterations = "rounds"
     _forms = {"accept_sparse": "csr"}
-    _own_parameters = {"gamma": Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)}
+    _own_parameters = {"gamma": _GROUPS, "class_weight": _EDGES}
 
     groups: Any
+    edges: Any
     _learners: LearnerFactory
     _stream: StreamLearner | None = None
 
     def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
         inputs = super()._inputs(X, y, sample_weight)
-        return replace(inputs, groups=inputs.data.groups() if self.groups is None else self.groups)
+        return replace(inputs, groups=chosen_groups(self.groups, self.edges, inputs.data.groups()))
 
     def _keep_run(self, run: GroupLasso, state: Any) -> None:
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
@@ -93,7 +99,8 @@ class _GroupLasso(StreamEstimator):
             rows = scaled_rows(X, 0, UNSCALED)
         weight = np.ones(len(y)) if sample_weight is None else checked_weight(sample_weight, len(y))
         target: Any = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
-        inputs = Inputs(None, target, tuple(self.classes_.tolist()) if self._is_classifier else None, None, self.groups)
+        groups = chosen_groups(self.groups, self.edges)
+        inputs = Inputs(None, target, tuple(self.classes_.tolist()) if self._is_classifier else None, None, groups)
         if self._stream is None:
             self._learners = LearnerFactory.create(self._config(), inputs, X.shape[1])
             self._stream = self._learners.learner()
@@ -221,6 +228,7 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
     True
     """
 
+    _own_parameters = {"gamma": _GROUPS, "max_iter": _EDGES}
     _wider = {**_GroupLasso._wider, "loss": ('{"auto", "squared"}', Literal["auto", "squared"])}
 
     @available_if(_takes_streams)

@@ -1,6 +1,7 @@
 """Grids and folds of the group lasso on a stream: one learner per (parameters, fold), and every block of rows is read once for all.
 
-Learners take a block one after another: their sums would not stay in the processor's cache if they took it row by row together.
+Learners take a block one after another: their sums would not stay in the processor's cache if they took it row by row together. On a
+cluster every fit is a job (`pipeline/runs/jobs.py`) over the same blocks in the same order, and has the bits that it has here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .rows import STEP_BYTES, RowBlocks, RowRef, advance, block_order, ordered_r
 
 PASS_PARAMETERS = ("epochs", "shuffle")  # parameters that change which rows come when: points that differ in them cannot share a pass
 STATE_SHARE = 0.25  # share of the driver's memory that the learners of one pass may take; more points take more passes
+ON_ONE_PROCESS = True  # rows that are learned one after another are no pass; on a cluster every fit is a job of its own
 MIN_READS_PER_WRITE = 4  # a step reads at least this many times the bytes of the checkpoint it ends with
 
 

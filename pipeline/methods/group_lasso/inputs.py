@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 
 from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.groups import neighbours
-from ....kernels.group_lasso.penalty import GroupPenalty, group_penalty, single_features
+from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, single_features
 from ....kernels.losses import LossName
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
@@ -18,12 +18,28 @@ from ...records.context import RunContext
 from .config import GroupLassoConfig
 
 
+@dataclass(frozen=True)
+class Edges:
+    """Edges of a graph of the features, in the place of groups (graph lasso)."""
+
+    pairs: Any  # (m, 2) features
+
+
+def chosen_groups(groups: Any, edges: Any, stored: Any = None) -> Any:
+    """Return the groups of a fit: those given, the edges given, or those of a store. Raises ValueError: both are given."""
+    if edges is None:
+        return stored if groups is None else groups
+    if groups is not None:
+        raise ValueError("groups and edges are both given: the edges of a graph are the groups; give one of them")
+    return Edges(edges)
+
+
 def read_store(ctx: RunContext, extra: Mapping[str, Any]) -> Inputs:
-    """Return target, weights and groups of a store; ``extra`` may hold ``groups``, ``test_share`` and ``held_out``. Raises DataError: no
-    target, or one class only.
+    """Return target, weights and groups of a store; ``extra`` may hold ``groups`` or ``edges``, ``test_share`` and ``held_out``. Raises
+    DataError: no target, or one class only; ValueError: groups and edges.
     """
     inputs = store_inputs(ctx, "group-lasso")
-    groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
+    groups = chosen_groups(extra.get("groups"), extra.get("edges"), ctx.data.groups())
     return with_held_out(replace(inputs, groups=groups), held_out_rows(extra, inputs.target, ctx.seed, inputs.classes))
 
 
@@ -44,6 +60,11 @@ def build_penalty(config: GroupLassoConfig, n_features: int, groups: Any) -> tup
     shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
     if config.penalty == "l1" or (groups is None and shares.ndim == 0):
         return single_features(n_features, 1.0, float(shares) if config.penalty != "l1" else 0.0), np.arange(n_features)
+    if isinstance(groups, Edges):
+        indptr, members = edge_groups(groups.pairs, n_features)
+        sizes = np.diff(indptr)
+        _check_shares(shares, len(sizes))
+        return GroupPenalty(indptr, members, np.sqrt(sizes), np.broadcast_to(shares, len(sizes)).copy(), n_features), np.arange(len(sizes))
     starts = neighbours(groups, n_features)
     if starts is not None:
         # Groups of neighbours are known by where they begin; the index of a million features would cost as much as a pass over rows.

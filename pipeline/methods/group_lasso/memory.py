@@ -10,10 +10,10 @@ from ....storage import BlockStore, MemoryBlocks
 from ....storage.ingest.text.row_text import PIECE
 from ....storage.layout import STRIPE_BYTES
 from ...passes.columns import column_sizes, entry_count
+from ...passes.rows import MADE, MADE_SPARSE, has_rows, rows_to_make
 from ...records.holdings import Held, Holding, total_bytes
 from .learners import LearnerFactory
 from .moments_pass import moment_bytes
-from .rows import MADE, MADE_SPARSE, rows_to_make
 from .text import TextData
 
 Data = BlockStore | MemoryBlocks
@@ -47,7 +47,7 @@ def _row_holdings(data: Data) -> tuple[Holding, ...]:
     """Return what the driver holds of rows as they pass: those that had to be made, and a block as it is read and as it is learned."""
     if isinstance(data, MemoryBlocks):
         return ()
-    if "rows" not in data.meta.layouts:
+    if not has_rows(data):
         # Rows that are made are cut into blocks of as many bytes as those of a store, and of one row at least.
         block = max(min(entry_count(data), STRIPE_BYTES // data.meta.itemsize), data.n_cols)
         return rows_to_make(data), LEARNED.of(entries=block)

@@ -17,6 +17,7 @@ from ...method import Method, weights_by_label
 from ...models.linear import LinearModel
 from ...models.linear_predict import LinearPredictor
 from ...passes.blocks import column_tasks
+from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop
@@ -27,7 +28,6 @@ from .learners import build_model
 from .measures import regret_rows
 from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
 from .moments_pass import moment_bytes, row_refs
-from .rows import NEEDS_ROWS
 from .stream_loop import StreamLoop
 from .stream_state import StreamState
 from .text import TextData, read_text
@@ -50,8 +50,9 @@ class GroupLasso(Method):
 
     @classmethod
     def read_inputs(cls, config: GroupLassoConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[GroupLassoConfig, Inputs]:
-        """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups``, ``test_share`` and
-        ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at once, and a text.
+        """Return parameters, and target, weights and groups of a store or text. ``extra`` may hold ``groups`` or ``edges``,
+        ``test_share`` and ``held_out``. Raises DataError: no target, or one class only; ValueError: a parameter that needs all rows at
+        once, and a text.
         """
         data: object = ctx.data
         return config, read_text(config, data, extra) if isinstance(data, TextData) else read_store(ctx, extra)

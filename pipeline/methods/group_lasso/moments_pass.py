@@ -16,18 +16,11 @@ from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
 from ....storage import BlockStore, MemoryBlocks, block_cache
 from ...passes.blocks import Columns, Ref, Task, add_parts, column_tasks, scale_as_given, source_of, task_bytes
-from ...passes.columns import fetch_columns
-from ...passes.scaling import scaled
+from ...passes.scaling import fetch_scaled, scaled
 from ...records.context import RunContext, Shared, resolve
 
 ROWS = 1 << 16  # rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples
 FIRST_ROWS = 1024  # rows whose mean is the shift
-
-
-def fetch_scaled(ctx: RunContext, features: np.ndarray) -> Columns:
-    """Fetch the columns of sorted distinct ``features`` (one column pass; in memory they are taken as they lie) and scale them."""
-    raw = ctx.data.columns(features) if isinstance(ctx.data, MemoryBlocks) else fetch_columns(ctx, features)
-    return scaled(raw, scale_as_given(ctx.data, features), ctx.data.scale.row_factor)
 
 
 def slopes_chunk(task: Task, vectors: Shared) -> np.ndarray:

@@ -12,15 +12,11 @@ import scipy.sparse as sp
 from ....kernels.features.views import flat
 from ....kernels.group_lasso.dual_averaging import Rows, is_valid_csr
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
-from ...passes.columns import entry_count
-from ...records.holdings import Held, Holding, refuse_beyond
+from ...passes.rows import by_rows, has_rows, refuse_to_make
 
 STEP_BYTES = 64 << 20  # a step takes whole blocks up to this many bytes of rows; a checkpoint follows each
 UNSCALED = ColumnScale()  # rows as they are
-NEEDS_ROWS = "ingest the store with --layout both"  # what helps where rows would have to be made of columns
 _BLOCKS, _ROWS = 0x57EA, 0x57EB  # what tells the two kinds of orders apart that are drawn from one seed
-MADE = Held("rows made of the store's columns, which it has alone", "stored", "dense")
-MADE_SPARSE = Held("rows made of the store's columns, which it has alone", "2 stored", "sparse")
 
 
 class RowRef(Protocol):
@@ -54,16 +50,15 @@ class RowBlocks:
         # CSR as block stores have it.
         X: Any = data.X if isinstance(data, MemoryBlocks) and sp.issparse(data.X) and data.X.format == "csr" else None
         self._rows = X if X is not None and X.indices.dtype == np.int32 and X.has_canonical_format else None
-        if isinstance(data, BlockStore) and "rows" not in data.meta.layouts:
-            refuse_beyond([rows_to_make(data)], budget, "group-lasso", NEEDS_ROWS)
+        if not has_rows(data):
+            refuse_to_make(data, budget, "group-lasso")
             self._source = None
 
     @property
     def source(self) -> BlockStore | MemoryBlocks:
         """What has the row blocks; rows of a store without them are made at first use."""
         if self._source is None:
-            columns = self._data.columns(np.arange(self._data.n_cols))
-            self._source = MemoryBlocks(sp.csr_array(columns) if sp.issparse(columns) else columns)
+            self._source = by_rows(self._data)
         return self._source
 
     def refs(self) -> Sequence[RowRef]:
@@ -78,13 +73,6 @@ class RowBlocks:
         indptr = self._rows.indptr[ref.rows[0] : ref.rows[1] + 1].astype(np.int64)
         part = slice(int(indptr[0]), int(indptr[-1]))
         return _scale_entries(self._rows.data[part], self._rows.indices[part], indptr - indptr[0], ref.rows[0], self._scale)
-
-
-def rows_to_make(data: BlockStore) -> Holding:
-    """Return what it takes to make rows of a store that has columns only."""
-    if data.meta.kind == "dense":
-        return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)
-    return MADE_SPARSE.of(stored=entry_count(data) * (data.meta.itemsize + 4))
 
 
 def scaled_rows(X: Any, first: int, scale: ColumnScale) -> Rows:

@@ -17,6 +17,7 @@ from ....storage.ingest.text.row_text import RowText
 from ...inputs.labels import Inputs
 from ...records.data_set import Kind
 from .config import GroupLassoConfig
+from .inputs import chosen_groups
 
 CLASSES = (-1, 1)  # labels of a text by default
 
@@ -91,4 +92,4 @@ def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]
     for name, is_asked_for in unsuited.items():
         if is_asked_for:
             raise ValueError(f"{name} needs rows that can be read again, a stream is read once: ingest the text into a store")
-    return Inputs(data, np.zeros(0, np.int64), data.meta.labels, None, extra.get("groups"))
+    return Inputs(data, np.zeros(0, np.int64), data.meta.labels, None, chosen_groups(extra.get("groups"), extra.get("edges")))

@@ -19,7 +19,8 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
-from .inputs import SelectorData, Solution, moments_fit, objective_value, penalty_weight
+from .inputs import SelectorData, Solution, objective_value, penalty_weight
+from .memory import moments_fit
 
 STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}  # sweeps, Newton steps or proximal steps of a step of the loop, by loss
 CUT_SHORT = 2  # phase of a second fit after a selection that max_iter ended: however it ends, the fit is unfinished
@@ -106,7 +107,7 @@ class BatchLoop:
 
     def _metrics(self, state: BatchState) -> dict[str, Any]:
         selected = state.weights.any(axis=0)
-        values = self.data.rows.decide(state.weights, state.intercepts) + self.data.offsets[self.data.rows.codes]
+        values = self.data.rows.decide(state.weights, state.intercepts) + self.data.offsets[self.data.codes]
         return {
             "phase": min(state.phase, 1),
             "objective": state.objective,

@@ -1,4 +1,4 @@
-"""The rows that feature selection over many tasks reads, scaled, signed, about their offsets, and the objective over them."""
+"""What feature selection over many tasks learns from: rows, scaled, signed, about their offsets, and the objective over them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,21 @@ from ....storage import BlockStore, MemoryBlocks
 from ...inputs.labels import row_weights
 from ...inputs.tasks import TaskInputs
 from ...passes.blocks import constant_features, scale_as_given
-from ...passes.columns import entry_count
 from ...passes.scaling import scaled
-from ...records.holdings import Held, Holding
 from ...records.scale import FeatureScale
 from .config import SelectorConfig
 
 Data = BlockStore | MemoryBlocks
 
-ENTRY_BYTES = 40  # bytes the driver holds per entry while rows are read and evaluated, at most
-MOMENT_SHARE = 0.25  # share of the driver's memory that the moments of all tasks may take; beyond it proximal steps read the rows
-
 
 @dataclass(frozen=True)
 class SelectorData:
-    """Rows of a fit."""
+    """What a fit knows of its rows; the rows themselves are read when a loop first asks for them."""
 
-    rows: TaskRows  # all rows, held-out ones among them with weight 0; targets are signs, or numbers less the offsets
+    data: Data
+    codes: np.ndarray  # (n,) task of each row
+    target: np.ndarray  # (n,) signs, or numbers less the offsets
+    weight: np.ndarray  # (n,) factor of each row's loss, 0 for those held out
     offsets: np.ndarray  # (n_tasks,) subtracted from the target of every task
     n_features: int
     names: tuple[Any, ...]  # the tasks
@@ -44,41 +42,26 @@ class SelectorData:
         """Number of tasks."""
         return len(self.names)
 
+    @cached_property
+    def rows(self) -> TaskRows:
+        """All rows in memory, held-out ones among them."""
+        data = self.data
+        # Rows in memory that have no scales stay as they lie.
+        is_raw = isinstance(data, MemoryBlocks) and data.scale.kind == "none"
+        X = data.X if is_raw else scaled(data.columns(np.arange(self.n_features)), self.scale, data.scale.row_factor)
+        return task_rows(X, self.codes, self.target, self.weight)
+
     @property
     def mean_weights(self) -> np.ndarray:
         """``(n,)`` weights of the mean loss: those of every task sum to 1."""
-        totals = np.bincount(self.rows.codes, self.rows.weight, self.n_tasks)
-        return self.rows.weight / np.where(totals > 0, totals, 1.0)[self.rows.codes]
+        totals = np.bincount(self.codes, self.weight, self.n_tasks)
+        return self.weight / np.where(totals > 0, totals, 1.0)[self.codes]
 
     @cached_property
     def used_rows(self) -> np.ndarray:
         """Rows of positive weight, task by task, those of a task ascending."""
-        used = np.flatnonzero(self.rows.weight > 0)
-        return used[np.argsort(self.rows.codes[used], kind="stable")]
-
-
-ROWS = Held("rows in float64, by rows and while they are put in order", f"{ENTRY_BYTES} entries")
-WEIGHTS = Held("sums, weights and copies of them", "40 d T")
-VECTORS = Held("labels, tasks, decision values", "64 n")
-ORDERED = Held("rows task by task, and copies of them", "28 entries", "`algorithm: fista`")
-MOMENTS_WHEN = f"`algorithm: fista`, where half of that is within {MOMENT_SHARE:g} L"
-MOMENTS = Held("second moments of every task, and copies of them", "16 T (d + 2)^2", MOMENTS_WHEN)
-HELD = (ROWS, WEIGHTS, VECTORS, ORDERED, MOMENTS)  # what the driver holds
-
-
-def driver_holdings(data: Data, n_tasks: int, algorithm: str, driver_memory: int) -> tuple[Holding, ...]:
-    """Return what the driver holds: rounds of one row per task read rows from all over the data, so all of them, and weights."""
-    d, entries = data.n_cols, entry_count(data)
-    holdings = ROWS.of(entries=entries), WEIGHTS.of(d=d, T=n_tasks), VECTORS.of(n=data.n_rows)
-    if algorithm != "fista":
-        return holdings
-    moments = (MOMENTS.of(d=d, T=n_tasks),) if moments_fit(d, n_tasks, driver_memory) else ()
-    return (*holdings, ORDERED.of(entries=entries), *moments)
-
-
-def moments_fit(d: int, n_tasks: int, driver_memory: int) -> bool:
-    """Return whether the moments of all tasks are within their share of the driver's memory."""
-    return 8 * n_tasks * (d + 2) ** 2 <= MOMENT_SHARE * driver_memory
+        used = np.flatnonzero(self.weight > 0)
+        return used[np.argsort(self.codes[used], kind="stable")]
 
 
 def task_rows(X: Array | sp.sparray, codes: np.ndarray, target: np.ndarray, weight: np.ndarray) -> TaskRows:
@@ -96,15 +79,13 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
     suit the target.
     """
     weight, data, d = row_weights(config, inputs), inputs.data, int(inputs.data.n_cols)
-    offsets = task_offsets(config.task_offset, inputs.codes, inputs.signs(), weight, inputs.n_tasks)
+    signs = inputs.signs()
+    offsets = task_offsets(config.task_offset, inputs.codes, signs, weight, inputs.n_tasks)
     scale, selectable = scale_as_given(data, np.arange(d)), np.ones(d, bool)
-    # Rows in memory that have no scales stay as they lie.
-    is_raw = isinstance(data, MemoryBlocks) and data.scale.kind == "none"
-    X = data.X if is_raw else scaled(data.columns(np.arange(d)), scale, data.scale.row_factor)
-    rows = task_rows(X, inputs.codes, inputs.signs() - offsets[inputs.codes], weight)
     if config.fit_intercept:
         selectable[constant_features(data)] = False
-    return SelectorData(rows, offsets, d, inputs.names, selectable, scale)
+    codes, target = inputs.codes.astype(np.int64), np.asarray(signs - offsets[inputs.codes], np.float64)
+    return SelectorData(data, codes, target, np.asarray(weight, np.float64), offsets, d, inputs.names, selectable, scale)
 
 
 def divergence_message(gamma: float, row: int, name: object, prefix: str = "") -> str:
@@ -146,7 +127,7 @@ class Solution:
 def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weights: np.ndarray, values: np.ndarray) -> float:
     """Return the sum over tasks of their mean losses at decision values ``(n,)``, and the penalty (4.3)."""
     penalty = task_penalty(config.penalty, data.n_features, config.r)
-    return float(data.mean_weights @ mean_loss(config.loss).exact(data.rows.target, values)) + lam * penalty.value(weights)
+    return float(data.mean_weights @ mean_loss(config.loss).exact(data.target, values)) + lam * penalty.value(weights)
 
 
 def penalty_weight(config: SelectorConfig, phase: int) -> float:

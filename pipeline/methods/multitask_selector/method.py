@@ -16,18 +16,23 @@ from ...inputs.tasks import TaskInputs, held_out_task_inputs, task_fit
 from ...method import Method
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
+from ...passes.rows import NEEDS_ROWS, has_rows
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
-from .inputs import HELD, driver_holdings, selector_data
+from .inputs import selector_data
+from .memory import FEWER_COLUMNS, HELD, Way, choose_way, driver_holdings
 from .partial_fit import TaskLearner
 from .rounds_loop import RoundsLoop, SelectorState
+from .rows import BlockRows
+from .working_loop import WorkingLoop, WorkingState
 
 UNFINISHED = ("max_iter", "no_progress")  # reasons of a stop before the tolerance was reached
 MAX_TASK_FEATURES = 40  # features whose weights a report shows by task
 
-State = SelectorState | BatchState
+State = SelectorState | BatchState | WorkingState
+SelectorLoop = RoundsLoop | BatchLoop | WorkingLoop
 
 
 class Selector(Method):
@@ -37,11 +42,11 @@ class Selector(Method):
     config_type = SelectorConfig
     models = {LinearModel: LinearPredictor()}
     held = HELD
-    programs = "passes.columns"
+    programs = "methods.multitask_selector.norms_pass"
 
     config: SelectorConfig
     inputs: TaskInputs
-    loop: Any  # (RoundsLoop or BatchLoop, each with its own state)
+    loop: Any  # (a SelectorLoop, each with its own state)
 
     @classmethod
     def read_inputs(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[SelectorConfig, TaskInputs]:
@@ -49,15 +54,21 @@ class Selector(Method):
         return config, held_out_task_inputs(ctx, cls.name, extra)
 
     @classmethod
-    def build_loop(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> RoundsLoop | BatchLoop:
+    def build_loop(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> SelectorLoop:
         """Return the loop of a fit. Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight;
-        MemoryBoundExceeded: rows and weights are more than the driver may hold.
+        MemoryBoundExceeded: weights, and rows or columns, are more than the driver may hold.
         """
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
-        holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)
-        refuse_beyond(holdings, ctx.fit_limit, cls.name, "feed the rows in pieces with MultiTaskSelector.partial_fit")
+        way = _way(config, inputs, ctx)
+        holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory, way)
+        remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
+        if way != "memory":
+            remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else NEEDS_ROWS
+        refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
         data = selector_data(config, inputs)
-        return RoundsLoop(config, data, ctx.seed) if config.algorithm == "da" else BatchLoop(config, data)
+        if config.algorithm == "da":
+            return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)
+        return WorkingLoop(config, data) if way == "working_set" else BatchLoop(config, data)
 
     @classmethod
     def prepare(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
@@ -68,9 +79,15 @@ class Selector(Method):
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Steps, rounds or sweeps, memory."""
-        holdings = driver_holdings(self.inputs.data, self.inputs.n_tasks, self.config.algorithm, self.ctx.driver_memory)
-        return {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, **holdings_plan(holdings), **self.loop.plan}
+        """Which way the fit goes, steps, rounds or sweeps, memory."""
+        way = _way(self.config, self.inputs, self.ctx)
+        holdings = driver_holdings(self.inputs.data, self.inputs.n_tasks, self.config.algorithm, self.ctx.driver_memory, way)
+        return {"learning_tasks": self.inputs.n_tasks, "task_bytes": 0, "engine": way, **holdings_plan(holdings), **self.loop.plan}
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do: of a working set the passes over all features; rounds, and rows in memory, are the work of one process."""
+        return ("gradients of the tasks, feature by feature",) if self.plan["engine"] == "working_set" else ()
 
     def model(self, state: State, ctx: RunContext) -> LinearModel:
         """Return the model of the last weights; intercepts hold the offsets of the tasks."""
@@ -105,12 +122,12 @@ class Selector(Method):
 
     def tables(self, state: State, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, their weights by task, the tasks; of a stream also its steps."""
-        features, weights, rows, tasks = model.features, selected_weights(model), self.loop.data.rows, self.inputs.names
+        features, weights, data, tasks = model.features, selected_weights(model), self.loop.data, self.inputs.names
         names = self.ctx.data.feature_names()
         names = [f"x{j}" if names is None else str(names[j]) for j in features]
         norms = np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
-        sizes, counts = np.bincount(rows.codes, rows.weight > 0, len(tasks)), np.count_nonzero(weights, axis=1)
+        sizes, counts = np.bincount(data.codes, data.weight > 0, len(tasks)), np.count_nonzero(weights, axis=1)
         shown = order[:MAX_TASK_FEATURES]
         return {
             "selected": [
@@ -126,6 +143,14 @@ class Selector(Method):
             ],
             **self.loop.tables(state),
         }
+
+
+def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:
+    """Return the way that a run was decided to go, or goes if it begins now."""
+    decided = None if ctx.run is None else ctx.run.read_json("decisions")
+    if isinstance(decided, dict):
+        return decided.get("engine", "memory")  # (runs of earlier versions have all rows in memory)
+    return choose_way(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)
 
 
 def stream_model(config: SelectorConfig, learner: TaskLearner, names: Sequence[Any], classes: Sequence[Any] | None) -> LinearModel:

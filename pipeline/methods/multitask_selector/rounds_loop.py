@@ -6,6 +6,7 @@ rounds of a long one, fixed by the data alone; its state holds sums of subgradie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,8 +20,8 @@ from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
 from .inputs import SelectorData, Solution, divergence_message, objective_value, penalty_weight
+from .rows import MemoryRows, RowSource
 
-STEP_ENTRIES = 1 << 17  # entries of rows that a step reads at most; more where the weights alone have more
 N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, so that its progress can be seen
 
 
@@ -51,13 +52,18 @@ class SelectorState:
 
 
 class RoundsLoop:
-    """Rounds of one row per task, epoch after epoch, in orders drawn from ``seed``; ``trackers`` follow accuracy or R2, if any."""
+    """Rounds of one row per task, epoch after epoch, in orders drawn from ``seed``; ``trackers`` follow accuracy or R2, if any.
+
+    ``source``: where the rows come from; by default all of them lie in memory. It changes steps and memory, and no weight.
+    """
 
     state_type = SelectorState
     counter = "rounds"
 
-    def __init__(self, config: SelectorConfig, data: SelectorData, seed: int) -> None:
+    def __init__(self, config: SelectorConfig, data: SelectorData, seed: int, source: RowSource | None = None) -> None:
         self.config, self.data, self.seed = config, data, seed
+        self.source: RowSource = MemoryRows(data) if source is None else source
+        self._order: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
 
     def init(self, ctx: RunContext) -> SelectorState:
@@ -78,11 +84,13 @@ class RoundsLoop:
         """Read the next epochs, or the next part of one."""
         stream, rounds = state.stream, self.rounds(state)
         order, epoch, part = self.next_rows(state.epoch, state.part)
+        rows, places = self.source.take(order, *self._window(state.epoch, state.part))
         try:
-            progress = run_rounds(stream, self.data.rows, order, rounds, OpenRound.none())
+            progress = run_rounds(stream, rows, places, rounds, OpenRound.none())
         except Diverged as error:
-            name = self.data.names[int(self.data.rows.codes[error.row])]
-            raise ValueError(divergence_message(self.config.gamma, error.row, name, f"round {stream.t + 1}, ")) from None
+            row = self.source.row_number(order, error.row)
+            name = self.data.names[int(self.data.codes[row])]
+            raise ValueError(divergence_message(self.config.gamma, row, name, f"round {stream.t + 1}, ")) from None
         after = replace(state, iteration=state.iteration + 1, epoch=epoch, part=part, t=stream.t, sums=stream.sums)
         after = replace(after, bias=stream.bias, paid=stream.paid, norms=stream.norms)
         weights = rounds.weights(stream)
@@ -108,19 +116,19 @@ class RoundsLoop:
     def _evaluate(self, state: SelectorState, weights: np.ndarray, rounds: Rounds) -> dict[str, Any]:
         """Return objective and scores after whole epochs: they cost a pass over the rows."""
         if state.part:
-            zeros = {0: np.zeros(self.data.rows.n)}
+            zeros = {0: np.zeros(len(self.data.codes))}
             return {"objective": np.nan, **dict.fromkeys(accuracy_metrics(self.trackers, zeros), np.nan)}
-        values = self.data.rows.decide(weights, rounds.intercepts(state.stream))
+        values = self.source.decide(weights, rounds.intercepts(state.stream))
         return {
             "objective": objective_value(self.config, self.data, rounds.lam, weights, values),
-            **accuracy_metrics(self.trackers, {0: values + self.data.offsets[self.data.rows.codes]}),
+            **accuracy_metrics(self.trackers, {0: values + self.data.offsets[self.data.codes]}),
         }
 
     def solution(self, state: SelectorState) -> Solution:
         """Return the weights of the last round and their objective."""
         stream, rounds = state.stream, self.rounds(state)
         weights, intercepts = rounds.weights(stream), rounds.intercepts(stream)
-        value = objective_value(self.config, self.data, rounds.lam, weights, self.data.rows.decide(weights, intercepts))
+        value = objective_value(self.config, self.data, rounds.lam, weights, self.source.decide(weights, intercepts))
         return Solution(weights, intercepts, value, float("nan"))
 
     def count(self, state: SelectorState) -> int:
@@ -157,8 +165,8 @@ class RoundsLoop:
     def _last_losses(self, state: SelectorState, n_steps: int) -> np.ndarray:
         """Return the sum of the last model's losses over the rows of every step of the last fit, ``(n_steps,)``."""
         data, rounds, stream = self.data, self.rounds(state), state.stream
-        values = data.rows.decide(rounds.weights(stream), rounds.intercepts(stream))
-        losses = data.rows.weight * mean_loss(self.config.loss).exact(data.rows.target, values)
+        values = self.source.decide(rounds.weights(stream), rounds.intercepts(stream))
+        losses = data.weight * mean_loss(self.config.loss).exact(data.target, values)
         sums, epoch, part = np.zeros(n_steps), 0, 0
         for k in range(n_steps):
             order, epoch, part = self.next_rows(epoch, part)
@@ -168,7 +176,7 @@ class RoundsLoop:
     @cached_property
     def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
         """Indices into the used rows of the rows of every round, round after round, and the edges of the rounds, ``(n_rounds + 1,)``."""
-        codes = self.data.rows.codes[self.data.used_rows]
+        codes = self.data.codes[self.data.used_rows]
         counts = np.bincount(codes, minlength=self.data.n_tasks)
         ranks = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
         return np.argsort(ranks, kind="stable"), np.concatenate([[0], np.cumsum(np.bincount(ranks))])
@@ -181,9 +189,7 @@ class RoundsLoop:
     @cached_property
     def schedule(self) -> tuple[int, int]:
         """Return ``(epochs of a step, parts of an epoch)``; one of them is 1."""
-        indptr = self.data.rows.indptr
-        entries = max(int(np.diff(indptr)[self.data.used_rows].sum()), 1)
-        limit = max(STEP_ENTRIES, self.data.n_features * self.data.n_tasks)
+        entries, limit = self.source.step_entries()
         return max(min(limit // entries, -(-self.config.epochs // N_STEPS)), 1), min(-(-entries // limit), self.n_rounds)
 
     @property
@@ -197,11 +203,16 @@ class RoundsLoop:
 
         The rows of every task are permuted anew from ``(seed, epoch)``, unless ``shuffle`` is off.
         """
+        if self._order[0] != epoch:
+            self._order = epoch, self._drawn_order(epoch)
+        return self._order[1]
+
+    def _drawn_order(self, epoch: int) -> np.ndarray:
         used = self.data.used_rows
         if self.config.shuffle:
             shuffled = np.random.default_rng(np.random.SeedSequence((self.seed, 0x57EA, epoch))).permutation(used)
             # Numbers of two bytes are sorted by counting.
-            codes = self.data.rows.codes.astype(np.min_scalar_type(self.data.n_tasks))
+            codes = self.data.codes.astype(np.min_scalar_type(self.data.n_tasks))
             used = shuffled[np.argsort(codes[shuffled], kind="stable")]
         return used[self._ranks[0]]
 
@@ -211,7 +222,21 @@ class RoundsLoop:
         if parts == 1:
             last = min(epoch + epochs, self.config.epochs)
             return np.concatenate([np.append(self.epoch_order(k), CLOSE) for k in range(epoch, last)]), last, 0
-        edges = self._ranks[1]
-        lo, hi = (edges[k * (len(edges) - 1) // parts] for k in (part, part + 1))
         ends_epoch = part + 1 == parts
-        return np.append(self.epoch_order(epoch)[lo:hi], CLOSE), epoch + ends_epoch, 0 if ends_epoch else part + 1
+        rows = self._rows_of_parts(epoch, part, part + 1)
+        return np.append(rows, CLOSE), epoch + ends_epoch, 0 if ends_epoch else part + 1
+
+    def _rows_of_parts(self, epoch: int, first: int, last: int) -> np.ndarray:
+        """Return the rows of some parts of an epoch, round after round."""
+        edges, parts = self._ranks[1], self.schedule[1]
+        lo, hi = (edges[k * (len(edges) - 1) // parts] for k in (first, last))
+        return self.epoch_order(epoch)[lo:hi]
+
+    def _window(self, epoch: int, part: int) -> tuple[tuple[int, int], Callable[[], np.ndarray]]:
+        """Return the name of the window that a step is in, and what returns its rows: some parts of an epoch, or all rows of several."""
+        parts = self.schedule[1]
+        if parts == 1:
+            return (-1, 0), lambda: self.data.used_rows
+        count = self.source.windows(parts)
+        first = part // count * count
+        return (epoch, first), lambda: self._rows_of_parts(epoch, first, min(first + count, parts))

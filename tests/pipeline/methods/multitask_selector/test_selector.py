@@ -149,7 +149,7 @@ def test_orders_are_drawn_from_the_seed_and_epochs_differ():
 def test_long_epochs_are_cut_into_steps_of_the_same_bits(monkeypatch):
     X, y, task = problem(8)
     whole = selector(fit_intercept=True).fit(X, y, task)
-    monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds_loop.STEP_ENTRIES", 60)
+    monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rows.STEP_ENTRIES", 60)
     parts = selector(fit_intercept=True).fit(X, y, task)
     assert len(parts.history_["loss"]) > 8
     same(whole, parts)
@@ -162,7 +162,7 @@ def test_a_step_passes_no_fewer_entries_than_there_are_weights(monkeypatch):
     inputs = with_tasks(Inputs(MemoryBlocks(X), y, None), task)
     weights = 3 * X.shape[1]
     for entries, limit in ((1, weights), (60, 60), (10**9, 10**9)):
-        monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds_loop.STEP_ENTRIES", entries)
+        monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rows.STEP_ENTRIES", entries)
         with open_executor(None) as executor:
             plan = Selector.build_loop(SelectorConfig(epochs=200, penalty="amtfs"), inputs, RunContext(executor, inputs.data)).schedule
         assert plan == ((10, 1) if limit > X.size else (1, -(-np.count_nonzero(X) // limit)))
@@ -187,7 +187,7 @@ def test_regret_is_what_was_paid_less_what_the_last_model_pays(monkeypatch):
     X, y, task = problem(8, signs=True)
     codes, signs = np.searchsorted(NAMES, task), np.where(y == "up", 1.0, -1.0)
     for entries in (1 << 17, 60):
-        monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rounds_loop.STEP_ENTRIES", entries)
+        monkeypatch.setattr("gramplane.pipeline.methods.multitask_selector.rows.STEP_ENTRIES", entries)
         config = SelectorConfig(lam=0.1, gamma=20.0, epochs=2, loss="logistic", penalty="amtfs")
         inputs = with_tasks(Inputs(MemoryBlocks(X), (signs > 0).astype(int), ("down", "up")), task)
         with open_executor(None) as executor:

@@ -1,0 +1,93 @@
+"""The pass over column stripes of feature selection over many tasks: dual norms of the gradients ``X_t'r`` of some features.
+
+A task returns two numbers for every feature that can enter, and nothing of the others; no vector over rows comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ....cluster import BlockProgram, plan
+from ....kernels.group_lasso.penalty import GroupPenalty, single_features
+from ....kernels.group_lasso.task_gradients import BATCH_BYTES, feature_norms, feature_reaches
+from ....storage import block_cache
+from ...passes.blocks import (
+    Ref,
+    Task,
+    column_tasks,
+    columns_of,
+    features_inside,
+    scale_as_given,
+    source_of,
+    task_bytes,
+    tasks_holding,
+)
+from ...records.context import RunContext, Shared, resolve
+
+
+class Query(NamedTuple):
+    """What a pass asks of every feature."""
+
+    n_tasks: int
+    kappa: float  # weights of the penalty of a feature over all tasks
+    inner: float
+    with_reaches: bool  # whether the reach is asked for, too; else it is 0
+
+
+def norms_chunk(task: Task, features: Shared, vectors: Shared, codes: Shared, query: Query) -> np.ndarray:
+    """Return dual norms and reaches ``(2, k)`` of the features that are looked at in the stripes of one task (on a worker).
+
+    ``features``: sorted, of all stripes; ``vectors``: ``(2, n)`` costs times slopes and costs, with the factors of the rows; ``codes``:
+    ``(n,)`` task of each row.
+    """
+    ids, weight, owners = resolve(features), resolve(vectors), resolve(codes)
+    return join_norms([_stripe_norms(ref, features_inside(ref, ids), weight, owners, query) for ref in task])
+
+
+def _stripe_norms(ref: Ref, ids: np.ndarray, vectors: np.ndarray, codes: np.ndarray, query: Query) -> np.ndarray:
+    scale = scale_as_given(source_of(ref), ids)
+    X = block_cache().load(ref) if len(ids) == ref.cols[1] - ref.cols[0] else columns_of(ref, ids)
+    alike, scales = single_features(1, query.kappa, query.inner), {"shift": scale.shift, "factor": scale.factor}
+    norms = feature_norms(X, vectors[0], codes, query.n_tasks, alike, **scales)
+    return np.stack([norms, feature_reaches(X, vectors[1], codes, query.n_tasks, **scales) if query.with_reaches else np.zeros(len(ids))])
+
+
+def join_norms(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Combine step: features side by side."""
+    return np.concatenate(parts, axis=1)
+
+
+def norms_bytes(task: Task, n: int, n_tasks: int) -> int:
+    """Bound the memory of a task: its largest stripe as read and cut, vectors over the rows, sums of tasks over some columns."""
+    columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
+    return 2 * task_bytes(task) + 40 * n + 3 * max(BATCH_BYTES, 8 * n_tasks) + 64 * columns
+
+
+def feature_tasks(ctx: RunContext, features: np.ndarray) -> list[Task]:
+    """Return the tasks of a pass over sorted features: stripes that hold one of them."""
+    tasks = column_tasks(ctx.data)
+    return tasks if len(features) == ctx.data.n_cols else tasks_holding(tasks, features)
+
+
+def task_norms(
+    ctx: RunContext, features: np.ndarray, slopes: np.ndarray, cost: np.ndarray, codes: np.ndarray, n_tasks: int, penalty: GroupPenalty,
+    with_reaches: bool,
+) -> np.ndarray:  # fmt: skip
+    """Return dual norms and reaches ``(2, len(features))`` of sorted distinct features, in one pass over the stripes that hold them.
+
+    ``slopes``, ``cost``, ``codes``: ``(n,)`` minus the derivative, weight in the mean loss, and task of every row, in the data's order.
+    """
+    row_factor, n = ctx.data.scale.row_factor, ctx.data.n_rows
+    vectors = np.stack([cost * slopes, cost])
+    if row_factor is not None:
+        vectors *= np.stack([row_factor, row_factor * row_factor])
+    tasks, result = feature_tasks(ctx, features), 16 * len(features)
+    query = Query(n_tasks, float(penalty.kappa[0]), float(penalty.inner[0]), with_reaches)
+    program = BlockProgram(
+        "task-norms", norms_chunk, join_norms, lambda task: norms_bytes(task, n, n_tasks), result, combine_bytes=2 * result
+    )
+    shared = (("features", features), ("task-slopes", vectors), ("task-codes", codes))
+    return ctx.run_pass(plan(program, tasks, *(ctx.broadcast(name, array, len(tasks)) for name, array in shared), query))

@@ -1,0 +1,175 @@
+"""Where rounds get their rows from: all of them in memory, or those of the next rounds, gathered from blocks of rows.
+
+Rounds take rows from all over the data, in an order that is drawn anew for every epoch. Out of core a window of this order, as long as the
+memory allows, is gathered in one sweep over the blocks that hold a row of it. The rows are the same numbers, so the bits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.group_lasso.task_selection import CLOSE, TaskRows
+from ....storage import BlockStore, MemoryBlocks
+from ...passes.columns import entry_count
+from ...passes.rows import by_rows
+from ...passes.scaling import scaled
+from .inputs import SelectorData, task_rows
+from .memory import step_entries, window_bytes
+
+STEP_ENTRIES = 1 << 17  # entries of rows that a step reads at most; more where the weights alone have more
+
+
+class RowSource(Protocol):
+    """Rows by their numbers."""
+
+    def step_entries(self) -> tuple[int, int]:
+        """Return the entries of all rows that are learned from, and how many of them a step reads at most."""
+        ...
+
+    def windows(self, parts: int) -> int:
+        """Return how many of the ``parts`` of an epoch are gathered at a time."""
+        ...
+
+    def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
+        """Return rows, and where those of an order stand in them, ``CLOSE`` where it is. ``window``: the name of the window they are in;
+        ``ids``: returns the rows of that window.
+        """
+        ...
+
+    def row_number(self, order: np.ndarray, row: int) -> int:
+        """Return the number in the data of a row that was taken by an order."""
+        ...
+
+    def decide(self, weights: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+        """Return the predictions of all rows, ``(n,)``, of weights ``(Q, d)`` and intercepts ``(Q,)``."""
+        ...
+
+
+class MemoryRows:
+    """All rows in memory."""
+
+    def __init__(self, data: SelectorData) -> None:
+        self._data = data
+
+    def step_entries(self) -> tuple[int, int]:
+        """Return the entries of the used rows, and those of a step."""
+        entries = int(np.diff(self._data.rows.indptr)[self._data.used_rows].sum())
+        return max(entries, 1), max(STEP_ENTRIES, self._data.n_features * self._data.n_tasks)
+
+    def windows(self, parts: int) -> int:
+        """Return all parts: nothing is gathered."""
+        return parts
+
+    def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
+        """Return all rows, and the order."""
+        return self._data.rows, order
+
+    def row_number(self, order: np.ndarray, row: int) -> int:
+        """Return the row's number."""
+        return row
+
+    def decide(self, weights: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+        """Return the predictions of all rows."""
+        return self._data.rows.decide(weights, intercepts)
+
+
+class BlockRows:
+    """Rows gathered window by window; ``driver_memory``: bytes from which the lengths of windows and steps follow."""
+
+    def __init__(self, data: SelectorData, driver_memory: int) -> None:
+        self._data, self._memory, self._row_factor = data, driver_memory, data.data.scale.row_factor
+        self._window: tuple[int, int] | None = None
+        self._ids = np.zeros(0, np.int64)
+        self._rows: Any = None
+
+    def step_entries(self) -> tuple[int, int]:
+        """Return about the entries of the used rows, zeros of dense data counted, and those of a step."""
+        data, share = self._data, len(self._data.used_rows) / max(len(self._data.codes), 1)
+        return max(int(entry_count(data.data) * share), 1), step_entries(data.data, data.n_tasks, self._memory)
+
+    def windows(self, parts: int) -> int:
+        """Return how many of the parts of an epoch are gathered at a time: as many as the memory holds rows of, and one at least."""
+        data = self._data.data
+        size = data.meta.itemsize if data.meta.kind == "dense" else data.meta.itemsize + 4
+        return min(max(parts * window_bytes(data, self._memory) // max(entry_count(data) * size, 1), 1), parts)
+
+    def take(self, order: np.ndarray, window: tuple[int, int], ids: Callable[[], np.ndarray]) -> tuple[TaskRows, np.ndarray]:
+        """Return the rows of an order, in this order, each once for every time it comes."""
+        is_row = order != CLOSE
+        local = np.full(len(order), CLOSE, np.int64)
+        local[is_row] = np.arange(int(is_row.sum()))
+        return self._learned(self._raw(order[is_row], window, ids), order[is_row]), local
+
+    def row_number(self, order: np.ndarray, row: int) -> int:
+        """Return the number of the row that was taken at some place."""
+        return int(order[order != CLOSE][row])
+
+    def _learned(self, raw: Any, ids: np.ndarray | slice) -> TaskRows:
+        """Return raw rows with these numbers as compiled loops read them."""
+        data, row_factor = self._data, None if self._row_factor is None else self._row_factor[ids]
+        X = scaled(raw, data.scale, row_factor) if isinstance(raw, np.ndarray) else _scaled_rows(raw, data.scale.factor, row_factor)
+        return task_rows(X, data.codes[ids], data.target[ids], data.weight[ids])
+
+    def _raw(self, ids: np.ndarray, window: tuple[int, int], all_ids: Callable[[], np.ndarray]) -> Any:
+        """Return raw rows in the order of their numbers, from memory or from the window, which is gathered when it is first asked for."""
+        if self._whole is not None:
+            return self._whole[ids]
+        if window != self._window:
+            self._ids = np.unique(all_ids())
+            self._rows = None  # before the next one is made
+            self._rows, self._window = self._gathered(self._ids), window
+        return self._rows[np.searchsorted(self._ids, ids)]
+
+    @cached_property
+    def _blocks(self) -> BlockStore | MemoryBlocks:
+        """What blocks of rows are read from: rows of a store that has none are made once."""
+        return by_rows(self._data.data)
+
+    @cached_property
+    def _whole(self) -> Any:
+        """All rows as they lie in memory; ``None`` where they are read from a store."""
+        if not isinstance(self._blocks, MemoryBlocks):
+            return None
+        X: Any = self._blocks.X
+        return sp.csr_array(X) if sp.issparse(X) else X
+
+    def _gathered(self, ids: np.ndarray) -> Any:
+        """Return some rows, ascending, of all the blocks that hold one of them."""
+        data, parts = self._data.data, []
+        rows = np.empty((len(ids), data.n_cols), data.meta.dtype) if data.meta.kind == "dense" else None
+        for ref in data.row_blocks():
+            lo, hi = np.searchsorted(ids, ref.rows)
+            if lo < hi:
+                chosen = ref.load()[ids[lo:hi] - ref.rows[0]]
+                if rows is None:
+                    parts.append(chosen)
+                else:
+                    rows[lo:hi] = chosen
+        return sp.csr_array(sp.vstack(parts, format="csr")) if rows is None else rows
+
+    def decide(self, weights: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+        """Return the predictions of all rows, block by block."""
+        values = np.zeros(len(self._data.codes))
+        entries, at_once = self.step_entries()
+        height = max(1, int(at_once * len(self._data.used_rows) / entries))
+        for ref in self._blocks.row_blocks():
+            block, (first, last) = ref.load(), ref.rows
+            for lo in range(first, last, height):
+                span = slice(lo, min(lo + height, last))
+                values[span] = self._learned(block[lo - first : span.stop - first], span).decide(weights, intercepts)
+        return values
+
+
+def _scaled_rows(raw: Any, factor: np.ndarray | None, row_factor: np.ndarray | None) -> sp.csr_array:
+    """Return sparse rows times the factors of columns and rows, in the order in which columns are scaled."""
+    values = raw.data.astype(np.float64)
+    if factor is not None:
+        values *= factor[raw.indices]
+    if row_factor is not None:
+        values *= np.repeat(row_factor, np.diff(raw.indptr))
+    return sp.csr_array((values, raw.indices, raw.indptr), shape=raw.shape)

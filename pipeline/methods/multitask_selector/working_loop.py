@@ -1,0 +1,257 @@
+"""The batch optimum out of core: a working set of features in the driver, all others by passes over the column stripes.
+
+A step solves the problem of the working set, and asks the features that can have moved beyond lam since they were last looked at for the
+dual norm of their gradients. Those that violate the dual most join. A fit ends on norms of all features at one point: the gap is exact.
+
+Solver: :mod:`gramplane.kernels.group_lasso.on_rows`; bound of the moves: :mod:`gramplane.kernels.group_lasso.task_gradients`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
+from ....kernels.group_lasso.task_gradients import norm_move
+from ....kernels.group_lasso.task_selection import task_penalty
+from ....kernels.group_lasso.working_set import WorkingColumns
+from ....kernels.losses import mean_loss
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
+from ...loops.protocol import Step
+from ...passes.blocks import column_tasks
+from ...passes.scaling import fetch_scaled
+from ...records.context import RunContext
+from ...records.holdings import refuse_beyond
+from .batch_loop import CUT_SHORT, STEP_LIMITS
+from .config import SelectorConfig
+from .inputs import SelectorData, Solution, penalty_weight
+from .memory import FEWER_COLUMNS, FIRST_FEATURES, moments_fit, set_holdings
+from .norms_pass import norms_bytes, task_norms
+
+MORE_FEATURES = 10  # features that may join a later set at least; it may also double
+INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
+TIGHTENING = 0.1  # factor of that share where no feature is left to join
+LEAST_TOL_SHARE = 1e-5  # of the tolerance: where a set's problem is closed to this share, only rounding keeps the gap open
+GAP_SHARE = 0.1  # a set's problem is not solved closer than to this share of the whole problem's last gap, but for the squared loss
+BOUND_SLACK = 1e-9  # relative round-off granted to the bound of a feature's norm
+
+
+@dataclass(frozen=True)
+class WorkingState:
+    """State of the solver: what it has reached, and what it knows of the features outside its set."""
+
+    record_name: ClassVar[str] = "SelectorWorkingState"
+    iteration: int
+    phase: int  # 0 while features are selected, 1 while they are fitted again, or CUT_SHORT
+    sweeps: int  # sweeps, Newton steps or proximal steps of this phase
+    features: np.ndarray  # int64 features of the working set, in the order they joined
+    joined: np.ndarray  # int64 how many joined at a time
+    weights: np.ndarray  # (Q, p) of the working set
+    intercepts: np.ndarray  # (Q,)
+    slopes: np.ndarray  # (n,) minus the derivatives of the losses, task by task, at which the bounds hold
+    bounds: np.ndarray  # (d,) of the dual norms of the features' gradients; infinite before they are known
+    reaches: np.ndarray  # (d,) how far a norm can move, see the kernel
+    objective: float  # primal value
+    lower: float  # best dual value of this phase
+    mu: float  # smoothing of the hinge
+    inner_tol: float  # relative gap to which the set's problem is solved
+    kept: np.ndarray  # (d,) features that may have weights
+    stop: str | None = None
+
+    @property
+    def gap(self) -> float:
+        """Distance of the objective to the best dual value; round-off below zero is cut."""
+        return max(self.objective - self.lower, 0.0)
+
+
+class WorkingLoop:
+    """Descends on a working set until the gap over all features closes; then, with ``refit``, on the selected features alone."""
+
+    state_type = WorkingState
+    counter = "sweeps"
+
+    def __init__(self, config: SelectorConfig, data: SelectorData) -> None:
+        self.config, self.data = config, data
+        self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
+        self._columns: tuple[int, WorkingColumns] | None = None
+
+    def init(self, ctx: RunContext) -> WorkingState:
+        """Return the state of an empty set."""
+        return self._start_phase(0, 0, self.data.selectable, np.zeros(0, np.int64), np.zeros((self.data.n_tasks, 0)))
+
+    def _start_phase(self, iteration: int, phase: int, kept: np.ndarray, features: np.ndarray, weights: np.ndarray) -> WorkingState:
+        n, d, n_tasks = len(self.data.codes), self.data.n_features, self.data.n_tasks
+        joined = np.array([len(features)] if len(features) else [], np.int64)
+        known = {"slopes": np.zeros(n), "bounds": np.where(kept, np.inf, 0.0), "reaches": np.zeros(d), "kept": kept}
+        tols = {"objective": np.inf, "lower": -np.inf, "mu": 0.0, "inner_tol": INNER_TOL_SHARE * self.config.tol}
+        return WorkingState(iteration, phase, 0, features, joined, weights, np.zeros(n_tasks), **known, **tols)
+
+    # -- rows, task by task --------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """``(n,)`` all rows task by task, those of a task ascending."""
+        return np.argsort(self.data.codes, kind="stable")
+
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """``(n_tasks + 1,)`` where the tasks begin in the order."""
+        return np.concatenate([[0], np.cumsum(np.bincount(self.data.codes, minlength=self.data.n_tasks))]).astype(np.int64)
+
+    @cached_property
+    def _target(self) -> np.ndarray:
+        return self.data.target[self.order]
+
+    @cached_property
+    def _cost(self) -> np.ndarray:
+        return self.data.mean_weights[self.order]
+
+    def _working_columns(self, state: WorkingState, ctx: RunContext) -> WorkingColumns:
+        """Return the columns of a set; those that are missing are fetched, as they joined."""
+        if self._columns is None or self._columns[0] != state.phase:
+            self._columns = state.phase, WorkingColumns(self._cost, self.config.fit_intercept, self.edges)
+        columns, ends = self._columns[1], np.cumsum(state.joined)
+        for lo, hi in zip((ends - state.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
+            holdings = set_holdings(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
+            refuse_beyond(holdings, ctx.driver_memory, "multitask-selector", FEWER_COLUMNS)
+            fetched: Any = fetch_scaled(ctx, state.features[lo:hi])
+            columns.append(state.features[lo:hi], (sp.csr_array(fetched) if sp.issparse(fetched) else fetched)[self.order])
+        return columns
+
+    # -- steps ---------------------------------------------------------------------------------------------------------------
+
+    def step(self, state: WorkingState, ctx: RunContext) -> Step[WorkingState]:
+        """Solve the problem of the working set, look at the features that can violate, and let those join that do most."""
+        columns = self._working_columns(state, ctx)
+        solution = self._solve(state, columns, ctx)
+        intercepts = solution.biases - solution.copies @ columns.means
+        after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=solution.copies, mu=solution.mu)
+        after = replace(after, intercepts=intercepts, objective=solution.objective)
+        certified, n_looked_at = self._certify(after, solution.slopes, ctx)
+        metrics = {**self._metrics(certified, n_looked_at), **self._scores(certified, columns)}
+        return Step(self._next(certified, solution.stop), metrics)
+
+    def _solve(self, state: WorkingState, columns: WorkingColumns, ctx: RunContext) -> RowSolution:
+        config, p, tol = self.config, len(state.features), state.inner_tol
+        if config.loss != "squared" and np.isfinite(state.objective) and np.isfinite(state.gap):
+            # Far from the optimum a set is not worth a close solution: it will grow.
+            tol = max(tol, GAP_SHARE * state.gap / state.objective)
+        loss, penalty = mean_loss(config.loss, state.mu), task_penalty(config.penalty, p, config.r)
+        lam = penalty_weight(config, state.phase)
+        problem = RowProblem(columns, self._target, self._cost, loss, penalty, lam, config.fit_intercept)
+        method = "auto" if moments_fit(p, self.data.n_tasks, ctx.driver_memory) else "fista"
+        limit = max(min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps), 0)
+        warm = {"warm": state.weights, "biases": state.intercepts + state.weights @ columns.means}
+        return solve_rows(problem, **warm, tol=tol, max_iter=limit, method=method)
+
+    def _certify(self, state: WorkingState, slopes: np.ndarray, ctx: RunContext) -> tuple[WorkingState, int]:
+        """Return the state with bounds and dual value at its slopes, and how many features were looked at."""
+        lam, penalty = penalty_weight(self.config, state.phase), task_penalty(self.config.penalty, 1, self.config.r)
+        moved = replace(state, bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes) * state.reaches, slopes=slopes)
+        can_violate = state.kept & (moved.bounds * (1.0 + BOUND_SLACK) > lam)
+        looked_at = [can_violate]
+        after = self._with_dual(self._look(moved, can_violate, ctx))
+        if self._is_closed(after) and (state.kept & ~can_violate).any():
+            looked_at.append(state.kept & ~can_violate)
+            after = self._with_dual(self._look(after, looked_at[1], ctx))
+        return after, int(sum(mask.sum() for mask in looked_at))
+
+    def _look(self, state: WorkingState, which: np.ndarray, ctx: RunContext) -> WorkingState:
+        """Return the state with the norms of some features in the place of their bounds: a pass over the stripes that hold them."""
+        features = np.flatnonzero(which)
+        if not len(features):
+            return state
+        slopes, codes, data = np.empty_like(state.slopes), self.data.codes, self.data
+        slopes[self.order] = state.slopes
+        is_first = bool(np.isinf(state.bounds[features]).any())
+        penalty = task_penalty(self.config.penalty, 1, self.config.r)
+        norms, reaches = task_norms(ctx, features, slopes, data.mean_weights, codes, data.n_tasks, penalty, is_first)
+        bounds, known = state.bounds.copy(), state.reaches.copy()
+        bounds[features] = norms
+        if is_first:
+            known[features] = reaches
+        return replace(state, bounds=bounds, reaches=known)
+
+    def _with_dual(self, state: WorkingState) -> WorkingState:
+        """Return the state with the dual value of its slopes, scaled so that no bound exceeds lam."""
+        loss, lam = mean_loss(self.config.loss, state.mu), penalty_weight(self.config, state.phase)
+        largest = float(state.bounds[state.kept].max(initial=0.0))
+        return replace(state, lower=max(state.lower, loss.dual_value(self._target, self._cost, state.slopes, largest, lam)))
+
+    def _is_closed(self, state: WorkingState) -> bool:
+        return state.gap <= self.config.tol * state.objective
+
+    def _next(self, state: WorkingState, inner_stop: str) -> WorkingState:
+        """Return the state with its reason to stop or the features that join, or that of the second fit before its first step."""
+        if self._is_closed(state):
+            return self._end_phase(state, "gap")
+        violates = state.kept & (state.bounds > penalty_weight(self.config, state.phase))
+        violates[state.features] = False
+        ids = np.flatnonzero(violates)
+        limit = max(MORE_FEATURES, len(state.features)) if len(state.features) else FIRST_FEATURES
+        new = np.sort(ids[np.lexsort((ids, -state.bounds[ids]))][:limit])
+        if state.sweeps >= self.config.max_iter:
+            return self._end_phase(state, "max_iter")
+        if not len(new):
+            is_rounding = state.inner_tol <= LEAST_TOL_SHARE * self.config.tol
+            if inner_stop == "no_progress" or (inner_stop == "gap" and is_rounding):
+                return self._end_phase(state, "no_progress")
+            return replace(state, inner_tol=TIGHTENING * state.inner_tol) if inner_stop == "gap" else state
+        weights = np.concatenate([state.weights, np.zeros((self.data.n_tasks, len(new)))], axis=1)
+        return replace(state, features=np.concatenate([state.features, new]), joined=np.append(state.joined, len(new)), weights=weights)
+
+    def _end_phase(self, state: WorkingState, reason: str) -> WorkingState:
+        # A model without the second fit is of another problem. Where round-off forbids the tolerance the selection is as good as it gets.
+        alive = state.weights.any(axis=0)
+        if state.phase == 0 and self.config.refit is not None and alive.any():
+            order = np.argsort(state.features[alive])
+            features, weights = state.features[alive][order], state.weights[:, alive][:, order]
+            kept = np.zeros(self.data.n_features, bool)
+            kept[features] = True
+            return self._start_phase(state.iteration, CUT_SHORT if reason == "max_iter" else 1, kept, features, weights)
+        if state.phase == CUT_SHORT:
+            return replace(state, stop="max_iter")
+        return replace(state, stop="tol" if reason == "gap" else reason)
+
+    # -- figures -------------------------------------------------------------------------------------------------------------
+
+    def _metrics(self, state: WorkingState, n_looked_at: int) -> dict[str, Any]:
+        selected = int(state.weights.any(axis=0).sum())
+        counts = {"sweeps": state.sweeps, "n_selected": selected, "nonzeros": int(np.count_nonzero(state.weights))}
+        sizes = {"n_working": len(state.features), "n_looked_at": n_looked_at}
+        return {"phase": min(state.phase, 1), "objective": state.objective, "gap": state.gap, **counts, **sizes}
+
+    def _scores(self, state: WorkingState, columns: WorkingColumns) -> dict[str, Any]:
+        if not self.trackers:
+            return {}
+        values, codes = np.empty(len(self.order)), self.data.codes
+        values[self.order] = columns.decide(state.weights)
+        biases = state.intercepts + state.weights @ columns.means + self.data.offsets
+        return accuracy_metrics(self.trackers, {0: values + biases[codes]})
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """Tasks of a pass over all features, what they read and take, and steps of both fits."""
+        tasks, n, n_tasks = column_tasks(self.data.data), len(self.data.codes), self.data.n_tasks
+        passes = {"tasks_per_pass": len(tasks), "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
+        fits = 1 if self.config.refit is None else 2
+        memory = max(norms_bytes(task, n, n_tasks) for task in tasks)
+        return {**passes, "task_bytes": memory, "sweeps_at_most": self.config.max_iter * fits}
+
+    def solution(self, state: WorkingState) -> Solution:
+        """Return the weights with their objective and gap."""
+        weights = np.zeros((self.data.n_tasks, self.data.n_features))
+        weights[:, state.features] = state.weights
+        return Solution(weights, state.intercepts, state.objective, state.gap)
+
+    def count(self, state: WorkingState) -> int:
+        """Return the number of sweeps of the last phase."""
+        return state.sweeps
+
+    def tables(self, state: WorkingState) -> dict[str, list[dict[str, Any]]]:
+        """Return no table of its own."""
+        return {}

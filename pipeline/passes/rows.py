@@ -1,0 +1,40 @@
+"""Rows of a data set as a whole: read block by block where they are stored by rows, else made of the columns once."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...storage import BlockStore, MemoryBlocks
+from ..records.holdings import Held, Holding, refuse_beyond
+from .columns import entry_count
+
+NEEDS_ROWS = "ingest the store with --layout both"  # what helps where rows would have to be made of columns
+MADE = Held("rows made of the store's columns, which it has alone", "stored", "dense")
+MADE_SPARSE = Held("rows made of the store's columns, which it has alone", "2 stored", "sparse")
+
+
+def has_rows(data: BlockStore | MemoryBlocks) -> bool:
+    """Return whether blocks of rows can be read: of arrays in memory always, of a store with the row-wise layout."""
+    return isinstance(data, MemoryBlocks) or "rows" in data.meta.layouts
+
+
+def rows_to_make(data: BlockStore) -> Holding:
+    """Return what it takes to make rows of a store that has columns only."""
+    if data.meta.kind == "dense":
+        return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)
+    return MADE_SPARSE.of(stored=entry_count(data) * (data.meta.itemsize + 4))
+
+
+def refuse_to_make(data: BlockStore | MemoryBlocks, budget: int, method: str) -> None:
+    """Refuse rows that have to be made and take more than a budget of bytes. Raises MemoryBoundExceeded."""
+    if not has_rows(data):
+        refuse_beyond([rows_to_make(data)], budget, method, NEEDS_ROWS)
+
+
+def by_rows(data: BlockStore | MemoryBlocks) -> BlockStore | MemoryBlocks:
+    """Return what blocks of rows are read from: the data, or rows that are made of all columns now."""
+    if has_rows(data):
+        return data
+    columns = data.columns(np.arange(data.n_cols))
+    return MemoryBlocks(sp.csr_array(columns) if sp.issparse(columns) else columns)
