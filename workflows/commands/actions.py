@@ -145,7 +145,7 @@ def tune_plan(method: str, params: dict[str, Any], grid: dict[str, list[Any]], f
 def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
     """Return what was given of all that methods take beside their data: a store by its place, what files say of the rows of a store."""
     from ...pipeline.registry import extra_inputs
-    from ...storage import BlockStore, read_pairs, read_row_texts
+    from ...storage import BlockStore, read_named_rows, read_pairs, read_row_texts
 
     known, inputs = extra_inputs(), dict[str, Any]()
     for name, file in args.inputs().items():
@@ -154,7 +154,10 @@ def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -
             inputs[name] = file
             continue
         n = BlockStore.open(store).n_rows
-        inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_pairs(file, n, item.values, ordered=item.ordered).tolist()
+        if item.reads == "pairs":
+            inputs[name] = read_pairs(file, n, item.values, ordered=item.ordered).tolist()
+        else:
+            inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_named_rows(file, n)
     return inputs
 
 
