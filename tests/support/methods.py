@@ -133,13 +133,13 @@ def _tags() -> list[str]:
 
 
 QUERIES = [[f"q{k % 6}", (7 * k + k // 6) % 80] for k in range(78)]
-WALK = {"damping": 0.7, "tol": 1e-8}
-OTHER_WALK = ({**WALK, "damping": 0.6}, "damping")
+WALK = {"damping": 0.9, "tol": 1e-12}
+OTHER_WALK = ({**WALK, "damping": 0.8}, "damping")
 
 
 def _similarity(path: Path) -> BlockStore:
     X, _ = planted(2, d=8)
-    return ingest(np.exp(-0.2 * np.square(X[:, None] - X).sum(axis=2)), path)
+    return ingest(np.exp(-0.5 * np.square(X[:, None] - X).sum(axis=2)), path)
 
 
 def _links(path: Path) -> BlockStore:
