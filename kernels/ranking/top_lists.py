@@ -25,6 +25,10 @@ class TopLists(NamedTuple):
         """Return lists without a candidate."""
         return cls(np.full((n, k), -1, np.int64), np.full((n, k), -np.inf))
 
+    def part(self, lo: int, hi: int) -> TopLists:
+        """Return the lists of rows ``lo:hi``, which share their entries."""
+        return TopLists(self.ids[lo:hi], self.scores[lo:hi])
+
     def offer(self, scores: FloatArray, first: int, itself: IntArray) -> None:
         """Offer the candidates ``first``, ``first + 1``, ... with scores ``(n, m)`` to all rows, in place; ``itself`` ``(n,)`` are the ids
         of the rows among the candidates, which are none of their own. Raises ValueError: a score is NaN or infinite.

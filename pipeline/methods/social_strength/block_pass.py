@@ -7,14 +7,16 @@ with a linear or sparse view need no block of it; they are sums over stripes of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from ....cluster import BlockProgram, plan
 from ....kernels.alignment.target_alignment import MatrixSums
+from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.normalization import KernelSums, Normalization, make_normalizations, needs_diagonal_only
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
@@ -23,8 +25,9 @@ from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
 from ...grams.given import SYMMETRIC, GivenKernel
 
 from ...grams.grams import load_programs as load_programs
-from ...grams.sources import FREED_BYTES, RowPair, block_rows, group_pairs, pair_bytes, pairs
+from ...grams.sources import FREED_BYTES, TILE, block_rows, rows_of
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
+from ...passes.columns import entry_count
 from ...passes.scaling import scaled
 from ...records.context import RunContext, Shared, resolve
 from ...records.scale import FeatureScale
@@ -50,9 +53,9 @@ class Normal:
         roots = [np.ones(n) if norm.diag_root is None else _inverse(norm.diag_root) for norm in norms]
         return cls(np.stack([means, roots], axis=1), tuple((norm.scale, norm.mean) for norm in norms)), np.ones(len(norms))
 
-    def load(self, ref: ViewPair) -> np.ndarray:
-        """Return the normalised kernels of a block pair, float32 ``(k, rows, columns)``."""
-        return self.apply(ref.load(), np.arange(*ref.rows), np.arange(*ref.cols))
+    def of_block(self, block: ViewBlock) -> np.ndarray:
+        """Return the normalised kernels of a block, float32 ``(k, rows, columns)``."""
+        return self.apply(block.raw, np.arange(*block.rows), np.arange(*block.cols))
 
     def apply(self, block: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return raw kernels between some users, normalised."""
@@ -69,6 +72,9 @@ class Normal:
         return out
 
 
+TALL_BLOCKS = 6  # blocks of a tile's users
+READ_BYTES = 32 << 20  # others that are read at a time, as mean rows
+BLOCK_COPIES = 10  # of the entries of a block in float32: as computed, normalised, in float64 with their factors, and in products
 LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos steps may take
 
 Spans = dict[tuple[int, int], np.ndarray]  # by range of users, an array whose last axis is over these
@@ -85,70 +91,140 @@ def similarity_kernels(data: Any, normalize: str) -> list[GivenKernel]:
     return [GivenKernel(q, f"view {q}", normalize) for q in range(data.n_cols // data.n_rows)]
 
 
+class ViewBlock(NamedTuple):
+    """Raw similarities between two ranges of users, float32 ``(k, rows, columns)``."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    raw: np.ndarray
+
+
 @dataclass(frozen=True)
-class SimilarityPair:
-    """A block pair of sparse similarities, dense once it is loaded."""
+class ViewTile:
+    """What a task reads once and works on block by block: views between a range of users and a range of others.
+
+    ``kind``: the blocks on and above the diagonal, all, or those on the diagonal alone.
+    """
 
     # url, digest: the block store, or `"memory"` and empty
     url: str
     digest: str
-    # rows, cols: ranges of users; equal on the diagonal
+    specs: tuple[Any, ...] = field(repr=False)
     rows: tuple[int, int]
     cols: tuple[int, int]
-    n: int
-    k: int
-    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a reference stays in its process
+    layout: TileLayout
+    kind: Literal["upper", "all", "diagonal"] = "upper"
+    source: Any = field(default=None, repr=False, compare=False)  # data in memory; such a reference stays in its process
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the loaded block."""
-        return 4 * self.k * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+        """Bytes of its blocks."""
+        return sum(4 * len(self.specs) * (rows[1] - rows[0]) * (cols[1] - cols[0]) for rows, cols in self.spans())
 
-    @property
-    def row_bytes(self) -> int:
-        """Bound of the entries read, and of these in another order."""
-        return 6 * self.nbytes
+    def spans(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Return the ranges of its blocks, in the order in which they come."""
+        edge, (lo, hi) = self.layout.edge, self.rows
+        left = [(a, min(a + edge, hi)) for a in range(lo, hi, edge)]
+        return [(rows, cols) for chunk in self._chunks() for rows in left for cols in self._columns_of(rows, chunk)]
 
-    def load(self) -> np.ndarray:
-        """Return the raw similarities, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
-        data = self.source or open_shared(self.url, self.digest)
-        block = similarity_block(data, self.n, np.arange(*self.rows), self.cols)
-        if self.rows == self.cols:
-            block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
-        return np.ascontiguousarray(block)
+    def _chunks(self) -> list[tuple[int, int]]:
+        lo, hi = self.cols
+        return [(a, min(a + self.layout.wide, hi)) for a in range(lo, hi, self.layout.wide)]
+
+    def _columns_of(self, rows: tuple[int, int], chunk: tuple[int, int]) -> list[tuple[int, int]]:
+        edge = self.layout.edge
+        right = [(a, min(a + edge, chunk[1])) for a in range(chunk[0], chunk[1], edge)]
+        if self.kind == "all":
+            return right
+        return [cols for cols in right if (cols[0] >= rows[0] if self.kind == "upper" else cols == rows)]
+
+    def blocks(self) -> Iterator[ViewBlock]:
+        """Yield its blocks; ascending in the columns for all rows."""
+        data = self.source if self.source is not None else open_shared(self.url, self.digest)
+        return self._sparse_blocks(data) if isinstance(self.specs[0], GivenKernel) else self._row_blocks(data)
+
+    def _row_blocks(self, data: Any) -> Iterator[ViewBlock]:
+        left = rows_of(data, *self.rows)
+        for chunk in self._chunks():
+            right = left if chunk == self.rows else rows_of(data, *chunk)
+            for rows, cols in self._spans_in(chunk):
+                X = left[rows[0] - self.rows[0] : rows[1] - self.rows[0]]
+                Z = None if rows == cols else right[cols[0] - chunk[0] : cols[1] - chunk[0]]
+                yield ViewBlock(rows, cols, gram_block(self.specs, X, Z, dtype=np.float32))
+
+    def _sparse_blocks(self, data: Any) -> Iterator[ViewBlock]:
+        """Yield blocks of sparse similarities: the columns of the users, as views are symmetric; the upper triangle on the diagonal."""
+        k, count = len(self.specs), self.rows[1] - self.rows[0]
+        columns: Any = sp.csr_array(data.columns(similar_columns(data, np.arange(*self.rows))))
+        for rows, cols in (span for chunk in self._chunks() for span in self._spans_in(chunk)):
+            part = columns[cols[0] : cols[1]].toarray().reshape(cols[1] - cols[0], k, count)
+            block = part[:, :, rows[0] - self.rows[0] : rows[1] - self.rows[0]].astype(np.float32).transpose(1, 2, 0)
+            if rows == cols:
+                block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
+            yield ViewBlock(rows, cols, np.ascontiguousarray(block))
+
+    def _spans_in(self, chunk: tuple[int, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        return [(rows, cols) for rows, cols in self.spans() if chunk[0] <= cols[0] < chunk[1]]
 
 
-def similarity_block(data: BlockStore | MemoryBlocks, n: int, users: np.ndarray, cols: tuple[int, int]) -> np.ndarray:
-    """Return similarities of some users with a range of others, float32 ``(k, users, others)``: their columns, as the views are symmetric."""
-    k = data.n_cols // n
-    ids = (np.arange(k)[:, None] * n + users).ravel()
-    columns: Any = data.columns(ids, cols)
-    return columns.toarray().astype(np.float32).T.reshape(k, len(users), cols[1] - cols[0])
+class TileLayout(NamedTuple):
+    """How views are cut, from the data alone."""
+
+    edge: int  # users of a block
+    tall: int  # users of a tile
+    wide: int  # others that are read at a time
+    row_bytes: int  # of a user's row, as it is read
+
+    @classmethod
+    def of(cls, data: Any, k: int) -> TileLayout:
+        """Return the layout of k views: blocks of a few megabytes, tiles of several of them, as reading takes as long as computing one."""
+        n = data.n_rows
+        edge = max(TILE, min(block_rows(n, 2 * k), -(-n // (8 * TILE)) * TILE))
+        blocks = -(-n // edge)
+        row_bytes = _row_bytes(data)
+        tall = edge * max(1, min(TALL_BLOCKS, blocks // 8))
+        if is_similarity(data):
+            return cls(edge, tall, n, row_bytes)
+        wide = int(READ_BYTES // max(1, row_bytes)) // tall * tall
+        return cls(edge, tall, max(tall, min(wide, -(-blocks // 4) * edge // tall * tall)), row_bytes)
 
 
-ViewPair = RowPair | SimilarityPair
+def _row_bytes(data: Any) -> int:
+    """Return the bytes of a mean row, as read and by rows."""
+    if not data.n_cols:
+        return 256
+    return int(24 * entry_count(data) / max(1, data.n_rows)) + 8 if data.meta.kind == "sparse" else 24 * data.n_cols
 
 
-def view_pair(data: Any, specs: Sequence[Any], rows: tuple[int, int], cols: tuple[int, int]) -> ViewPair:
-    """Return the reference to one block pair, of any two ranges of users."""
+def similar_columns(data: Any, users: np.ndarray) -> np.ndarray:
+    """Return the columns of some users in every view of sparse similarities, view by view."""
+    return (np.arange(data.n_cols // data.n_rows)[:, None] * data.n_rows + users).ravel()
+
+
+def view_tiles(data: Any, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
+    """Return the tasks of a pass over the views: tiles of the upper triangle, or ranges of users with themselves, or with all."""
+    layout, n = TileLayout.of(data, len(specs)), data.n_rows
+    rows = [(lo, min(lo + layout.tall, n)) for lo in range(0, n, layout.tall)]
+    if kind == "upper":
+        wide = [(lo, min(lo + layout.wide, n)) for lo in range(0, n, layout.wide)]
+        spans = [(left, (max(left[0], lo), hi)) for left in rows for lo, hi in wide if hi > left[0]]
+    else:
+        spans = [(left, left if kind == "diagonal" else (0, n)) for left in rows]
     digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
-    if isinstance(specs[0], GivenKernel):
-        return SimilarityPair(data.url, digest, rows, cols, data.n_rows, len(specs), source)
-    return RowPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, source)
+    return [ViewTile(data.url, digest, tuple(specs), *span, layout, kind, source) for span in spans]
 
 
 @dataclass(frozen=True)
-class PlacedPair:
-    """A block pair, and which of the sorted places of a pass lie in it."""
+class PlacedTile:
+    """A tile, and which of the sorted places of a pass lie in each of its blocks."""
 
-    pair: ViewPair
-    lo: int
-    hi: int
+    tile: ViewTile
+    bounds: tuple[tuple[int, int], ...]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the loaded block."""
-        return self.pair.nbytes
+        """Bytes of the blocks."""
+        return self.tile.nbytes
 
 
 class Survey(NamedTuple):
@@ -175,19 +251,20 @@ def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray],
     return dict(sorted(merged.items()))
 
 
-def survey_chunk(group: tuple[PlacedPair, ...], normal: Normal, places: Shared) -> Survey:
-    """Return what some block pairs say of the largest entries of rows, and their entries at places ``(2, m)``."""
+def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
+    """Return what the blocks of a tile say of the largest entries of rows, and their entries at places ``(2, m)``."""
     rows, cols = resolve(places)
-    extremes, entries = [], []
-    for placed in group:
-        ref, block = placed.pair, normal.load(placed.pair)
+    extremes: Spans = {}
+    entries = []
+    for part, (lo, hi) in zip(placed.tile.blocks(), placed.bounds, strict=True):
+        block = normal.of_block(part)
         sizes = np.abs(block)
-        extremes.append({ref.rows: np.stack([block.max(axis=2), sizes.max(axis=2)]).astype(np.float64)})
-        extremes.append({ref.cols: np.stack([block.max(axis=1), sizes.max(axis=1)]).astype(np.float64)})
-        if placed.hi > placed.lo:
-            inside = slice(placed.lo, placed.hi)
-            entries.append((placed.lo, block[:, rows[inside] - ref.rows[0], cols[inside] - ref.cols[0]].astype(np.float64)))
-    return Survey(merge_spans(extremes, np.maximum), entries)
+        both = [{part.rows: np.stack([block.max(axis=2), sizes.max(axis=2)]).astype(np.float64)}]
+        both.append({part.cols: np.stack([block.max(axis=1), sizes.max(axis=1)]).astype(np.float64)})
+        extremes = merge_spans([extremes, *both], np.maximum)
+        if hi > lo:
+            entries.append((lo, block[:, rows[lo:hi] - part.rows[0], cols[lo:hi] - part.cols[0]].astype(np.float64)))
+    return Survey(extremes, entries)
 
 
 def join_surveys(parts: Sequence[Survey]) -> Survey:
@@ -195,27 +272,27 @@ def join_surveys(parts: Sequence[Survey]) -> Survey:
     return Survey(merge_spans([part.extremes for part in parts], np.maximum), join_lists([part.entries for part in parts]))
 
 
-def sums_chunk(group: tuple[ViewPair, ...], normal: Normal, factors: Shared, mask: Shared) -> Sums:
-    """Return the shares of some block pairs in the sums of the views, of the users in the mask alone."""
+def sums_chunk(tile: ViewTile, normal: Normal, factors: Shared, mask: Shared) -> Sums:
+    """Return the shares of the blocks of a tile in the sums of the views, of the users in the mask alone."""
     scale, members = resolve(factors), resolve(mask)
-    products, rows, diagonal = np.zeros((len(scale), len(scale))), [], []
-    for ref in group:
-        here, there = members[slice(*ref.rows)], members[slice(*ref.cols)]
-        if not (here.any() and there.any()):
-            continue
-        views = scaled_block(normal.load(ref), scale[:, slice(*ref.rows)], scale[:, slice(*ref.cols)])
+    products = np.zeros((len(scale), len(scale)))
+    rows: Spans = {}
+    diagonal: Spans = {}
+    for part in tile.blocks() if members[slice(*tile.rows)].any() and members[slice(*tile.cols)].any() else ():
+        here, there = members[slice(*part.rows)], members[slice(*part.cols)]
+        views = scaled_block(normal.of_block(part), scale[:, slice(*part.rows)], scale[:, slice(*part.cols)])
         if not (here.all() and there.all()):
             views *= here[:, None]
             views *= there
         flat = views.reshape(len(views), -1)
         with one_thread():
-            products += (1.0 if ref.rows == ref.cols else 2.0) * (flat @ flat.T)
-        rows.append({ref.rows: views.sum(axis=2)})
-        if ref.rows == ref.cols:
-            diagonal.append({ref.rows: np.diagonal(views, axis1=1, axis2=2).copy()})
+            products += (1.0 if part.rows == part.cols else 2.0) * (flat @ flat.T)
+        rows = merge_spans([rows, {part.rows: views.sum(axis=2)}], np.add)
+        if part.rows == part.cols:
+            diagonal[part.rows] = np.diagonal(views, axis1=1, axis2=2).copy()
         else:
-            rows.append({ref.cols: views.sum(axis=1)})
-    return Sums(products, merge_spans(rows, np.add), merge_spans(diagonal, np.add))
+            rows = merge_spans([rows, {part.cols: views.sum(axis=1)}], np.add)
+    return Sums(products, rows, diagonal)
 
 
 def join_sums(parts: Sequence[Sums]) -> Sums:
@@ -224,22 +301,23 @@ def join_sums(parts: Sequence[Sums]) -> Sums:
     return Sums(add_parts([part.products for part in parts]), rows, diagonal)
 
 
-def diagonal_chunk(ref: ViewPair) -> list[Spans]:
-    """Return the raw diagonal of a block pair on the diagonal."""
-    return [{ref.rows: np.diagonal(ref.load(), axis1=1, axis2=2).astype(np.float64)}]
+def diagonal_chunk(tile: ViewTile) -> list[Spans]:
+    """Return the raw diagonals of the blocks on the diagonal."""
+    return [{part.rows: np.diagonal(part.raw, axis1=1, axis2=2).astype(np.float64)} for part in tile.blocks()]
 
 
-def block_product_chunk(group: tuple[ViewPair, ...], which: tuple[int, ...], vectors: Shared) -> Spans:
-    """Return what some block pairs add to the products of raw views with vectors ``(a, c, n)``, by range of users ``(a, c, users)``."""
+def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared) -> Spans:
+    """Return what the blocks of a tile add to the products of raw views with vectors ``(a, c, n)``, by range of users ``(a, c, users)``."""
     v = resolve(vectors)
-    parts = []
-    for ref in group:
-        block = ref.load()[list(which)].astype(np.float64)
+    out: Spans = {}
+    for part in tile.blocks():
+        block = part.raw[list(which)].astype(np.float64)
         with one_thread():
-            parts.append({ref.rows: np.matmul(v[:, :, slice(*ref.cols)], block.transpose(0, 2, 1))})
-            if ref.rows != ref.cols:
-                parts.append({ref.cols: np.matmul(v[:, :, slice(*ref.rows)], block)})
-    return merge_spans(parts, np.add)
+            shares = [{part.rows: np.matmul(v[:, :, slice(*part.cols)], block.transpose(0, 2, 1))}]
+            if part.rows != part.cols:
+                shares.append({part.cols: np.matmul(v[:, :, slice(*part.rows)], block)})
+        out = merge_spans([out, *shares], np.add)
+    return out
 
 
 def add_spans(parts: Sequence[Spans]) -> Spans:
@@ -278,8 +356,8 @@ class BlockViews:
     def __init__(self, ctx: RunContext, specs: Sequence[Any]) -> None:
         self.ctx, self.specs = ctx, tuple(specs)
         self.n, self.k = ctx.data.n_rows, len(self.specs)
-        self.block = block_rows(self.n, self.k)
-        self.refs = [view_pair(ctx.data, self.specs, *span) for span in pairs(self.n, self.block)]
+        self.tiles = view_tiles(ctx.data, self.specs)
+        self.block = self.tiles[0].layout.edge
         ctx.emit({"event": "grams", "policy": "blocks", "kernels": self.k, "gram_block_rows": self.block})
         self.normalizations = make_normalizations(self.specs, self._kernel_sums())
         self._normal, self.scale = Normal.of(self.normalizations)
@@ -288,7 +366,7 @@ class BlockViews:
     def normal(self) -> Normal:
         """The normalisation as tasks take it."""
         tables = self._normal.tables
-        return self._normal if tables is None else replace(self._normal, tables=self.ctx.broadcast("norms", resolve(tables), len(self.refs)))
+        return self._normal if tables is None else replace(self._normal, tables=self.ctx.broadcast("norms", resolve(tables), len(self.tiles)))
 
     @property
     def given(self) -> bool:
@@ -304,10 +382,11 @@ class BlockViews:
         return [KernelSums(float(d.sum()), d, row, float(row.sum())) for d, row in zip(diagonals, rows, strict=True)]
 
     def _diagonals(self) -> np.ndarray:
-        refs, size = [ref for ref in self.refs if ref.rows == ref.cols], 8 * self.k * self.block + 512
-        program = BlockProgram("view-diagonals", diagonal_chunk, join_lists, view_pair_bytes, size, combine_bytes=2 * size * len(self.refs))
+        tiles = view_tiles(self.ctx.data, self.specs, "diagonal")
+        size = 8 * self.k * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * TALL_BLOCKS
+        program = BlockProgram("view-diagonals", diagonal_chunk, join_lists, tile_bytes, size, combine_bytes=2 * size * len(tiles))
         out = np.empty((self.k, self.n))
-        for part in self.ctx.run_pass(plan(program, refs)):
+        for part in self.ctx.run_pass(plan(program, tiles)):
             for span, values in part.items():
                 out[:, slice(*span)] = values
         return out
@@ -320,14 +399,17 @@ class BlockViews:
         blocks = upper // self.block
         codes = blocks[0] * self.n + blocks[1]
         order = np.argsort(codes, kind="stable")
-        starts = [ref.rows[0] // self.block * self.n + ref.cols[0] // self.block for ref in self.refs]
-        bounds = np.searchsorted(codes[order], [[start, start + 1] for start in starts])
-        placed = [PlacedPair(ref, int(lo), int(hi)) for ref, (lo, hi) in zip(self.refs, bounds.tolist(), strict=True)]
-        groups = group_pairs(placed)
+        placed = [PlacedTile(tile, self._bounds(tile, codes[order])) for tile in self.tiles]
         size = survey_bytes(self.k, self.n, self.block, upper.shape[1])
-        program = BlockProgram("view-survey", survey_chunk, join_surveys, lambda group: _group_bytes([p.pair for p in group]), size)
-        shared = self.ctx.broadcast("places", np.ascontiguousarray(upper[:, order]), len(groups))
-        found: Survey = self.ctx.run_pass(plan(program, groups, self.normal, shared))
+        joined = survey_join_bytes(self.k, self.n, self.block, upper.shape[1])
+
+        def step_bytes(item: PlacedTile) -> int:
+            inside = sum(hi - lo for lo, hi in item.bounds)
+            return tile_bytes(item.tile) + 16 * self.k * (inside + 2 * self.n)
+
+        program = BlockProgram("view-survey", survey_chunk, join_surveys, step_bytes, size, combine_bytes=joined)
+        shared = self.ctx.broadcast("places", np.ascontiguousarray(upper[:, order]), len(placed))
+        found: Survey = self.ctx.run_pass(plan(program, placed, self.normal, shared))
         extremes, entries = np.empty((2, self.k, self.n)), np.empty((self.k, upper.shape[1]))
         for span, values in found.extremes.items():
             extremes[:, :, slice(*span)] = values
@@ -335,12 +417,16 @@ class BlockViews:
             entries[:, order[first : first + values.shape[1]]] = values
         return *(extremes * self.scale[:, None]), entries * self.scale[:, None]
 
+    def _bounds(self, tile: ViewTile, codes: np.ndarray) -> tuple[tuple[int, int], ...]:
+        starts = np.array([rows[0] // self.block * self.n + cols[0] // self.block for rows, cols in tile.spans()])
+        return tuple(zip(np.searchsorted(codes, starts).tolist(), np.searchsorted(codes, starts + 1).tolist(), strict=True))
+
     def sums(self, factors: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        groups, size = group_pairs(self.refs), sums_bytes(self.k, self.n, self.block)
-        program = BlockProgram("view-block-sums", sums_chunk, join_sums, _group_bytes, size)
-        shared = self.factors(factors), self.ctx.broadcast("mask", mask, len(groups))
-        found: Sums = self.ctx.run_pass(plan(program, groups, self.normal, *shared))
+        size = sums_bytes(self.k, self.n, self.block)
+        program = BlockProgram("view-block-sums", sums_chunk, join_sums, lambda tile: tile_bytes(tile) + size, size)
+        shared = self.factors(factors), self.ctx.broadcast("mask", mask, len(self.tiles))
+        found: Sums = self.ctx.run_pass(plan(program, self.tiles, self.normal, *shared))
         rows, diagonals = np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for whole, part in ((rows, found.rows), (diagonals, found.diagonal)):
             for span, values in part.items():
@@ -349,7 +435,7 @@ class BlockViews:
 
     def factors(self, factors: np.ndarray) -> Shared:
         """Return row factors of raw entries ``(k, n)`` as tasks take them."""
-        return self.ctx.broadcast("factors", factors * self.scale[:, None], len(self.refs))
+        return self.ctx.broadcast("factors", factors * self.scale[:, None], len(self.tiles))
 
     def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
         """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less: by Lanczos steps, some side by side.
@@ -408,11 +494,10 @@ class BlockViews:
         return self.ctx.run_pass(plan(program, tasks, columns, self.n, self.ctx.broadcast("vectors", vectors, len(tasks))))
 
     def _block_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
-        groups = group_pairs(self.refs)
-        shared, bound = self.ctx.broadcast("vectors", vectors, len(groups)), vectors.nbytes + 512 * (-(-self.n // self.block))
-        program = BlockProgram("view-block-products", block_product_chunk, add_spans, lambda g: _group_bytes(g) + vectors.nbytes, bound)
+        shared, bound = self.ctx.broadcast("vectors", vectors, len(self.tiles)), vectors.nbytes + 512 * (-(-self.n // self.block))
+        program = BlockProgram("view-block-products", block_product_chunk, add_spans, lambda tile: tile_bytes(tile) + 2 * bound, bound)
         out = np.zeros(vectors.shape)
-        for span, values in self.ctx.run_pass(plan(program, groups, tuple(which), shared)).items():
+        for span, values in self.ctx.run_pass(plan(program, self.tiles, tuple(which), shared)).items():
             out[:, :, slice(*span)] = values
         return out
 
@@ -461,13 +546,14 @@ def lanczos_views(n: int, k: int, driver_memory: int) -> int:
     return int(np.clip(LANCZOS_SHARE * driver_memory // (8 * LANCZOS_STEPS * n), 1, k))
 
 
-def view_pair_bytes(ref: ViewPair) -> int:
-    """Return the memory of a block pair at work: the entries in float64, their factors, and a copy."""
-    return pair_bytes(ref) + 6 * ref.nbytes
-
-
-def _group_bytes(group: Sequence[ViewPair]) -> int:
-    return max(map(view_pair_bytes, group))
+def tile_bytes(tile: ViewTile) -> int:
+    """Return the memory of a task: rows, twice a mean one's, and a block's entries as computed, in float64 and with what is made of them."""
+    layout, k = tile.layout, len(tile.specs)
+    rows, edge = tile.rows[1] - tile.rows[0], min(layout.edge, tile.rows[1] - tile.rows[0])
+    if isinstance(tile.specs[0], GivenKernel):
+        return 2 * layout.row_bytes * rows + 4 * k * edge * (2 * rows + BLOCK_COPIES * edge) + FREED_BYTES
+    read = rows + min(layout.wide, tile.cols[1] - tile.cols[0])
+    return 2 * layout.row_bytes * read + 4 * k * edge * edge * BLOCK_COPIES + FREED_BYTES
 
 
 def product_bytes(task: Task, size: int) -> int:
@@ -479,6 +565,11 @@ def survey_bytes(k: int, n: int, block: int, m: int) -> int:
     """Bound the bytes of a survey: extremes of all users, entries of m places."""
     blocks = -(-n // block)
     return 16 * k * n + 8 * k * m + 512 * blocks + 256 * min(m, blocks * blocks)
+
+
+def survey_join_bytes(k: int, n: int, block: int, m: int) -> int:
+    """Bound the bytes of joining surveys: the extremes of every part, and entries, which no two parts share, twice."""
+    return 9 * survey_bytes(k, n, block, 0) + 2 * (8 * k * m + 256 * min(m, (-(-n // block)) ** 2))
 
 
 def sums_bytes(k: int, n: int, block: int) -> int:

@@ -17,7 +17,7 @@ from ...grams.given import GivenGrams, GivenKernel
 
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.settings import GramSettings
-from ...grams.sources import block_rows, group_pairs, pairs, row_pairs
+from ...grams.sources import row_pairs
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
 from ...method import Method
@@ -29,14 +29,15 @@ from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, tot
 from .block_pass import (
     LANCZOS_SHARE,
     Normal,
+    TileLayout,
     is_similarity,
     lanczos_views,
     product_bytes,
     similarity_kernels,
     sums_bytes,
-    survey_bytes,
-    view_pair,
-    view_pair_bytes,
+    survey_join_bytes,
+    tile_bytes,
+    view_tiles,
 )
 from .config import SocialConfig
 from .links import Links, read_links
@@ -260,7 +261,7 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
     if getattr(inputs.data, "scale", None) is not None and is_given_kernel(specs) and inputs.data.scale.kind != "none":
         raise ValueError(f"{inputs.data.url}: similarities are scaled ({inputs.data.scale.kind!r}); ingest them as they are")
     reason = f"computed again in every pass: the scores of {n} users have no room in this process"
-    loop = SocialLoop(config, specs, GramSettings("recompute", block_rows(n, len(specs)), None, reason), inputs.links, by_blocks=True)
+    loop = SocialLoop(config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True)
     refuse_beyond(driver_holdings(loop, n, ctx), ctx.driver_memory, Social.name, "fewer users, pairs or views")
     return loop
 
@@ -268,15 +269,15 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
 def _block_tasks(loop: SocialLoop, data: Any, ctx: RunContext) -> tuple[int, int]:
     """Return the tasks of a pass over blocks, and the bytes of the largest step of any pass."""
     n, k, block = data.n_rows, len(loop.specs), loop.settings.block
-    groups = group_pairs([view_pair(data, loop.specs, *span) for span in pairs(n, block)])
+    tiles = view_tiles(data, loop.specs)
     views, shifts = np.zeros((2, k)), np.zeros(k)
     tops = top_plan(data, loop.specs, Scorer(Normal(), np.zeros((k, 0)), shifts, views, np.zeros(2)), min(TOP_SIZE, n - 1)).memory_bound
     places = len(loop.links.z) + loop.links.target.nnz // 2
-    joined = 9 * max(survey_bytes(k, n, block, places), sums_bytes(k, n, block)) if len(groups) > 1 else 0
+    joined = max(survey_join_bytes(k, n, block, places), 9 * sums_bytes(k, n, block)) if len(tiles) > 1 else 0
     vectors = 2 * n * lanczos_views(n, k, ctx.driver_memory)
     products = max((product_bytes(task, vectors) for task in column_tasks(data)), default=0) if data.n_cols else 0
-    blocks = max(view_pair_bytes(ref) for group in groups for ref in group) + 16 * vectors
-    return len(groups), int(max(tops, joined, products, blocks))
+    blocks = max(map(tile_bytes, tiles)) + 16 * k * (places + 2 * n) + 16 * vectors
+    return len(tiles), int(max(tops, joined, products, blocks))
 
 
 def _area(z: np.ndarray, scores: np.ndarray) -> float:

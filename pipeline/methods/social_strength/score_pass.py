@@ -15,10 +15,10 @@ from ....kernels.ranking.top_lists import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
 from ...grams.given import GivenKernel
 
-from ...grams.sources import block_rows, group_pairs, pairs, rows_at, rows_of
+from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
 from ...records.context import RunContext, Shared, resolve
-from .block_pass import Normal, Spans, ViewPair, add_spans, merge_spans, similarity_block, view_pair, view_pair_bytes
+from .block_pass import Normal, Spans, ViewBlock, ViewTile, add_spans, merge_spans, similar_columns, tile_bytes, view_tiles
 
 BLOCK_ENTRIES = 1 << 22  # entries of a block of scores that are computed at a time outside a pass
 
@@ -47,9 +47,9 @@ class Scorer:
             out[:, same] += (self.weights @ self.shifts)[:, None]
         return out
 
-    def of_pair(self, ref: ViewPair) -> np.ndarray:
-        """Return the scores of a block pair."""
-        return self.block(ref.load(), np.arange(*ref.rows), np.arange(*ref.cols))
+    def of_block(self, block: ViewBlock) -> np.ndarray:
+        """Return the scores of a block, ``(s, rows, columns)``."""
+        return self.block(block.raw, np.arange(*block.rows), np.arange(*block.cols))
 
     def shared(self, ctx: RunContext, tasks: int) -> Scorer:
         """Return it as tasks take it."""
@@ -58,36 +58,27 @@ class Scorer:
         return Scorer(normal, ctx.broadcast("factors", resolve(self.factors), tasks), self.shifts, self.weights, self.offsets)
 
 
-RowTask = tuple[ViewPair, ...]  # some users, with all users block by block
-
-
-def row_tasks(data: Any, specs: Sequence[Any]) -> list[RowTask]:
-    """Return the tasks of a pass over the scores of all users."""
-    n, block = data.n_rows, block_rows(data.n_rows, len(specs))
-    spans = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
-    return [tuple(view_pair(data, specs, rows, cols) for cols in spans) for rows in spans]
-
-
-def top_chunk(task: RowTask, scorer: Scorer, first: int) -> list[list[TopLists]]:
+def top_chunk(tile: ViewTile, scorer: Scorer, first: int) -> list[list[TopLists]]:
     """Return for some users the lists of the first candidates by every row of weights."""
-    users = np.arange(*task[0].rows)
-    lists = [TopLists.empty(len(users), first) for _ in scorer.weights]
-    for ref in task:
-        for mine, scores in zip(lists, scorer.of_pair(ref), strict=True):
-            mine.offer(scores, ref.cols[0], users)
+    lo, hi = tile.rows
+    lists = [TopLists.empty(hi - lo, first) for _ in scorer.weights]
+    for part in tile.blocks():
+        users = np.arange(*part.rows)
+        for mine, scores in zip(lists, scorer.of_block(part), strict=True):
+            mine.part(part.rows[0] - lo, part.rows[1] - lo).offer(scores, part.cols[0], users)
     return [lists]
 
 
 def top_plan(data: Any, specs: Sequence[Any], scorer: Scorer, first: int, ctx: RunContext | None = None) -> Plan[Any]:
     """Return the pass that finds the first candidates of every user."""
-    tasks, s = row_tasks(data, specs), len(scorer.weights)
-    size = 16 * s * first * (tasks[0][0].rows[1] - tasks[0][0].rows[0]) + 512 * s
+    tiles, s = view_tiles(data, specs, "all"), len(scorer.weights)
+    size = 16 * s * first * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * s
 
-    def step_bytes(task: RowTask) -> int:
-        return max(map(view_pair_bytes, task)) + s * 2 * max(ref.nbytes // len(specs) * 2 for ref in task) + size
+    def step_bytes(tile: ViewTile) -> int:
+        return tile_bytes(tile) + 16 * s * tile.layout.edge**2 + size
 
-    program = BlockProgram("tops", top_chunk, join_lists, step_bytes, size, combine_bytes=2 * size * len(tasks))
-    return plan(program, tasks, scorer if ctx is None else scorer.shared(ctx, len(tasks)), first)
+    program = BlockProgram("tops", top_chunk, join_lists, step_bytes, size, combine_bytes=2 * size * len(tiles))
+    return plan(program, tiles, scorer if ctx is None else scorer.shared(ctx, len(tiles)), first)
 
 
 def top_lists(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, first: int) -> list[TopLists]:
@@ -115,14 +106,14 @@ class Members:
         return sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(indptr) - 1, self.width))
 
 
-def group_chunk(task: RowTask, scorer: Scorer, members: Members, first: int, strengths: bool) -> list[TopLists]:  # noqa: FBT001 (of a task)
+def group_chunk(tile: ViewTile, scorer: Scorer, members: Members, first: int, strengths: bool) -> list[TopLists]:  # noqa: FBT001 (of a task)
     """Return for some users the first groups by the sum of their members' scores; those joined already are left out."""
-    users, incidence = np.arange(*task[0].rows), members.matrix()
-    totals = np.zeros((len(users), members.width))
-    for ref in task:
-        scores = scorer.of_pair(ref)[0]
-        totals += (logistic(scores) if strengths else scores) @ incidence[slice(*ref.cols)]
-    return [best_groups(totals, incidence[users], first)]
+    (lo, hi), incidence = tile.rows, members.matrix()
+    totals = np.zeros((hi - lo, members.width))
+    for part in tile.blocks():
+        scores = scorer.of_block(part)[0]
+        totals[part.rows[0] - lo : part.rows[1] - lo] += (logistic(scores) if strengths else scores) @ incidence[slice(*part.cols)]
+    return [best_groups(totals, incidence[lo:hi], first)]
 
 
 def best_groups(totals: np.ndarray, joined: Any, first: int) -> TopLists:
@@ -137,46 +128,45 @@ def best_groups(totals: np.ndarray, joined: Any, first: int) -> TopLists:
 
 def group_lists(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, candidates: Any, first: int, *, strengths: bool) -> TopLists:
     """Return the first groups of all users, of ``candidates`` (CSR ``(n, groups)``, a column each), in one pass."""
-    tasks = row_tasks(ctx.data, specs)
-    rows, width = tasks[0][0].rows[1] - tasks[0][0].rows[0], candidates.shape[1]
+    tiles = view_tiles(ctx.data, specs, "all")
+    rows, width = tiles[0].rows[1] - tiles[0].rows[0], candidates.shape[1]
     size = 16 * first * rows + 512
-    arrays = [ctx.broadcast(name, array, len(tasks)) for name, array in (("groups", candidates.indices), ("group-starts", candidates.indptr))]
-    members = Members(*arrays, width)
+    arrays = [ctx.broadcast(name, array, len(tiles)) for name, array in (("groups", candidates.indices), ("group-starts", candidates.indptr))]
 
-    def step_bytes(task: RowTask) -> int:
-        return max(map(view_pair_bytes, task)) + 24 * rows * width + 40 * candidates.nnz + size
+    def step_bytes(tile: ViewTile) -> int:
+        return tile_bytes(tile) + 8 * rows * width + 16 * tile.layout.edge * (width + tile.layout.edge) + 40 * candidates.nnz + size
 
-    program = BlockProgram("group-tops", group_chunk, join_lists, step_bytes, size, combine_bytes=2 * size * len(tasks))
-    parts = ctx.run_pass(plan(program, tasks, scorer.shared(ctx, len(tasks)), members, first, strengths))
+    program = BlockProgram("group-tops", group_chunk, join_lists, step_bytes, size, combine_bytes=2 * size * len(tiles))
+    parts = ctx.run_pass(plan(program, tiles, scorer.shared(ctx, len(tiles)), Members(*arrays, width), first, strengths))
     return TopLists(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def strength_chunk(group: tuple[ViewPair, ...], scorer: Scorer, vectors: Shared) -> Spans:
-    """Return what some block pairs add to the products of the strengths between users with vectors ``(c, n)``, by range of users."""
-    v, parts = resolve(vectors), []
-    for ref in group:
-        strengths = logistic(scorer.of_pair(ref)[0])
-        if ref.rows == ref.cols:
+def strength_chunk(tile: ViewTile, scorer: Scorer, vectors: Shared) -> Spans:
+    """Return what the blocks of a tile add to products of the strengths between users with vectors ``(c, n)``, by range of users."""
+    v = resolve(vectors)
+    out: Spans = {}
+    for part in tile.blocks():
+        strengths = logistic(scorer.of_block(part)[0])
+        if part.rows == part.cols:
             np.fill_diagonal(strengths, 0.0)
         else:
-            parts.append({ref.cols: v[:, slice(*ref.rows)] @ strengths})
-        parts.append({ref.rows: v[:, slice(*ref.cols)] @ strengths.T})
-    return merge_spans(parts, np.add)
+            out = merge_spans([out, {part.cols: v[:, slice(*part.rows)] @ strengths}], np.add)
+        out = merge_spans([out, {part.rows: v[:, slice(*part.cols)] @ strengths.T}], np.add)
+    return out
 
 
 def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vectors: np.ndarray) -> np.ndarray:
     """Return the products of the strengths of ties, without their diagonal, with vectors ``(c, n)``; one pass."""
-    n, block = ctx.data.n_rows, block_rows(ctx.data.n_rows, len(specs))
-    groups = group_pairs([view_pair(ctx.data, specs, *span) for span in pairs(n, block)])
-    bound = vectors.nbytes + 512 * (-(-n // block))
+    tiles = view_tiles(ctx.data, specs)
+    bound = vectors.nbytes + 512 * (-(-ctx.data.n_rows // tiles[0].layout.edge))
 
-    def step_bytes(group: Sequence[ViewPair]) -> int:
-        return max(view_pair_bytes(ref) + 4 * ref.nbytes // len(specs) * 2 for ref in group) + 2 * vectors.nbytes
+    def step_bytes(tile: ViewTile) -> int:
+        return tile_bytes(tile) + 32 * tile.layout.edge**2 + 2 * bound
 
     program = BlockProgram("strength-products", strength_chunk, add_spans, step_bytes, bound)
-    shared = scorer.shared(ctx, len(groups)), ctx.broadcast("vectors", vectors, len(groups))
+    shared = scorer.shared(ctx, len(tiles)), ctx.broadcast("vectors", vectors, len(tiles))
     out = np.zeros(vectors.shape)
-    for span, values in ctx.run_pass(plan(program, groups, *shared)).items():
+    for span, values in ctx.run_pass(plan(program, tiles, *shared)).items():
         out[:, slice(*span)] = values
     return out
 
@@ -184,7 +174,8 @@ def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vec
 def raw_between(data: Any, specs: Sequence[Any], users: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return raw similarities of any users with others, float32 ``(k, users, others)``."""
     if isinstance(specs[0], GivenKernel):
-        lo, hi = (int(others.min()), int(others.max()) + 1) if len(others) else (0, 0)
-        return similarity_block(data, data.n_rows, users, (lo, hi))[:, :, others - lo]
+        columns: Any = sp.csr_array(data.columns(similar_columns(data, users)))
+        part = columns[others].toarray().reshape(len(others), len(specs), len(users))
+        return np.ascontiguousarray(part.astype(np.float32).transpose(1, 2, 0))
     left, right = (rows_at(data, ids) if data.n_cols else rows_of(data, 0, data.n_rows)[ids] for ids in (users, others))
     return gram_block(specs, left, right, dtype=np.float32)
