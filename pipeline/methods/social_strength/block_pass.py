@@ -155,7 +155,7 @@ class ViewTile:
     def _sparse_blocks(self, data: Any) -> Iterator[ViewBlock]:
         """Yield blocks of sparse similarities: the columns of the users, as views are symmetric; the upper triangle on the diagonal."""
         k, count = len(self.specs), self.rows[1] - self.rows[0]
-        columns: Any = sp.csr_array(data.columns(similar_columns(data, np.arange(*self.rows))))
+        columns: Any = sp.csr_array(data.columns(similar_columns(self.specs, data.n_rows, np.arange(*self.rows))))
         for rows, cols in (span for chunk in self._chunks() for span in self._spans_in(chunk)):
             part = columns[cols[0] : cols[1]].toarray().reshape(cols[1] - cols[0], k, count)
             block = part[:, :, rows[0] - self.rows[0] : rows[1] - self.rows[0]].astype(np.float32).transpose(1, 2, 0)
@@ -196,9 +196,9 @@ def _row_bytes(data: Any) -> int:
     return int(24 * entry_count(data) / max(1, data.n_rows)) + 8 if data.meta.kind == "sparse" else 24 * data.n_cols
 
 
-def similar_columns(data: Any, users: np.ndarray) -> np.ndarray:
-    """Return the columns of some users in every view of sparse similarities, view by view."""
-    return (np.arange(data.n_cols // data.n_rows)[:, None] * data.n_rows + users).ravel()
+def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> np.ndarray:
+    """Return the columns of some of n users in views of sparse similarities, view by view."""
+    return (np.array([spec.position for spec in specs])[:, None] * n + users).ravel()
 
 
 def view_tiles(data: Any, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:

@@ -35,13 +35,14 @@ class Scorer:
 
     def block(self, raw: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
         """Return the scores ``(s, rows, columns)`` of raw entries ``(k, rows, columns)`` between some users."""
-        factors = resolve(self.factors)
-        views = scaled_block(self.normal.apply(raw, rows, cols), factors[:, rows], factors[:, cols])
+        factors, normalised = resolve(self.factors), self.normal.apply(raw, rows, cols)
         out = np.zeros((len(self.weights), *raw.shape[1:]))
-        for total, weights, offset in zip(out, self.weights, self.offsets, strict=True):
-            for weight, view in zip(weights, views, strict=True):
-                total += weight * view
-            total += offset
+        for q, part in enumerate(normalised):
+            view = scaled_block(part, factors[q, rows], factors[q, cols])
+            for total, weight in zip(out, self.weights[:, q], strict=True):
+                if weight:
+                    total += weight * view
+        out += self.offsets[:, None, None]
         same = rows[:, None] == cols
         if same.any():
             out[:, same] += (self.weights @ self.shifts)[:, None]
@@ -50,6 +51,14 @@ class Scorer:
     def of_block(self, block: ViewBlock) -> np.ndarray:
         """Return the scores of a block, ``(s, rows, columns)``."""
         return self.block(block.raw, np.arange(*block.rows), np.arange(*block.cols))
+
+    def of_views(self, specs: Sequence[Any]) -> tuple[list[Any], Scorer]:
+        """Return the views with a weight, one at least, and what scores blocks of these alone."""
+        used = np.flatnonzero(self.weights.any(axis=0)) if self.weights.any() else np.arange(1)
+        normal, factors = self.normal, resolve(self.factors)
+        if normal.tables is not None:
+            normal = Normal(resolve(normal.tables)[used], tuple(normal.scalars[q] for q in used))
+        return [specs[q] for q in used], Scorer(normal, factors[used], self.shifts[used], self.weights[:, used], self.offsets)
 
     def shared(self, ctx: RunContext, tasks: int) -> Scorer:
         """Return it as tasks take it."""
@@ -83,7 +92,7 @@ def top_plan(data: Any, specs: Sequence[Any], scorer: Scorer, first: int, ctx: R
 
 def top_lists(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, first: int) -> list[TopLists]:
     """Return the lists of the first candidates of all users, by every row of weights; a user is none of his own. One pass."""
-    parts = ctx.run_pass(top_plan(ctx.data, specs, scorer, first, ctx))
+    parts = ctx.run_pass(top_plan(ctx.data, *scorer.of_views(specs), first, ctx))
     return [TopLists(*(np.concatenate(arrays) for arrays in zip(*lists, strict=True))) for lists in zip(*parts, strict=True)]
 
 
@@ -128,6 +137,7 @@ def best_groups(totals: np.ndarray, joined: Any, first: int) -> TopLists:
 
 def group_lists(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, candidates: Any, first: int, *, strengths: bool) -> TopLists:
     """Return the first groups of all users, of ``candidates`` (CSR ``(n, groups)``, a column each), in one pass."""
+    specs, scorer = scorer.of_views(specs)
     tiles = view_tiles(ctx.data, specs, "all")
     rows, width = tiles[0].rows[1] - tiles[0].rows[0], candidates.shape[1]
     size = 16 * first * rows + 512
@@ -157,6 +167,7 @@ def strength_chunk(tile: ViewTile, scorer: Scorer, vectors: Shared) -> Spans:
 
 def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vectors: np.ndarray) -> np.ndarray:
     """Return the products of the strengths of ties, without their diagonal, with vectors ``(c, n)``; one pass."""
+    specs, scorer = scorer.of_views(specs)
     tiles = view_tiles(ctx.data, specs)
     bound = vectors.nbytes + 512 * (-(-ctx.data.n_rows // tiles[0].layout.edge))
 
@@ -174,7 +185,7 @@ def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vec
 def raw_between(data: Any, specs: Sequence[Any], users: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return raw similarities of any users with others, float32 ``(k, users, others)``."""
     if isinstance(specs[0], GivenKernel):
-        columns: Any = sp.csr_array(data.columns(similar_columns(data, users)))
+        columns: Any = sp.csr_array(data.columns(similar_columns(specs, data.n_rows, users)))
         part = columns[others].toarray().reshape(len(others), len(specs), len(users))
         return np.ascontiguousarray(part.astype(np.float32).transpose(1, 2, 0))
     left, right = (rows_at(data, ids) if data.n_cols else rows_of(data, 0, data.n_rows)[ids] for ids in (users, others))
