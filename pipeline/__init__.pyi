@@ -8,7 +8,7 @@ from ..kernels.grams.spec import KernelSpec
 from .estimators.inputs import use_client as use_client
 from .methods.fgm.estimator import PathPoint as PathPoint
 from .methods.kta_path.estimator import PathMachine as PathMachine
-from .methods.semantic_ranker.estimator import VisualRank as VisualRank
+from .methods.two_layer_mkl.estimator import generalization_bound as generalization_bound
 from .runs.predict_and_score import predict_store as predict_store
 from .runs.predict_and_score import score_store as score_store
 from .runs.run import ConfigMismatch as ConfigMismatch
@@ -614,7 +614,7 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         stop: Literal['size', 'gain'] = 'size',
         safeguard: bool = True,
         n_components: int = 2,
-        start: Literal['greedy', 'sparse-coding'] = 'greedy',
+        start: Literal['greedy', 'sparse-coding', 'kernel-sparse-coding'] = 'greedy',
         normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine', 'column_sum'] = 'trace',
         tol: float = 1e-05,
         max_iter: int = 50,
@@ -626,4 +626,18 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']
+class VisualRank(_semantic_ranker.VisualRank):
+    def __init__(
+        self,
+        damping: float = 0.85,
+        diagonal: Literal['auto', 'zero', 'keep'] = 'auto',
+        solver: Literal['power', 'exact'] = 'power',
+        tol: float = 1e-10,
+        max_iter: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']

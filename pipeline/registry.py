@@ -51,7 +51,8 @@ class MethodInfo:
     @property
     def extra_inputs(self) -> tuple[ExtraInput, ...]:
         """What it takes beside its data."""
-        return getattr(import_module(self.package), "EXTRA_INPUTS", ())
+        declared = getattr(import_module(self.package), "EXTRA_INPUTS", ())
+        return tuple(item for item in declared if not item.methods or self.name in item.methods)
 
     @cached_property
     def config(self) -> type[MethodConfig]:
@@ -158,8 +159,8 @@ METHODS = {
             "semantic_ranker",
             "Ranker",
             "SemanticKernelRanker",
-            others=("VisualRank",),
         ),
+        MethodInfo("visual-rank", "Random walk on a similarity", "semantic_ranker", "VisualRank", "VisualRank"),
         MethodInfo("social-strength", "Strength of ties between users", "social_strength", "Social", "SocialStrengthRanker"),
     )
 }

@@ -143,12 +143,26 @@ def walk_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85, tol: float
     """Return the fixed point of ``r = damping S r + (1 - damping) prior`` by power iteration from the prior. The iteration contracts by
     ``damping`` < 1 in the l1 norm, so it ends by itself; it stops when a step changes less than ``tol``, at least ``MIN_TOL``.
     """
-    r, change, steps = prior, np.inf, 0
-    max_steps = 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))
-    while change >= max(tol, MIN_TOL) and steps < max_steps:
-        new = damping * walk.product(r) + (1.0 - damping) * prior
-        change, steps, r = float(np.abs(new - r).sum()), steps + 1, new
-    return Scores(r, steps, change * damping / (1.0 - damping))
+    r, change, steps, most = prior, np.inf, 0, max_walk_steps(damping, tol)
+    while change >= max(tol, MIN_TOL) and steps < most:
+        (r, change), steps = step_walk(walk.product, r, prior, damping), steps + 1
+    return Scores(r, steps, walk_error(change, damping))
+
+
+def step_walk(product: Callable[[np.ndarray], np.ndarray], r: np.ndarray, prior: np.ndarray, damping: float) -> tuple[np.ndarray, float]:
+    """Return ``damping S r + (1 - damping) prior`` from ``product(r)``, which is S r, and its l1 distance from r."""
+    new = damping * product(r) + (1.0 - damping) * prior
+    return new, float(np.abs(new - r).sum())
+
+
+def max_walk_steps(damping: float, tol: float) -> int:
+    """Return after how many steps a change is below ``tol`` at the latest, but for rounding: it shrinks by ``damping`` from 2 at most."""
+    return 2 + (0 if damping == 0 else math.ceil(math.log(max(tol, MIN_TOL) / 2.0) / math.log(damping)))
+
+
+def walk_error(change: float, damping: float) -> float:
+    """Return the bound of the l1 distance from the exact scores after a step of an l1 ``change``."""
+    return change * damping / (1.0 - damping)
 
 
 def exact_scores(walk: Walk, prior: np.ndarray, damping: float = 0.85) -> Scores:

@@ -21,7 +21,7 @@ learning, thesis, Nanyang Technological University, 2011, sections 7.2 and 7.4).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,6 +131,30 @@ def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense:
 
 
 def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float:
+    return least_eigenvalues([n], lambda which, vectors: [product(vectors[0])])[0]
+
+
+Steps = Generator[FloatArray, FloatArray, float]
+
+
+def least_eigenvalues(orders: Sequence[int], products: Callable[[list[int], list[FloatArray]], Sequence[FloatArray]]) -> list[float]:
+    """Return the least eigenvalue of several symmetric matrices, or a little less, by Lanczos steps side by side: ``products(which,
+    vectors)`` are the products of those whose steps go on with a vector each. The steps of a matrix do not depend on the others.
+    """
+    searches = {q: _lanczos_steps(n) for q, n in enumerate(orders)}
+    waiting, found = {q: next(search) for q, search in searches.items()}, {}
+    while waiting:
+        which = list(waiting)
+        for q, image in zip(which, products(which, [waiting.pop(q) for q in which]), strict=True):
+            try:
+                waiting[q] = searches[q].send(image)
+            except StopIteration as end:
+                found[q] = float(end.value)
+    return [found[q] for q in range(len(orders))]
+
+
+def _lanczos_steps(n: int) -> Steps:
+    """Yield vectors whose products are sent back, and return the bound."""
     # Loaded on demand, as every worker would pay for it.
     from scipy.linalg import eigh_tridiagonal
 
@@ -140,7 +164,7 @@ def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float
     basis[0] = vector / np.linalg.norm(vector)
     lowest = residual = 0.0
     for k in range(steps):
-        image = product(basis[k])
+        image = yield basis[k]
         diagonal[k] = image @ basis[k]
         for _ in range(2):
             image -= basis[: k + 1].T @ (basis[: k + 1] @ image)

@@ -114,6 +114,23 @@ def all_rows(data: BlockStore | MemoryBlocks) -> Any:
     return sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else rows.astype(np.float64)
 
 
+def rows_at(data: BlockStore | MemoryBlocks, ids: np.ndarray) -> Any:
+    """Return some rows, in the order of ``ids``, with the scaling applied, float64: an array or a CSR array. Of a store only the ranges of
+    rows that hold one of them are read.
+    """
+    order = np.argsort(ids, kind="stable")
+    ranges, parts = np.asarray(ids)[order] // READ, []
+    for k in np.unique(ranges).tolist():
+        lo, hi = k * READ, min((k + 1) * READ, data.n_rows)
+        inside = np.asarray(ids)[order[slice(*np.searchsorted(ranges, [k, k + 1]))]] - lo
+        first, last = int(inside[0]), int(inside[-1]) + 1
+        parts.append(rows_of(data, lo + first, min(lo + last, hi))[inside - first])
+    whole = sp.csr_array(sp.vstack(parts), dtype=np.float64) if sp.issparse(parts[0]) else np.concatenate(parts).astype(np.float64)
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return whole if np.array_equal(back, np.arange(len(back))) else whole[back]
+
+
 @dataclass(frozen=True)
 class RowPair:
     """A block pair that is computed when it is loaded."""

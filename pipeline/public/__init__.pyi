@@ -33,6 +33,7 @@ from gramplane.pipeline import TwoLayerMKLClassifier as TwoLayerMKLClassifier
 from gramplane.pipeline import UnsupervisedMKL as UnsupervisedMKL
 from gramplane.pipeline import VisualRank as VisualRank
 from gramplane.pipeline import cross_validate as cross_validate
+from gramplane.pipeline import generalization_bound as generalization_bound
 from gramplane.pipeline import load_model as load_model
 from gramplane.pipeline import predict_store as predict_store
 from gramplane.pipeline import resume_run as resume_run
@@ -48,4 +49,4 @@ from gramplane import plots as plots
 from gramplane import testing as testing
 
 __version__: str
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'testing', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'generalization_bound', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'testing', 'tune', 'use_client']

@@ -55,6 +55,39 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
     return np.array(list(seen), dtype=np.int64)
 
 
+def read_named_rows(path: str, n_rows: int) -> list[list[str | int | float]]:
+    """Return the lines of a text file that give names to rows, in their order: ``[name, row]``, or ``[name, row, number]`` in every line.
+
+    A name (of a query, a group) has no commas or blanks; rows count from 0, and the number is finite and not negative. A first line without
+    any digit, empty lines and what follows a ``#`` do not count. DataError names file and line of what is no such line, or repeats one.
+    """
+    rows: list[list[str | int | float]] = []
+    seen: dict[tuple[str, int], int] = {}
+    for line, words in _split_rows(path):
+        rows.append(_read_named_row(words, path, line, n_rows))
+        name, row = str(rows[-1][0]), int(rows[-1][1])
+        if (name, row) in seen:
+            raise DataError(f"{name} has row {row} here and in line {seen[name, row]}", path, line)
+        if len(rows[-1]) != len(rows[0]):
+            raise DataError(f"{len(words)} words, {len(rows[0])} in the first line; every line has the same", path, line)
+        seen[name, row] = line
+    if not rows:
+        raise DataError("there is no row in it; write one a line: name,row", path)
+    return rows
+
+
+def _read_named_row(words: list[str], path: str, line: int, n_rows: int) -> list[str | int | float]:
+    try:
+        name, row, more = words[0], int(words[1]), [float(word) for word in words[2:]]
+        if len(more) > 1 or not all(0 <= value < float("inf") for value in more):
+            raise ValueError
+    except (IndexError, ValueError):
+        raise DataError(f"{' '.join(words)!r} must be a name, a row, and perhaps a number that is not negative", path, line) from None
+    if not 0 <= row < n_rows:
+        raise DataError(f"row {row} is not in the store, whose rows are 0 to {n_rows - 1}", path, line)
+    return [name, row, *more]
+
+
 def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and words of every line that holds something, but for a first one of names, without any number."""
     plain = [text.partition("#")[0].strip() for text in read_row_texts(path)]

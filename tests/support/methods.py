@@ -134,6 +134,22 @@ def _tags(n: int = 80) -> list[str]:
     return [" ".join(["sea"] * int(rng.random() < 0.5) + [f"t{k}" for k in rng.integers(0, 9, 3)]) for _ in range(n)]
 
 
+QUERIES = [[f"q{k % 6}", (7 * k + k // 6) % 80] for k in range(78)]
+WALK = {"damping": 0.9, "tol": 1e-12}
+OTHER_WALK = ({**WALK, "damping": 0.8}, "damping")
+
+
+def _similarity(path: Path) -> BlockStore:
+    X, _ = planted(2, d=8)
+    return ingest(np.exp(-0.5 * np.square(X[:, None] - X).sum(axis=2)), path)
+
+
+def _links(path: Path) -> BlockStore:
+    X, _ = planted(3, d=8)
+    S = X @ X.T
+    return ingest(sp.csr_array(np.where(np.abs(S) > 3.0, S, 0.0)), path, weight_column=np.arange(len(S)) % 3 + 1.0)
+
+
 CASES: dict[str, Case] = {
     "npkl-squared-hinge": Case("npkl", NPKL, _dense, OTHER_NPKL, CONSTRAINTS),
     "npkl-square-penalty": Case(
@@ -143,6 +159,9 @@ CASES: dict[str, Case] = {
     "mve": Case("mve", {"graph": "union", "tol": 0.1}, _dense, ({"graph": "mutual", "tol": 0.1}, "graph")),
     "spe": Case("spe", {"C": 5.0, "n_neighbors": 4}, _dense, ({"C": 1.0, "n_neighbors": 4}, "C")),
     "semantic-ranker": Case("semantic-ranker", RANKER, _dense, OTHER_RANKER, {"tags": _tags()}),
+    "semantic-ranker-queries": Case("semantic-ranker", RANKER, _dense, OTHER_RANKER, {"tags": _tags(), "queries": QUERIES}),
+    "visual-rank": Case("visual-rank", WALK, _similarity, OTHER_WALK),
+    "visual-rank-sparse-prior": Case("visual-rank", WALK, _links, OTHER_WALK),
     "social-strength": Case(
         "social-strength", SOCIAL, _dense, OTHER_SOCIAL, {"pairs": [[i, (i + k) % 40, int(k == 1)] for k in (1, 5) for i in range(40)]}
     ),

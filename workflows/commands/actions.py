@@ -148,7 +148,7 @@ def tune_plan(
 def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None) -> dict[str, Any]:
     """Return what was given of all that methods take beside their data: a store by its place, what files say of rows or features."""
     from ...pipeline.registry import extra_inputs
-    from ...storage import BlockStore, read_edges, read_pairs, read_row_texts
+    from ...storage import BlockStore, read_edges, read_named_rows, read_pairs, read_row_texts
 
     known, inputs = extra_inputs(), dict[str, Any]()
     for name, file in args.inputs().items():
@@ -160,7 +160,10 @@ def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = st
             inputs[name] = read_edges(file, BlockStore.open(store).n_cols if width is None else width).tolist()
             continue
         n = BlockStore.open(store).n_rows
-        inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_pairs(file, n, item.values, ordered=item.ordered).tolist()
+        if item.reads == "pairs":
+            inputs[name] = read_pairs(file, n, item.values, ordered=item.ordered).tolist()
+        else:
+            inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_named_rows(file, n)
     return inputs
 
 

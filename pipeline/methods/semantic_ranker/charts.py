@@ -6,6 +6,7 @@ from ...records.charts import ShownTable, SystemCharts
 from ...records.shared_charts import dual_ascents, spectra
 
 TABLES = (
+    ShownTable("queries", "Queries", "Of each the certificate of its kernel, and the walk; ranked apart from one another."),
     ShownTable("ranking", "First of the ranking", "All scores are what predict writes."),
     ShownTable("precision", "Relevant among the first", "Beside the order of the prior, and chance."),
 )
@@ -22,6 +23,17 @@ GLOSSARY = {
     "relevant": "Whether the row's label is the one asked for.",
     "average_precision": "Mean precision over the places of the relevant rows; 1 at best.",
     "n": "Length of the list.",
+    "query": "Name of the query.",
+    "queries": "Queries, or those ranked so far.",
+    "largest_query": "Images of the largest query.",
+    "queries_converged": "Queries whose kernel is within tol of the best.",
+    "tasks_in_all": "Tasks of all passes.",
+    "walk_error": "How far the scores are from where the random walk settles, as an l1 norm, at most.",
+    "score_spread": "Range of the scores in units of their mean.",
+    "products": "Products with the similarity so far.",
+    "products_at_most": "Products with the similarity that the tolerance can need, or that are allowed.",
+    "products_on": "Where products are computed: matrix, in this process, or passes over the store.",
+    "change": "Change of the scores in the last product, as an l1 norm.",
 }
 
 CHARTS = SystemCharts(single=(spectra, dual_ascents), tables=TABLES, glossary=GLOSSARY)

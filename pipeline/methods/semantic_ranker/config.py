@@ -13,7 +13,9 @@ Small = Annotated[float, Field(ge=1e-14, lt=1)]
 
 
 class VisualRankConfig(MethodConfig):
-    """Parameters of the random walk on a similarity matrix."""
+    """Parameters of the random walk on a similarity matrix (``visual-rank``)."""
+
+    has_scores = False
 
     damping: Damping = Field(0.85, description="share of a score that comes from similar rows; the rest comes from the prior")
     diagonal: Literal["auto", "zero", "keep"] = Field(
@@ -23,6 +25,9 @@ class VisualRankConfig(MethodConfig):
         "power", description="power iteration, at most log(tol) / log(damping) products; or one factorisation of the matrix"
     )
     tol: Small = Field(1e-10, description="change of the scores, as an l1 norm, at which the power iteration ends")
+    max_iter: Count | None = Field(
+        None, description="products at most; a warning says when they end the fit; default: as many as tol can need, so it always ends"
+    )
 
 
 class RankerConfig(MethodConfig):

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ....kernels.ranking.random_walk import exact_scores, is_stochastic, normalise_prior, rank_rows, walk_on, walk_scores
-from ...estimators.inputs import OneThread, in_memory, is_store, opened_for, validated
-from ...estimators.parameters import RUN_PARAMETERS, declare_parameters, method_parameters
+from ....kernels.ranking.random_walk import rank_rows
+from ....storage import MemoryBlocks
+from ...estimators.base import MethodEstimator
+from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated, warn_user
+from ...estimators.kernels import KernelEstimator
+from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
-from ...records.config import make_config
-from .config import VisualRankConfig
-from .method import Ranker, RankerInputs
+from ...records.context import RunContext
+from .method import Ranker, RankerInputs, WalkInputs, query_figures
+from .method import VisualRank as WalkMethod
+from .model import RankingModel
 from .predict import UnseenImages, is_fitted_store
 
 
@@ -34,18 +40,20 @@ class SemanticKernelRanker(SpectralEstimator):
 
     and scores the images by a random walk on it, :math:`r = \lambda S r + (1 - \lambda) \pi`, :math:`\lambda` the ``damping``. T has the
     tf-idf vectors of the tags as rows, H centres, E are pairs of visual neighbours, :math:`d_{ij}^2` their squared distances over the mean
-    of all pairs, so the unit of the features does not matter. S has the positive entries of K in columns with sum one. A fit is one query:
-    fit several one by one.
+    of all pairs, so the unit of the features does not matter. S has the positive entries of K in columns with sum one. A fit is one query,
+    all of it the work of one process, or with ``queries`` many, which are tasks: every one with the bits of a fit of it alone.
 
     Attributes
     ----------
     scores_, prior_
-        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
+        ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`; of many queries one entry for every line of their table.
+    queries_
+        Names of the queries, where there are many.
     pairs_, dual_coef_
         ``(n_pairs, 2)`` pairs E, and ``(n_pairs,)`` their best dual variables, which certify the objective; 0 where a distance is within
-        its bound.
+        its bound. Of many queries: those of one after the other, numbered within their query.
     objective_, dual_gap_
-        Objective of the kernel and its certified distance from the optimum.
+        Objective of the kernel and its certified distance from the optimum; of many queries ``(n_queries,)``.
     n_iter_, converged_, history_
         Iterations, whether the gap was reached, and one array per figure over the iterations.
 
@@ -65,16 +73,17 @@ class SemanticKernelRanker(SpectralEstimator):
 
     _method = Ranker
     _run_parameters = (
-        replace(RUN_PARAMETERS[0], text="Not used by the fit of one query, which takes place in this process."),
+        replace(RUN_PARAMETERS[0], text="Where many queries are ranked; a fit of one takes place in this process."),
         replace(RUN_PARAMETERS[1], text="Of the eigensolver's first block; results agree within ``tol``."),
         *RUN_PARAMETERS[2:],
     )
+    _many = False
 
     @property
-    def _place(self) -> str:
-        return "sync"
+    def _place(self) -> str | None:
+        return self.cluster if self._many else "sync"
 
-    def fit(self, X: object, tags: object = None, prior: ArrayLike | None = None) -> Self:
+    def fit(self, X: object, tags: object = None, prior: ArrayLike | None = None, queries: object = None) -> Self:
         """Learn the kernel and score the images.
 
         Parameters
@@ -85,6 +94,8 @@ class SemanticKernelRanker(SpectralEstimator):
             ``(n_samples, n_tags)`` counts, sparse or dense; or per image a string of tags with blanks between, or a list of tags.
         prior
             ``(n_samples,)`` non-negative numbers, such as scores of a text search; default: the weights of a store's rows, else uniform.
+        queries
+            Table of many queries: lines ``(query, row of X)``, or in all of them ``(query, row, prior)``; default: all images are one query.
 
         Raises
         ------
@@ -96,17 +107,42 @@ class SemanticKernelRanker(SpectralEstimator):
         if tags is None:
             name = type(self).__name__
             raise ValueError(f"{name} requires y to be passed, but the target y is None: here it is tags, those of every image")
-        self._fit(RankerInputs.read(data, in_memory(tags, "tags"), in_memory(prior, "prior")))
+        inputs = RankerInputs.read(data, in_memory(tags, "tags"), in_memory(prior, "prior"), in_memory(queries, "queries"))
+        self._many = queries is not None
+        self._fit(inputs)
         return self
 
     def _unfinished(self, state: object) -> str:
         config = self._config()
         return f"max_iter={config.max_iter} ended the fit with a relative gap above tol={config.tol:g}"
 
-    def rank(self, k: int | None = None) -> np.ndarray:
-        """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows."""
+    def rank(self, k: int | None = None, query: object = None) -> np.ndarray:
+        """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows. Of many queries those of one."""
         check_is_fitted(self, "model_")
-        return rank_rows(self.scores_)[:k]
+        if not isinstance(self.model_, RankingModel):
+            return rank_rows(self.scores_)[:k]
+        span = self.model_.span(self._query_number(query))
+        return self.model_.rows[span][rank_rows(self.model_.scores[span])][:k]
+
+    def certificate(self, query: object) -> dict[str, Any]:
+        """Return the figures of one of many queries: sizes, objective, gap, steps, whether it converged."""
+        check_is_fitted(self, "model_")
+        if not isinstance(self.model_, RankingModel):
+            raise ValueError("certificate: the fit was of one query; objective_ and dual_gap_ are its certificate")
+        return query_figures(self.model_, self._query_number(query))
+
+    def _query_number(self, query: object) -> int:
+        names: Any = self.model_.queries  # pyright: ignore[reportAttributeAccessIssue] (of many queries)
+        if str(query) not in names:
+            raise ValueError(f"query={query!r}: is none of the {len(names)} queries of the fit, such as {names[0]!r}")
+        return names.index(str(query))
+
+    def _one_query(self, what: str) -> None:
+        check_is_fitted(self, "model_")
+        if isinstance(self.model_, RankingModel):
+            raise ValueError(
+                f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone, which gives the same bits"
+            )
 
     def score_samples(self, X: object) -> np.ndarray:
         """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
@@ -115,7 +151,7 @@ class SemanticKernelRanker(SpectralEstimator):
         are on the scale of ``scores_`` and do not depend on each other. The fitted store itself gets ``scores_``. ``X`` are visual features
         in any form that ``fit`` takes; no tags are needed.
         """
-        check_is_fitted(self, "model_")
+        self._one_query("score_samples")
         if is_store(X) and is_fitted_store(self.model_, opened_for(self, X)):
             return self.scores_
         return self._unseen.scores(self._features(X))
@@ -126,7 +162,7 @@ class SemanticKernelRanker(SpectralEstimator):
         ``rows``, ``cols``: fitted images as integers, a slice, or ``None`` for all: the entries of K, if both are. Or ``(m, n_features)``
         visual features of any images: then the block is that of the warped Gaussian, for both sides.
         """
-        check_is_fitted(self, "model_")
+        self._one_query("kernel_block")
         if _are_row_numbers(rows) and _are_row_numbers(cols):
             return self.model_.kernel_block(self._row_numbers(rows), self._row_numbers(cols))
         fitted = self._unseen.rows
@@ -154,12 +190,24 @@ class SemanticKernelRanker(SpectralEstimator):
             raise ValueError(f"X has {store.n_cols} features, but {expected}")
         return self._unseen.scale_rows(store.columns(np.arange(store.n_cols)))
 
-    def _set_model(self, model: SpectralModel) -> None:
+    def _set_model(self, model: SpectralModel | RankingModel) -> None:
+        if isinstance(model, RankingModel):
+            self._set_rankings(model)
+            return
         super()._set_model(model)
         self._unseen = UnseenImages(model)
         self.n_features_in_ = self._unseen.rows.shape[1]
         self.scores_, self.prior_ = model.arrays["scores"], model.arrays["prior"]
         self.pairs_, self.dual_coef_ = model.arrays["pairs"], model.arrays["alpha"]
+
+    def _set_rankings(self, model: RankingModel) -> None:
+        KernelEstimator._set_model(self, model)
+        self.queries_, self.scores_ = list(model.queries), model.predictions()[:, 0]
+        self.prior_ = np.empty(len(model.prior))
+        self.prior_[model.lines] = model.prior
+        arrays = model.arrays
+        self.pairs_, self.dual_coef_ = arrays["pairs"], arrays["alpha"]
+        self.objective_, self.dual_gap_ = arrays["objective"], arrays["gap"]
 
 
 def _are_row_numbers(rows: Any) -> bool:
@@ -167,18 +215,21 @@ def _are_row_numbers(rows: Any) -> bool:
     return rows is None or isinstance(rows, (slice, int, np.integer)) or (not is_store(rows) and np.ndim(rows) == 1)
 
 
-class VisualRank(OneThread, BaseEstimator):
+class VisualRank(MethodEstimator):
     r"""Scores of images by a random walk on a given similarity, :math:`r = \lambda S r + (1 - \lambda) \pi`.
 
     :math:`\lambda` is the ``damping``. S has the positive entries of the similarity, in columns with sum one: what is negative counts as 0,
-    and a column without a positive entry is uniform.
+    and a column without a positive entry is uniform. Of a store that this process has no room for, stripes of columns are multiplied by the
+    tasks of a pass.
 
     Attributes
     ----------
     scores_, prior_
         ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
-    n_iter_, error_bound_
-        Products with S, and a bound of the l1 distance of the scores from the exact ones, rounding aside.
+    n_iter_, converged_, error_bound_
+        Products with S, whether ``tol`` was reached, and a bound of the l1 distance of the scores from the exact ones, rounding aside.
+    history_
+        One array per figure over the steps.
 
     Examples
     --------
@@ -191,6 +242,15 @@ class VisualRank(OneThread, BaseEstimator):
     Jing, Baluja: VisualRank, IEEE TPAMI 30, 2008; Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011), section 6.2.
     """
 
+    _method = WalkMethod
+    _run_parameters = (
+        replace(
+            RUN_PARAMETERS[0], text="Where passes over a store run that this process has no room for; of an array nothing is distributed."
+        ),
+        replace(RUN_PARAMETERS[1], text="Not used: nothing is random."),
+        *RUN_PARAMETERS[2:],
+    )
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise, tags.input_tags.sparse = True, True
@@ -202,33 +262,48 @@ class VisualRank(OneThread, BaseEstimator):
         Parameters
         ----------
         similarity
-            ``(n_samples, n_samples)`` array or sparse matrix.
+            ``(n_samples, n_samples)`` array, sparse matrix, or block store.
         prior
-            ``(n_samples,)`` non-negative numbers, such as scores of a text search; default: uniform.
+            ``(n_samples,)`` non-negative numbers, such as scores of a text search; default: the weights of a store's rows, else uniform.
 
         Raises
         ------
         ValueError
             A parameter out of range, a matrix that is not square or not finite, a prior with a negative entry.
         """
-        config = make_config(VisualRankConfig, self.get_params(deep=False))
-        matrix = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
-        if matrix.shape[0] != matrix.shape[1]:
-            raise ValueError(f"similarity: shape {matrix.shape}; it must be square, (n_samples, n_samples)")
-        self.prior_ = normalise_prior(in_memory(prior, "prior"), matrix.shape[0])
-        keeps_diagonal = config.diagonal == "keep" or (config.diagonal == "auto" and is_stochastic(matrix))
-        walk = walk_on(matrix, "keep" if keeps_diagonal else "zero")
-        if config.solver == "exact":
-            scores = exact_scores(walk, self.prior_, config.damping)
+        config = self._config()
+        if is_store(similarity):
+            data: Any = opened_for(self, similarity)
+            self.n_features_in_ = data.n_cols
         else:
-            scores = walk_scores(walk, self.prior_, config.damping, config.tol)
-        self.scores_, self.n_iter_, self.error_bound_ = scores.values, scores.steps, scores.error
+            matrix = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])
+            if matrix.shape[0] != matrix.shape[1]:
+                raise ValueError(f"similarity: shape {matrix.shape}; it must be square, (n_samples, n_samples)")
+            data = MemoryBlocks(matrix)
+        self._fit(WalkInputs.read(data, in_memory(prior, "prior")), config)
         return self
+
+    @contextlib.contextmanager
+    def _context(self, data: Any) -> Iterator[RunContext]:
+        if isinstance(data, MemoryBlocks):
+            # A matrix in memory serves where it lies.
+            with fit_context(data, "sync", fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
+                yield replace(ctx, warn=warn_user)
+            return
+        with super()._context(data) as ctx:
+            yield ctx
 
     def rank(self, k: int | None = None) -> np.ndarray:
         """Return the rows by descending score, the first ``k`` or all; equal scores in the order of rows."""
         check_is_fitted(self, "scores_")
         return rank_rows(self.scores_)[:k]
 
+    def _set_model(self, model: RankingModel) -> None:
+        super()._set_model(model)
+        self.scores_, self.prior_ = model.scores, model.prior
+        self.n_iter_, self.error_bound_ = int(model.figures["iterations"]), model.figures["gap"]
+        self.converged_ = bool(model.figures["converged"])
 
-declare_parameters(VisualRank, method_parameters(VisualRankConfig))
+    @classmethod
+    def _model_params(cls, model: RankingModel, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        return json.loads(model.config_json)

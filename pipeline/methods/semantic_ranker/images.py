@@ -42,12 +42,16 @@ def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: Any
     if n < 2:
         raise ValueError(f"n_samples={n}: a ranking needs at least 2 images")
     vectors, n_untagged = read_tags(config, tags, n)
-    rows = all_rows(data)
+    return compare_images(config, all_rows(data), vectors, n_untagged)
+
+
+def compare_images(config: RankerConfig, rows: Any, vectors: sp.csr_array, n_untagged: int) -> Images:
+    """Return images of features ``(n, d)`` and tag vectors, with their visual neighbours. Raises ValueError: features that overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean = mean_distance(rows)
     if not np.isfinite(mean):
         raise ValueError("visual features are so large that squared distances overflow; scale them")
-    pairs = neighbour_pairs(rows, min(config.n_neighbors, n - 1), config.graph)
+    pairs = neighbour_pairs(rows, min(config.n_neighbors, rows.shape[0] - 1), config.graph)
     return Images(rows, vectors, pairs, pair_squares(rows, pairs) / mean, mean, n_untagged)
 
 

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
-from ....storage import BlockStore, GramStore
+from ....storage import BlockStore, GramStore, MemoryBlocks
 from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
-from ...grams.given import GivenGrams, as_stack
+from ...grams.given import SYMMETRIC, GivenGrams, as_stack
 from ...models.kernel_predict import spans
 from . import scores as scoring
+from .block_pass import is_similarity
 from .links import read_links
 from .loop import SocialState
 from .method import Social, SocialInputs
@@ -76,8 +77,9 @@ class SocialStrengthRanker(KernelEstimator):
         Parameters
         ----------
         kernels
-            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; with ``kernels=[...]`` the users'
-            features ``(n_users, n_features)`` in any form.
+            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; a list of sparse ones, or a sparse block
+            store with such columns side by side, are read block by block; with ``kernels=[...]`` the users' features
+            ``(n_users, n_features)`` in any form.
         pairs
             ``(n_pairs, 2)`` users.
         z
@@ -103,7 +105,17 @@ class SocialStrengthRanker(KernelEstimator):
         config, gap = self._config(), state.gap / state.objective
         return f"max_iter={config.max_iter} ended the fit with a relative gap of {gap:.1e}; tol={config.tol:g} was asked for"
 
-    def _matrices(self, X: object, y: ArrayLike | None) -> tuple[GivenGrams, Any]:
+    def _matrices(self, X: object, y: ArrayLike | None) -> tuple[Any, Any]:
+        if sparse := _sparse_views(X):
+            data = MemoryBlocks(sp.csc_array(sp.hstack(sparse)))
+            self.n_features_in_ = data.n_rows
+            return data, y
+        if isinstance(X, BlockStore):
+            data = opened_for(self, X)
+            if not is_similarity(data):
+                raise ValueError(f"{data.url}: kernels='precomputed' takes a sparse store with n columns for every view, or a Gram store")
+            self.n_features_in_ = data.n_rows
+            return data, y
         source = GramStore.open(X) if isinstance(X, str) else in_memory(X, "kernels")
         # Views that are not shifted must be positive semi-definite themselves.
         data = GivenGrams(source, definite=self.normalize == "none")
@@ -235,6 +247,23 @@ class SocialStrengthRanker(KernelEstimator):
         if rows.ndim != 1 or rows.dtype.kind not in "iu" or (rows.size and not (rows.min() >= 0 and rows.max() < n)):
             raise ValueError(f"users={users!r}: must be row numbers from 0 to {n - 1}")
         return rows.astype(np.int64)
+
+
+def _sparse_views(X: object) -> list[Any]:
+    """Return sparse similarities, one or a list of them, or nothing. Raises ValueError: one is not square, symmetric or finite, by number."""
+    given: list[Any] = list(X) if isinstance(X, (list, tuple)) else [X]
+    if not given or not all(map(sp.issparse, given)):
+        return []
+    views = [sp.csc_array(in_memory(view, f"view {q}")) for q, view in enumerate(given)]
+    n = views[0].shape[0]
+    for q, view in enumerate(views):
+        if view.shape != (n, n):
+            raise ValueError(f"view {q} has shape {view.shape}; sparse similarities are (n_users, n_users), all of one size, here {n}")
+        if not np.isfinite(view.data).all():
+            raise ValueError(f"view {q} holds NaN or infinity")
+        if abs(view - view.T).max() > SYMMETRIC * abs(view).max():
+            raise ValueError(f"view {q} is not symmetric")
+    return views
 
 
 def _pair_table(pairs: object) -> np.ndarray:

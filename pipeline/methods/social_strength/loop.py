@@ -7,7 +7,7 @@ the training pairs (:mod:`gramplane.kernels.ranking.pair_ranking`), by rounds of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,11 +19,13 @@ from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, full_
 from ....kernels.ranking.user_kernels import row_factors
 from ....kernels.svm.dual import DenseGram, Gram
 from ....storage import DataError
+from ...grams.given import NEGATIVE
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...loops.protocol import Step
 from ...records.context import RunContext
+from .block_pass import BlockViews
 from .config import SocialConfig
 from .links import Links
 from .view_pass import Scaling, ViewGrams
@@ -56,6 +58,7 @@ class SocialState:
     gap: float  # how far it is above the least over all pairs at most
     newton_steps: int = 0
     stop: str | None = None  # "tol", "stalled", "max_iter", "n_import" or "import_tol"
+    entries: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (k, m) views at the pairs; none where matrices are here
 
     @property
     def scaling(self) -> Scaling:
@@ -64,13 +67,27 @@ class SocialState:
 
 
 class SocialLoop:
-    """Weights of the views, then rounds over the training pairs; ``data`` are matrices that were given, in place of the run's data."""
+    """Weights of the views, then rounds over the training pairs; ``data`` are matrices that were given, in place of the run's data.
+
+    ``by_blocks``: no matrix of all users is made; what the fit needs of the views comes by passes over blocks of them.
+    """
 
     state_type = SocialState
 
-    def __init__(self, config: SocialConfig, specs: Sequence[Any], settings: GramSettings, links: Links, data: Any = None) -> None:
+    def __init__(
+        self,
+        config: SocialConfig,
+        specs: Sequence[Any],
+        settings: GramSettings,
+        links: Links,
+        data: Any = None,
+        *,
+        by_blocks: bool = False,
+    ) -> None:
         self.config, self.specs, self.settings, self.links, self.data = config, tuple(specs), settings, links, data
+        self.by_blocks = by_blocks
         self.grams = LazyGrams(lambda ctx: ViewGrams(ctx, self.specs, settings, centre=True), data)
+        self.views = LazyGrams(lambda ctx: BlockViews(ctx, self.specs))
         self._gram: Gram | None = None
         self._weighted_views: np.ndarray | None = None
         self._machine: ImportMachine | None = None
@@ -85,7 +102,7 @@ class SocialLoop:
     def step(self, state: SocialState, ctx: RunContext) -> Step[SocialState]:
         """Weigh the views, or take a round over the pairs."""
         if not state.iteration:
-            new, phase = self._weigh_views(state, ctx), "weights"
+            new, phase = (self._weigh_by_blocks if self.by_blocks else self._weigh_views)(state, ctx), "weights"
         elif self.config.n_import is None:
             new, phase = self._newton_round(state, ctx), "newton"
         else:
@@ -148,14 +165,39 @@ class SocialLoop:
         state = replace(state, theta=aligned.weights, factors=scaling.factors, shifts=scaling.shifts)
         return replace(state, alignment=aligned.value, uniform=aligned.uniform, singles=aligned.singles)
 
+    def _weigh_by_blocks(self, state: SocialState, ctx: RunContext) -> SocialState:
+        views, links, m = self.views(ctx), self.links, len(self.links.z)
+        if views.given:
+            views.check_symmetric()
+        upper = sp.triu(links.target, 1, format="coo")
+        places = np.concatenate([links.pairs.T, np.stack([upper.row, upper.col]).astype(np.int64)], axis=1)
+        maxima, sizes, raw = views.survey(places)
+        _refuse_empty(sizes, ctx.data)
+        factors = row_factors(maxima) if self.config.normalize == "row_max" else np.ones_like(maxima)
+        shifts = self._find_shifts(views, factors)
+        # No place is on the diagonal, where the shifts are.
+        entries = raw * (0.5 * (factors[:, places[0]] + factors[:, places[1]]))
+        products = 2.0 * (entries[:, m:] @ upper.data)
+        with_links = _add_target(views.sums(factors, shifts, links.known), products, links)
+        aligned = solve_aligned_weights(with_links.centred(self.config.alignment), uniform=self.config.weights == "uniform")
+        state = replace(state, theta=aligned.weights, factors=factors, shifts=shifts, entries=np.ascontiguousarray(entries[:, :m]))
+        return replace(state, alignment=aligned.value, uniform=aligned.uniform, singles=aligned.singles)
+
+    def _find_shifts(self, views: BlockViews, factors: np.ndarray) -> np.ndarray:
+        if self.config.normalize != "none":
+            return np.maximum(-views.least_eigenvalues(factors), 0.0)
+        if views.given:
+            least, scale = views.least_eigenvalues(factors), views.largest_row_sum()
+            if (least < -NEGATIVE * scale).any():
+                worst = int(np.argmin(least))
+                raise DataError(
+                    f"view {worst} is not positive semi-definite: its least eigenvalue is {least[worst]:.3g}; normalize='row_max'"
+                )
+        return np.zeros(len(factors))
+
     def _find_scaling(self, grams: ViewGrams) -> Scaling:
         maxima, sizes = grams.extremes()
-        empty = ~(sizes > 0).any(axis=0)
-        if empty.any():
-            raise DataError(
-                f"user {int(np.argmax(empty))} has no items: the row is zero in every view ({int(empty.sum())} such users); leave them out",
-                "" if grams.ctx.data.url == "memory" else grams.ctx.data.url,
-            )
+        _refuse_empty(sizes, grams.ctx.data)
         factors = row_factors(maxima) if self.config.normalize == "row_max" else np.ones_like(maxima)
         if self.config.normalize == "none":
             return Scaling(factors, np.zeros(len(maxima)))
@@ -173,6 +215,8 @@ class SocialLoop:
 
     def entries(self, state: SocialState, ctx: RunContext) -> np.ndarray:
         """Return the entries of the views at the training pairs, ``(k, m)``."""
+        if self.by_blocks:
+            return state.entries
         return self.grams(ctx).view_entries(state.scaling, *self.links.pairs.T)
 
     def kernel(self, state: SocialState, ctx: RunContext) -> np.ndarray:
@@ -199,6 +243,15 @@ class SocialLoop:
             matrix[lo : lo + 512] = pair_block(kernel, pairs[lo : lo + 512], pairs, kind)
         np.fill_diagonal(matrix, pair_diagonal(kernel, pairs, kind))
         return DenseGram(matrix)
+
+
+def _refuse_empty(sizes: np.ndarray, data: Any) -> None:
+    empty = ~(sizes > 0).any(axis=0)
+    if empty.any():
+        raise DataError(
+            f"user {int(np.argmax(empty))} has no items: the row is zero in every view ({int(empty.sum())} such users); leave them out",
+            "" if data.url == "memory" else data.url,
+        )
 
 
 def _add_target(sums: MatrixSums, products: np.ndarray, links: Links) -> MatrixSums:

@@ -3,34 +3,60 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from ...grams.given import GivenGrams
+from ....kernels.ranking.user_kernels import LANCZOS_STEPS
+from ....storage import BlockStore
+from ...grams.given import GivenGrams, GivenKernel
+
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
+from ...grams.settings import GramSettings
 from ...grams.sources import row_pairs
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
 from ...method import Method
 from ...models.kernel_build import data_scaling, support_rows_of
+from ...passes.blocks import column_tasks
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
+from .block_pass import (
+    LANCZOS_SHARE,
+    Normal,
+    TileLayout,
+    is_similarity,
+    lanczos_views,
+    product_bytes,
+    similarity_kernels,
+    sums_bytes,
+    survey_join_bytes,
+    tile_bytes,
+    view_tiles,
+)
 from .config import SocialConfig
 from .links import Links, read_links
 from .loop import SocialLoop, SocialState
 from .model import SocialModel
 from .predict import SocialPredictor
-from .scores import hit_table, pair_scores
+from .score_pass import Scorer, top_lists, top_plan
+from .scores import TOP_SIZE, hit_table, pair_scores, scorer_of, train_hits
 from .view_pass import view_bytes
 
 SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
 SUM = Held("sum of the views, and a copy", "8 n^2")
 AT_PAIRS = Held("views at the pairs", "16 k p", "p pairs")
+AT_PLACES = Held("views at pairs and links, and vectors of the solver", "48 k p + 300 p", "by blocks; p pairs and links")
+SUMS = Held("row factors, sums and diagonals of the views, and their copies", "200 k n", "by blocks")
+STEPS = Held(
+    "vectors of Lanczos steps", f"{8 * LANCZOS_STEPS} n g", f"by blocks; g views at a time, as many as {LANCZOS_SHARE:g} L has room for"
+)
+LISTS = Held("first candidates of all users", f"{64 * TOP_SIZE} n", "by blocks")
 
 
 @dataclass(frozen=True)
@@ -47,7 +73,7 @@ class Social(Method):
     name = "social-strength"
     config_type = SocialConfig
     models = {SocialModel: SocialPredictor()}
-    held = (SCORES, PACKED, IN_PLACE, BLOCKS, SUM, AT_PAIRS)
+    held = (SCORES, PACKED, IN_PLACE, BLOCKS, SUM, AT_PAIRS, AT_PLACES, SUMS, STEPS, LISTS)
     programs = "methods.social_strength.view_pass"
 
     config: SocialConfig
@@ -58,7 +84,12 @@ class Social(Method):
     def read_inputs(cls, config: SocialConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[SocialConfig, SocialInputs]:
         """Return parameters, users and pairs; ``extra["pairs"]`` has rows u, v, z. The views may be those of a Gram store."""
         if config.kernels == "precomputed" and config.gram_store is None:
-            raise ValueError("social-strength needs views: kernels over the users (--kernels), or a Gram store of matrices (--grams)")
+            if is_similarity(ctx.data):
+                return config, SocialInputs(ctx.data, read_links(extra["pairs"], ctx.data.n_rows))
+            raise ValueError(
+                "social-strength needs views: kernels over the users (--kernels), a Gram store of matrices (--grams), or a sparse store whose "
+                "columns are similarities side by side, one for each user in every view"
+            )
         # Views that are not shifted must be positive semi-definite themselves.
         config, inputs = with_gram_store(config, Inputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
         return config, SocialInputs(inputs.data, read_links(extra["pairs"], inputs.data.n_rows))
@@ -67,71 +98,105 @@ class Social(Method):
     def build_loop(cls, config: SocialConfig, inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
         """Return the loop of a fit. Raises MemoryBoundExceeded: more users than the driver can hold the matrix of."""
         data = inputs.data
-        specs = resolved_kernels(config.kernels, data, "cosine" if config.normalize == "cosine" else "none")
+        if config.kernels == "precomputed" and is_similarity(data):
+            return _block_loop(config, similarity_kernels(data, _normalization(config)), inputs, ctx)
+        specs = resolved_kernels(config.kernels, data, _normalization(config))
         loop = SocialLoop(config, specs, gram_settings(config, specs, data, ctx), inputs.links, given_grams_or_none(data))
-        refuse_beyond(driver_holdings(loop, data.n_rows, ctx), ctx.driver_memory, cls.name, "fewer users")
+        holdings = driver_holdings(loop, data.n_rows, ctx)
+        if total_bytes(holdings) > ctx.driver_memory and _goes_by_blocks(config, data):
+            return _block_loop(config, specs, inputs, ctx)
+        remedy = "fewer users" if config.pair_kernel == "similarity" else "fewer users, or pair_kernel='similarity', which goes by blocks"
+        refuse_beyond(holdings, ctx.driver_memory, cls.name, remedy)
         return loop
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task, pairs."""
         loop, config, data, z = self.loop, self.config, self.inputs.data, self.loop.links.z
-        refs = row_pairs(data, loop.specs, loop.settings.block)
+        if loop.by_blocks:
+            tasks, step = _block_tasks(loop, data, self.ctx)
+            passes = {**loop.settings.describe(data.n_rows, len(loop.specs)), "tasks_per_pass": tasks, "task_bytes": step}
+        else:
+            refs = row_pairs(data, loop.specs, loop.settings.block)
+            passes = {**loop.settings.describe(data.n_rows, len(loop.specs)), "tasks_per_pass": len(refs)}
+            passes["task_bytes"] = int(max(view_bytes(ref) for ref in refs))
         return {
-            **loop.settings.describe(data.n_rows, len(loop.specs)),
+            **passes,
             **holdings_plan(driver_holdings(loop, data.n_rows, self.ctx)),
+            "scores_on": "blocks" if loop.by_blocks else "matrix",
             "users": data.n_rows,
             "pairs": len(z),
             "linked_pairs": int(z.sum()),
             "iterations_at_most": 1 + (config.max_iter if config.n_import is None else min(config.n_import, len(z))),
-            "tasks_per_pass": len(refs),
-            "task_bytes": int(max(view_bytes(ref) for ref in refs)),
         }
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks of views",)
+        return ("Gram blocks of views", "lists of candidates") if self.loop.by_blocks else ("Gram blocks of views",)
 
     def model(self, state: SocialState, ctx: RunContext) -> SocialModel:
         """Return the model of ties."""
         loop, config = self.loop, self.config
         data: Any = self.inputs.data
-        grams, coef = loop.grams(ctx), loop.coefficients(state, ctx)
-        is_given = isinstance(data, GivenGrams)
-        rows, texts = (None, ()) if is_given else support_rows_of(data, np.arange(data.n_rows))
+        grams, coef = (loop.views if loop.by_blocks else loop.grams)(ctx), loop.coefficients(state, ctx)
         with_coefficient = np.flatnonzero(coef)
         offset, view_weights = 0.0, np.zeros(len(state.theta))
-        strengths = np.zeros((0, data.n_rows), np.float32)
         if config.pair_kernel == "similarity":
             offset = float(coef.sum())
             view_weights = config.view_scale**2 * state.theta * (loop.entries(state, ctx) @ coef)
-            strengths = grams.weighted(state.scaling, view_weights)
         # Baselines over the training pairs: sorting by K_u, by equal weights, and by every view.
         views = loop.entries(state, ctx)
         baselines = [_area(loop.links.z, row) for row in np.vstack([state.theta @ views, views.mean(axis=0), views])]
         bounds = {"objective": state.objective, "gap": state.gap, "alignment": state.alignment, "uniform_alignment": state.uniform}
         steps = {"iterations": float(state.iteration), "newton_steps": float(state.newton_steps)}
-        return SocialModel(
+        model = SocialModel(
             params_json=config.model_dump_json(),
             kernels_json=json.dumps([spec.to_json() for spec in loop.specs]),
             n_features=int(data.n_cols),
             n_train=data.n_rows,
-            precomputed=is_given,
+            precomputed=isinstance(data, GivenGrams) or is_given_kernel(loop.specs),
             **{name: getattr(state, name) for name in ("theta", "factors", "shifts")},
             norms=tuple(grams.normalizations),
-            rows=rows,
-            texts=texts,
             pairs=loop.links.pairs[with_coefficient],
             coef=coef[with_coefficient],
             view_weights=view_weights,
             offset=offset,
-            kernel=loop.kernel(state, ctx),
-            strengths=strengths,
             figures={**bounds, **steps, "converged": float(state.stop not in ("max_iter", "stalled"))},
             arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": np.array(baselines)},
             **data_scaling(data),
+            **self._users(),
+            **(_no_matrices() if loop.by_blocks else self._matrices(state, view_weights, ctx)),
         )
+        return self._with_hits(model, state, ctx) if loop.by_blocks else model
+
+    def _users(self) -> dict[str, Any]:
+        """Return the fields of a model that say where its users are: in it, but of a store that goes by blocks there."""
+        data: Any = self.inputs.data
+        if self.loop.by_blocks and isinstance(data, BlockStore):
+            return {"rows": None, "texts": (), "data_url": data.url, "data_digest": data.digest}
+        if self.loop.by_blocks and is_given_kernel(self.loop.specs):
+            return {"rows": sp.csr_array(data.X), "texts": ()}
+        rows, texts = (None, ()) if isinstance(data, GivenGrams) else support_rows_of(data, np.arange(data.n_rows))
+        return {"rows": rows, "texts": texts}
+
+    def _matrices(self, state: SocialState, view_weights: np.ndarray, ctx: RunContext) -> dict[str, np.ndarray]:
+        """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt."""
+        strengths = np.zeros((0, self.inputs.data.n_rows), np.float32)
+        if self.config.pair_kernel == "similarity":
+            strengths = self.loop.grams(ctx).weighted(state.scaling, view_weights)
+        return {"kernel": self.loop.kernel(state, ctx), "strengths": strengths}
+
+    def _with_hits(self, model: SocialModel, state: SocialState, ctx: RunContext) -> SocialModel:
+        """Return a model by blocks with what the tables tell of the training links: one pass over all scores."""
+        scorers = scorer_of(model), scorer_of(model, direct=True)
+        weights, offsets = (np.concatenate([getattr(one, name) for one in scorers]) for name in ("weights", "offsets"))
+        both = Scorer(scorers[0].normal, scorers[0].factors, model.shifts, weights, offsets)
+        lists = top_lists(ctx, self.loop.specs, both, min(TOP_SIZE, model.n_train - 1))
+        hits = train_hits(lists, self.loop.links, model.n_train)
+        decision = model.offset + model.view_weights @ state.entries
+        figures = {**model.figures, "auc": _area(self.loop.links.z, decision)}
+        return replace(model, arrays={**model.arrays, "hits": hits}, figures=figures)
 
     def summary(self, state: SocialState, model: SocialModel) -> dict[str, Any]:
         """Return certificate, alignments, and the area under the curve of the learnt ranking over the training pairs."""
@@ -139,7 +204,8 @@ class Social(Method):
         certificate = {"objective": float(state.objective), "gap": float(state.gap), "certified_over": scope}
         alignment = {"alignment": float(state.alignment), "uniform_alignment": float(state.uniform)}
         views = {"n_selected": int(np.count_nonzero(state.theta)), "n_kernels": len(state.theta)}
-        pairs = {"pairs": len(self.loop.links.z), "pairs_kept": len(model.coef), "auc": learnt_area(model, self.loop.links)}
+        area = model.figures["auc"] if model.by_blocks else learnt_area(model, self.loop.links)
+        pairs = {"pairs": len(self.loop.links.z), "pairs_kept": len(model.coef), "auc": area}
         return {**certificate, **alignment, **views, **pairs, "stop": state.stop}
 
     def tables(self, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
@@ -147,7 +213,8 @@ class Social(Method):
         names, links = [str(spec) for spec in self.loop.specs], self.loop.links
         shares, singles = model.theta / model.theta.sum(), model.arrays["singles"]
         order = np.lexsort((np.arange(len(names)), -shares))
-        areas = [learnt_area(model, links), *model.arrays["baseline_auc"].tolist()]
+        area = model.figures["auc"] if model.by_blocks else learnt_area(model, links)
+        areas = [area, *model.arrays["baseline_auc"].tolist()]
         return {
             "kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order],
             "rankings": [{"ranking": name, "auc": area} for name, area in zip(["learnt", "direct", "uniform", *names], areas, strict=True)],
@@ -158,7 +225,61 @@ class Social(Method):
 def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
     """Return what the driver holds: scores of all pairs of users, views in memory, the kernel of the pairs."""
     matrices, pairs, k = 2 if loop.config.pair_kernel == "similarity" else 1, len(loop.links.z), len(loop.specs)
+    if loop.by_blocks:
+        together = lanczos_views(n, k, ctx.driver_memory)
+        places = pairs + loop.links.target.nnz // 2
+        return SUMS.of(k=k, n=n), STEPS.of(n=n, g=together), AT_PLACES.of(k=k, p=places), LISTS.of(n=n)
     return (SCORES.of(n=n, M=matrices), loop.settings.held(n, k, ctx.driver_memory)[0], SUM.of(n=n), AT_PAIRS.of(k=k, p=pairs))
+
+
+def is_given_kernel(specs: Sequence[Any]) -> bool:
+    """Return whether views are known by their entries alone."""
+    return isinstance(specs[0], GivenKernel)
+
+
+def _normalization(config: SocialConfig) -> str:
+    return "cosine" if config.normalize == "cosine" else "none"
+
+
+def _no_matrices() -> dict[str, np.ndarray]:
+    return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
+
+
+def _goes_by_blocks(config: SocialConfig, data: Any) -> bool:
+    """Return whether a fit can do without matrices of all users: the scores are sums of views, which are computed from rows."""
+    return config.pair_kernel == "similarity" and config.grams in ("auto", "recompute") and not isinstance(data, GivenGrams)
+
+
+def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs, ctx: RunContext) -> SocialLoop:
+    """Return the loop of a fit without matrices of all users. Raises ValueError: what asks for such matrices; MemoryBoundExceeded."""
+    n = inputs.data.n_rows
+    if not _goes_by_blocks(config, inputs.data):
+        raise ValueError(
+            f"pair_kernel={config.pair_kernel!r}, grams={config.grams!r}: sparse similarities are read block by block, which goes with "
+            "pair_kernel='similarity' and grams='auto'"
+        )
+    if getattr(inputs.data, "scale", None) is not None and is_given_kernel(specs) and inputs.data.scale.kind != "none":
+        raise ValueError(f"{inputs.data.url}: similarities are scaled ({inputs.data.scale.kind!r}); ingest them as they are")
+    reason = f"computed again in every pass: the scores of {n} users have no room in this process"
+    loop = SocialLoop(
+        config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True
+    )
+    refuse_beyond(driver_holdings(loop, n, ctx), ctx.driver_memory, Social.name, "fewer users, pairs or views")
+    return loop
+
+
+def _block_tasks(loop: SocialLoop, data: Any, ctx: RunContext) -> tuple[int, int]:
+    """Return the tasks of a pass over blocks, and the bytes of the largest step of any pass."""
+    n, k, block = data.n_rows, len(loop.specs), loop.settings.block
+    tiles = view_tiles(data, loop.specs)
+    views, shifts = np.zeros((2, k)), np.zeros(k)
+    tops = top_plan(data, loop.specs, Scorer(Normal(), np.zeros((k, 0)), shifts, views, np.zeros(2)), min(TOP_SIZE, n - 1)).memory_bound
+    places = len(loop.links.z) + loop.links.target.nnz // 2
+    joined = max(survey_join_bytes(k, n, block, places), 9 * sums_bytes(k, n, block)) if len(tiles) > 1 else 0
+    vectors = 2 * n * lanczos_views(n, k, ctx.driver_memory)
+    products = max((product_bytes(task, vectors) for task in column_tasks(data)), default=0) if data.n_cols else 0
+    blocks = max(map(tile_bytes, tiles)) + 16 * k * (places + 2 * n) + 16 * vectors
+    return len(tiles), int(max(tops, joined, products, blocks))
 
 
 def _area(z: np.ndarray, scores: np.ndarray) -> float:

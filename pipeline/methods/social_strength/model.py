@@ -42,6 +42,14 @@ class SocialModel:
     row_scaled: bool = False  # whether rows are divided by their norm before use
     figures: dict[str, float] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    # data_url, data_digest: of a model by blocks the store that has its users, whose rows it does not hold; empty where `rows` are here
+    data_url: str = ""
+    data_digest: str = ""
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether scores are computed from the users' rows, or sparse similarities, when they are asked for: no matrix is held."""
+        return not self.kernel.size
 
     @property
     def classes_json(self) -> str:

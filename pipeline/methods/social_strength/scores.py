@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.grams.products import kernel_from_json
 from ....kernels.ranking.pair_kernels import PairSum
+from ....kernels.ranking.top_lists import TopLists
 from ....kernels.ranking.user_kernels import row_factors, scaled_block
+from ....storage import MemoryBlocks, open_shared
+from ...grams.given import GivenKernel
+from ...grams.sources import TextRows
 from ...models.kernel_predict import spans
+from .block_pass import Normal
 from .config import SocialConfig
 from .links import Links, link_matrix
 from .model import SocialModel
+from .score_pass import BLOCK_ENTRIES, Scorer, logistic, raw_between
 
 BATCH_USERS = 256  # users that are scored at a time
 TOP_SIZE = 10  # the largest m of the table of hits among the first m
@@ -31,6 +39,8 @@ def pair_kernel_of(model: SocialModel) -> str:
 
 def pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
     """Return f of pairs of the model's users, ``(m,)``."""
+    if model.by_blocks:
+        return _block_pair_scores(model, pairs)
     if pair_kernel_of(model) == "similarity":
         return model.offset + model.strengths[pairs[:, 0], pairs[:, 1]].astype(np.float64)
     return _pair_sum(model).at(model.kernel, pairs)
@@ -38,6 +48,8 @@ def pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
 
 def user_scores(model: SocialModel) -> Score:
     """Return the function that gives f(u, v) of some users u and all v."""
+    if model.by_blocks:
+        return lambda users: _block_rows(model, scorer_of(model), users)
     if pair_kernel_of(model) == "similarity":
         return lambda users: model.offset + model.strengths[users].astype(np.float64)
     total = _pair_sum(model)
@@ -46,12 +58,56 @@ def user_scores(model: SocialModel) -> Score:
 
 def direct_scores(model: SocialModel) -> Score:
     """Return the same without learning to rank: the weighted sum of the views itself."""
+    if model.by_blocks:
+        return lambda users: _block_rows(model, scorer_of(model, direct=True), users)
     return lambda users: model.kernel[users].astype(np.float64)
 
 
 def tie_strengths(values: np.ndarray) -> np.ndarray:
     """Return ``1 / (1 + exp(-f))``."""
-    return np.exp(-np.logaddexp(0.0, -values))
+    return logistic(values)
+
+
+def users_of(model: SocialModel) -> Any:
+    """Return the users of a model by blocks as a data set: its store, or what the model itself holds. Raises StorageError: it is gone."""
+    if model.data_url:
+        return open_shared(model.data_url, model.data_digest)
+    return TextRows(model.texts) if model.rows is None else MemoryBlocks(model.rows)
+
+
+def specs_of(model: SocialModel) -> list[Any]:
+    """Return the views of a model."""
+    records = json.loads(model.kernels_json)
+    if not model.precomputed:
+        return [kernel_from_json(record) for record in records]
+    return [GivenKernel(item["position"], item["label"], item["normalize"], item["centre"]) for item in records]
+
+
+def scorer_of(model: SocialModel, *, direct: bool = False) -> Scorer:
+    """Return what scores blocks of a model's users; ``direct``: by the weighted sum of the views alone."""
+    normal, scale = Normal.of(model.norms)
+    weights, offset = (model.theta, 0.0) if direct else (model.view_weights, model.offset)
+    return Scorer(normal, model.factors * scale[:, None], model.shifts, weights[None], np.array([offset]))
+
+
+def _block_rows(model: SocialModel, scorer: Scorer, users: np.ndarray) -> np.ndarray:
+    data, specs, n = users_of(model), specs_of(model), model.n_train
+    out = np.empty((len(users), n))
+    for lo, hi in spans(n, max(1, BLOCK_ENTRIES // max(1, len(users) * len(specs)))):
+        others = np.arange(lo, hi)
+        out[:, lo:hi] = scorer.block(raw_between(data, specs, users, others), users, others)[0]
+    return out
+
+
+def _block_pair_scores(model: SocialModel, pairs: np.ndarray) -> np.ndarray:
+    data, specs, scorer, out = users_of(model), specs_of(model), scorer_of(model), np.empty(len(pairs))
+    order = np.argsort(pairs[:, 0], kind="stable")
+    for lo, hi in spans(len(pairs), BATCH_USERS):
+        inside = order[lo:hi]
+        users, rows = np.unique(pairs[inside, 0], return_inverse=True)
+        others, cols = np.unique(pairs[inside, 1], return_inverse=True)
+        out[inside] = scorer.block(raw_between(data, specs, users, others), users, others)[0][rows, cols]
+    return out
 
 
 def top_ranked(values: np.ndarray, excluded: np.ndarray, k: int) -> np.ndarray:
@@ -77,13 +133,36 @@ def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_
     return sums / max(len(users), 1)
 
 
+def list_hit_rates(lists: TopLists, linked: Any, users: np.ndarray) -> np.ndarray:
+    """Return what :func:`hit_rates` does, from the lists of all users."""
+    first = min(lists.ids.shape[1], linked.shape[0] - 1)
+    sums = np.zeros(first)
+    for u in users.tolist():
+        is_linked = np.isin(lists.ids[u, :first], linked.indices[slice(*linked.indptr[u : u + 2])])
+        sums += np.cumsum(is_linked) / np.arange(1, first + 1)
+    return sums / max(len(users), 1)
+
+
+def train_hits(lists: Sequence[TopLists], links: Links, n: int) -> np.ndarray:
+    """Return the rows of hit rates of the training links, from lists of all users: learnt and direct ones."""
+    linked, users = _training_links(links, n)
+    return np.array([list_hit_rates(one, linked, users) for one in lists])
+
+
+def _training_links(links: Links, n: int) -> tuple[sp.csr_array, np.ndarray]:
+    linked = link_matrix(links.pairs[links.z == 1], n)
+    return linked, np.flatnonzero(np.diff(linked.indptr))
+
+
 def hit_table(model: SocialModel, links: Links) -> list[dict[str, Any]]:
     """Return the share of training links among the first m candidates, learnt and direct, and what chance would give."""
     n = model.n_train
-    linked = link_matrix(links.pairs[links.z == 1], n)
-    users = np.flatnonzero(np.diff(linked.indptr))
+    linked, users = _training_links(links, n)
     chance = float(np.diff(linked.indptr)[users].mean() / (n - 1))
-    learnt, direct = (hit_rates(score, linked, users) for score in (user_scores(model), direct_scores(model)))
+    if model.by_blocks:
+        learnt, direct = model.arrays["hits"]
+    else:
+        learnt, direct = (hit_rates(score, linked, users) for score in (user_scores(model), direct_scores(model)))
     rows = zip(learnt.tolist(), direct.tolist(), strict=True)
     return [{"first": m, "learnt": a, "direct": b, "chance": chance} for m, (a, b) in enumerate(rows, 1)]
 

@@ -1,0 +1,255 @@
+"""Many queries on the images of one store: independent problems, some of them a task.
+
+A task reads the images of its queries, ranks them one after the other, and returns scores and certificates; no kernel leaves it. What it
+computes of a query are the bits of a fit of that query alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....cluster import BlockProgram, Plan, plan
+from ....kernels.features.statistics import constant_columns
+from ....kernels.ranking.random_walk import normalise_prior
+from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
+from ...grams.neighbours import load_programs as load_programs
+from ...grams.sources import FREED_BYTES, READ, TASKS, rows_at
+from ...passes.blocks import join_lists
+from ...records.context import RunContext
+from .config import RankerConfig
+from .images import compare_images, read_tags
+from .ranking import RankedQuery, rank_query
+
+N_MATRICES = 4  # matrices of all images of a query that a dense eigendecomposition holds
+TASK_ENTRIES = 1 << 20  # squared images of the queries of a task: some 1000 images, ranked in about a second
+BATCH_TASKS = 32  # tasks of a pass at most; a pass ends with a checkpoint
+MIN_BATCHES = 4  # passes, where each has two tasks
+
+
+@dataclass(frozen=True)
+class QueryTable:
+    """Images of many queries, query by query."""
+
+    names: tuple[str, ...]  # in order of first appearance
+    starts: np.ndarray  # (Q + 1,)
+    rows: np.ndarray  # (m,) rows of the store
+    lines: np.ndarray  # (m,) the line that an entry stands in
+    prior: np.ndarray  # (m,) sum one in every query
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Images of every query, ``(Q,)``."""
+        return np.diff(self.starts)
+
+    def span(self, query: int) -> slice:
+        """Return where the entries of a query are."""
+        return slice(int(self.starts[query]), int(self.starts[query + 1]))
+
+
+def read_queries(table: Any, n: int, prior: np.ndarray | None = None) -> QueryTable:
+    """Return the queries of lines ``(query, row)``, or ``(query, row, prior)`` in all of them; else ``prior`` ``(n,)`` says it of rows.
+
+    Raises DataError: a line that is none of these (by its number), a row twice in a query, a query of one image, a prior that is none.
+    """
+    lines = [tuple(line) for line in (table.to_numpy() if hasattr(table, "to_numpy") else table)]
+    widths = {len(line) for line in lines}
+    if len(widths) != 1 or not widths <= {2, 3}:
+        raise DataError("queries: every line must be a query and a row, or in all lines a query, a row and a prior; at least one line")
+    names = [str(line[0]) for line in lines]
+    rows = _row_numbers([line[1] for line in lines], n)
+    numbers = {name: q for q, name in enumerate(dict.fromkeys(names))}
+    codes = np.array([numbers[name] for name in names])
+    order = np.argsort(codes, kind="stable")
+    starts = np.searchsorted(codes[order], np.arange(len(numbers) + 1))
+    given = (
+        np.array([float(line[2]) for line in lines]) if widths == {3} else None if prior is None else np.asarray(prior, np.float64)[rows]
+    )
+    read = QueryTable(tuple(numbers), starts, rows[order], order, np.empty(len(lines)))
+    for q, name in enumerate(read.names):
+        _check_query(read, q, name)
+        try:
+            read.prior[read.span(q)] = normalise_prior(None if given is None else given[order][read.span(q)], int(read.sizes[q]))
+        except ValueError as error:
+            raise DataError(f"queries: query {name}: {error}") from None
+    return read
+
+
+def _row_numbers(values: Sequence[Any], n: int) -> np.ndarray:
+    rows = np.asarray(values)
+    try:
+        whole = rows.astype(np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"queries: rows must be numbers from 0 to {n - 1}") from None
+    wrong = np.flatnonzero(~((whole >= 0) & (whole < n) & (whole % 1 == 0)))
+    if len(wrong):
+        raise DataError(f"queries: line {wrong[0]} has row {values[int(wrong[0])]}; must be a row number from 0 to {n - 1}")
+    return whole.astype(np.int64)
+
+
+def _check_query(table: QueryTable, query: int, name: str) -> None:
+    rows = table.rows[table.span(query)]
+    if len(rows) < 2:
+        raise DataError(f"queries: query {name} has one image; a ranking needs at least 2")
+    values, counts = np.unique(rows, return_counts=True)
+    if (counts > 1).any():
+        raise DataError(f"queries: query {name} has row {values[counts > 1][0]} twice")
+
+
+def tag_source(tags: Any, n: int) -> Any:
+    """Return tags of every row as :func:`tags_of` takes them. Raises ValueError: not one entry for each of n rows."""
+    rows = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
+    count = rows.shape[0] if hasattr(rows, "shape") else len(rows) if hasattr(rows, "__len__") and not isinstance(rows, str) else None
+    if count is not None and count != n:
+        raise ValueError(f"tags: {count} rows, the data has {n}; there must be one for each image")
+    return rows
+
+
+def tags_of(tags: Any, rows: np.ndarray) -> Any:
+    """Return the tags of some rows, in the form they were given in."""
+    return tags[rows] if hasattr(tags, "shape") else [tags[row] for row in rows.tolist()]
+
+
+@dataclass(frozen=True)
+class Query:
+    """The images of one query on their way to a task."""
+
+    name: str
+    rows: np.ndarray  # (n,) rows of the store
+    prior: np.ndarray  # (n,)
+    vectors: Any  # (n, V) of tags, CSR
+    untagged: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that travel."""
+        return carried_bytes(self.vectors)
+
+
+@dataclass(frozen=True)
+class QueryTask:
+    """Some queries that one task ranks."""
+
+    # url, digest: the block store, or `"memory"` and empty
+    url: str
+    digest: str
+    queries: tuple[Query, ...] = field(repr=False)
+    width: int  # columns of the data
+    source: MemoryBlocks | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a task stays in its process
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the images read, in float64."""
+        return 8 * self.width * sum(len(query.rows) for query in self.queries)
+
+
+def query_vectors(config: RankerConfig, table: QueryTable, tags: Any, query: int) -> tuple[sp.csr_array, int]:
+    """Return the tag vectors of a query's images, and how many have no tag. Raises ValueError, which names the query."""
+    rows = table.rows[table.span(query)]
+    try:
+        return read_tags(config, tags_of(tags, rows), len(rows))
+    except ValueError as error:
+        raise ValueError(f"query {table.names[query]}: {error}") from None
+
+
+def task_groups(sizes: np.ndarray) -> list[tuple[int, int]]:
+    """Return ranges of queries, each a task, from their sizes alone: near one another in work, some 16 where there are as many."""
+    entries = np.maximum(np.asarray(sizes, np.int64), 1) ** 2
+    limit, groups, start, size = max(1, min(TASK_ENTRIES, -(-int(entries.sum()) // TASKS))), [], 0, 0
+    for q, count in enumerate(entries.tolist()):
+        if q > start and size + count > limit:
+            groups, start, size = [*groups, (start, q)], q, 0
+        size += count
+    return [*groups, (start, len(entries))]
+
+
+def batch_groups(groups: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Return the tasks of every pass: a kill costs one of them at most."""
+    size = max(min(BATCH_TASKS, -(-len(groups) // MIN_BATCHES)), min(2, len(groups)))
+    return [list(groups[lo : lo + size]) for lo in range(0, len(groups), size)]
+
+
+def query_bytes(n: int, width: int) -> int:
+    """Bound the memory of ranking one query of n images: rows as read and in float64, matrices over the images, freed blocks."""
+    return 24 * n * width + 8 * (N_MATRICES + 1) * n * n + 16 * width * min(READ, 4 * n) + FREED_BYTES
+
+
+def rank_chunk(task: QueryTask, config: RankerConfig, seed: int) -> list[RankedQuery]:
+    """Return the queries of a task, ranked."""
+    data = task.source or open_shared(task.url, task.digest)
+    return [_rank(data, query, config, seed) for query in task.queries]
+
+
+def _rank(data: BlockStore | MemoryBlocks, query: Query, config: RankerConfig, seed: int) -> RankedQuery:
+    rows = _without_constants(rows_at(data, query.rows)) if data.scale.row_factor is None else rows_at(data, query.rows)
+    try:
+        images = compare_images(config, rows, query.vectors, query.untagged)
+    except ValueError as error:
+        raise ValueError(f"query {query.name}: {error}") from None
+    return rank_query(config, images, query.prior, seed)
+
+
+def _without_constants(rows: Any) -> Any:
+    """Return rows whose constant columns are zeros, as of a data set of these rows alone: its last bits do not depend on them."""
+    columns = constant_columns(sp.csc_array(rows) if sp.issparse(rows) else rows)
+    if not len(columns):
+        return rows
+    factor = np.ones(rows.shape[1])
+    factor[columns] = 0.0
+    if not sp.issparse(rows):
+        return rows * factor
+    return sp.csr_array((rows.data * factor[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
+
+
+def ranking_plan(
+    data: BlockStore | MemoryBlocks, config: RankerConfig, table: QueryTable, tags: Any, groups: Sequence[tuple[int, int]], seed: int
+) -> Plan[list[RankedQuery]]:
+    """Return the pass that ranks the queries of some tasks."""
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
+    tasks = []
+    for lo, hi in groups:
+        queries = []
+        for q in range(lo, hi):
+            vectors, untagged = query_vectors(config, table, tags, q)
+            queries.append(Query(table.names[q], table.rows[table.span(q)], table.prior[table.span(q)], vectors, untagged))
+        tasks.append(QueryTask(data.url, digest, tuple(queries), data.n_cols, source))
+    results = [result_bytes(table.sizes[lo:hi], config) for lo, hi in groups]
+
+    def task_bytes(task: QueryTask) -> int:
+        sizes, carried = np.array([len(query.rows) for query in task.queries]), sum(query.nbytes for query in task.queries)
+        return work_bytes(sizes, carried, task.width, config)
+
+    program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=2 * sum(results))
+    return plan(program, tasks, config, seed)
+
+
+def work_bytes(sizes: np.ndarray, carried: int, width: int, config: RankerConfig) -> int:
+    """Bound the memory of a task: its largest query, what travels of all, and their results."""
+    return max(query_bytes(int(n), width) for n in sizes) + carried + result_bytes(sizes, config)
+
+
+def carried_bytes(vectors: sp.csr_array) -> int:
+    """Return the bytes of a query that travel, with tag vectors ``(n, V)``."""
+    n = vectors.shape[0]
+    return 16 * n + vectors.data.nbytes + vectors.indices.nbytes + vectors.indptr.nbytes
+
+
+def batch_bytes(config: RankerConfig, table: QueryTable, carried: np.ndarray, groups: Sequence[tuple[int, int]], width: int) -> int:
+    """Return the memory bound of a pass over some tasks; ``carried`` ``(Q,)`` bytes of every query."""
+    tasks = [work_bytes(table.sizes[lo:hi], int(carried[lo:hi].sum()), width, config) for lo, hi in groups]
+    joined = sum(result_bytes(table.sizes[lo:hi], config) for lo, hi in groups)
+    return max([*tasks, *([2 * joined] if len(groups) > 1 else [])])
+
+
+def result_bytes(sizes: np.ndarray, config: RankerConfig) -> int:
+    """Bound the bytes of the results of some queries: scores, pairs of neighbours with their dual variables, figures."""
+    return int((8 + 16 * config.n_neighbors) * np.sum(sizes) + 1024 * len(sizes))
+
+
+def rank_batch(ctx: RunContext, config: RankerConfig, table: QueryTable, tags: Any, groups: Sequence[tuple[int, int]]) -> list[RankedQuery]:
+    """Return the queries of some tasks, ranked: one pass."""
+    return ctx.run_pass(ranking_plan(ctx.data, config, table, tags, groups, ctx.seed))

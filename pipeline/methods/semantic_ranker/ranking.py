@@ -1,0 +1,54 @@
+"""From a learnt kernel to a ranking: the random walk on it, and what is said of both."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ....kernels.ranking.random_walk import Scores, walk_on_factor, walk_scores
+from ....kernels.spectral.dual_ascent import SpectralState, advance_ascent, begin_ascent, kernel_at, relative_gap
+from ....kernels.spectral.problem import Evaluation, SpectralProblem, cap_used
+from .config import RankerConfig
+from .images import Images
+from .problem import build_problem
+
+
+class RankedQuery(NamedTuple):
+    """The images of one query, ranked: what certifies it, and its figures by name."""
+
+    scores: np.ndarray  # (n,)
+    pairs: np.ndarray  # (e, 2) int32, images by their place in the query
+    alpha: np.ndarray  # (e,)
+    figures: dict[str, float]
+    stop: str
+
+
+def walk_on_kernel(config: RankerConfig, kernel: Evaluation, prior: np.ndarray, *, in_memory: bool = True) -> Scores:
+    """Return the scores of images by the walk on a kernel; the bits are those of ``in_memory``, which holds the matrix, in any case."""
+    factor = kernel.part.vectors * np.sqrt(kernel.spectrum)
+    return walk_scores(walk_on_factor(factor, config.diagonal, in_memory=in_memory), prior, config.damping, config.walk_tol)
+
+
+def ranking_figures(
+    images: Images, problem: SpectralProblem, state: SpectralState, kernel: Evaluation, scores: Scores, *, row_scaled: bool
+) -> dict[str, float]:
+    """Return the figures of a ranking: of the ascent, of the images' looks, of the walk."""
+    ascent = {"objective": state.best_primal, "gap": state.gap, "iterations": state.iteration, "converged": state.converged}
+    looks = {"mean_distance": images.mean, "row_scaled": row_scaled, "untagged": images.untagged}
+    ranking = {"walk_steps": scores.steps, "walk_error": scores.error, "score_spread": np.ptp(scores.values) * len(scores.values)}
+    figures = ascent | {"cap_used": cap_used(problem, kernel)} | looks | ranking
+    return {name: float(value) for name, value in figures.items()}
+
+
+def rank_query(config: RankerConfig, images: Images, prior: np.ndarray, seed: int) -> RankedQuery:
+    """Return the ranking of the images of one query: the bits of a fit of that query alone."""
+    problem = build_problem(config, images, seed)
+    state = begin_ascent(problem, np.zeros(len(images.pairs)))
+    while state.stop is None:
+        state = advance_ascent(problem, state, tol=config.tol, max_iter=config.max_iter)
+    kernel = kernel_at(problem, state, tol=config.tol)
+    scores = walk_on_kernel(config, kernel, prior)
+    figures = ranking_figures(images, problem, state, kernel, scores, row_scaled=False)
+    figures |= {"relative_gap": relative_gap(problem, state), "rank": float(len(kernel.spectrum))}
+    return RankedQuery(scores.values, images.pairs.astype(np.int32), state.best_alpha, figures, str(state.stop))

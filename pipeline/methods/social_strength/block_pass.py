@@ -1,0 +1,582 @@
+"""Views of many users, of which nothing of size n^2 is ever in one place: blocks are computed by tasks, and what leaves them is small.
+
+A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities come from features
+of the users, or they are sparse and lie side by side in the columns of the data: column ``t n + u`` is that of user u in view t. Products
+with a linear or sparse view need no block of it; they are sums over stripes of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....cluster import BlockProgram, plan
+from ....kernels.alignment.target_alignment import MatrixSums
+from ....kernels.grams.blocks import gram_block
+from ....kernels.grams.normalization import KernelSums, Normalization, make_normalizations, needs_diagonal_only
+from ....kernels.grams.spec import KernelSpec
+from ....kernels.jit import one_thread
+from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, scaled_block
+from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
+from ...grams.given import SYMMETRIC, GivenKernel
+
+from ...grams.grams import load_programs as load_programs
+from ...grams.sources import FREED_BYTES, TILE, block_rows, rows_of
+from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
+from ...passes.columns import entry_count
+from ...passes.scaling import scaled
+from ...records.context import RunContext, Shared, resolve
+from ...records.scale import FeatureScale
+
+EQUAL_FACTORS = 1e-4
+"""Relative range of row factors below which a positive semi-definite matrix stays so: with ``d = c + e`` the least eigenvalue of
+``(D K + K D) / 2`` is at least ``-||E K E|| / (4 c)``, which is then below the rounding of entries in single precision."""
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Normalisation of raw blocks: row means and inverse roots of diagonals ``(k, 2, n)``, with scale and mean of every kernel."""
+
+    tables: Shared | None = None  # none: entries are taken as they are
+    scalars: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def of(cls, norms: Sequence[Normalization]) -> tuple[Normal, np.ndarray]:
+        """Return it, and the scale ``(k,)`` that is left to the row factors: all of it where kernels are only scaled."""
+        if all(norm.only_scales for norm in norms):
+            return cls(), np.array([norm.scale for norm in norms])
+        n = max(len(table) for norm in norms for table in (norm.row_mean, norm.diag_root) if table is not None)
+        means = [np.zeros(n) if norm.row_mean is None else norm.row_mean for norm in norms]
+        roots = [np.ones(n) if norm.diag_root is None else _inverse(norm.diag_root) for norm in norms]
+        return cls(np.stack([means, roots], axis=1), tuple((norm.scale, norm.mean) for norm in norms)), np.ones(len(norms))
+
+    def of_block(self, block: ViewBlock) -> np.ndarray:
+        """Return the normalised kernels of a block, float32 ``(k, rows, columns)``."""
+        return self.apply(block.raw, np.arange(*block.rows), np.arange(*block.cols))
+
+    def apply(self, block: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+        """Return raw kernels between some users, normalised."""
+        if self.tables is None:
+            return block
+        tables, out = resolve(self.tables), np.empty(block.shape, np.float32)
+        for q, (scale, mean) in enumerate(self.scalars):
+            values, (means, roots) = block[q].astype(np.float64), tables[q]
+            if mean or means.any():
+                # Both means are added first, so that a symmetric block stays exactly symmetric.
+                values -= (means[rows][:, None] + means[cols]) - mean
+            values *= roots[rows][:, None] * roots[cols]
+            out[q] = values * scale
+        return out
+
+
+TALL_BLOCKS = 6  # blocks of a tile's users
+READ_BYTES = 32 << 20  # others that are read at a time, as mean rows
+BLOCK_COPIES = 10  # of the entries of a block in float32: as computed, normalised, in float64 with their factors, and in products
+LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos steps may take
+
+Spans = dict[tuple[int, int], np.ndarray]  # by range of users, an array whose last axis is over these
+
+
+def is_similarity(data: Any) -> bool:
+    """Return whether a data set can hold sparse similarities side by side: sparse, with as many columns as its rows, some times."""
+    sparse = isinstance(data, BlockStore | MemoryBlocks) and data.meta.kind == "sparse"
+    return bool(sparse and data.n_cols and data.n_cols % data.n_rows == 0)
+
+
+def similarity_kernels(data: Any, normalize: str) -> list[GivenKernel]:
+    """Return the views of sparse similarities."""
+    return [GivenKernel(q, f"view {q}", normalize) for q in range(data.n_cols // data.n_rows)]
+
+
+class ViewBlock(NamedTuple):
+    """Raw similarities between two ranges of users, float32 ``(k, rows, columns)``."""
+
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    raw: np.ndarray
+
+
+@dataclass(frozen=True)
+class ViewTile:
+    """What a task reads once and works on block by block: views between a range of users and a range of others.
+
+    ``kind``: the blocks on and above the diagonal, all, or those on the diagonal alone.
+    """
+
+    # url, digest: the block store, or `"memory"` and empty
+    url: str
+    digest: str
+    specs: tuple[Any, ...] = field(repr=False)
+    rows: tuple[int, int]
+    cols: tuple[int, int]
+    layout: TileLayout
+    kind: Literal["upper", "all", "diagonal"] = "upper"
+    source: Any = field(default=None, repr=False, compare=False)  # data in memory; such a reference stays in its process
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its blocks."""
+        return sum(4 * len(self.specs) * (rows[1] - rows[0]) * (cols[1] - cols[0]) for rows, cols in self.spans())
+
+    def spans(self) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Return the ranges of its blocks, in the order in which they come."""
+        edge, (lo, hi) = self.layout.edge, self.rows
+        left = [(a, min(a + edge, hi)) for a in range(lo, hi, edge)]
+        return [(rows, cols) for chunk in self._chunks() for rows in left for cols in self._columns_of(rows, chunk)]
+
+    def _chunks(self) -> list[tuple[int, int]]:
+        lo, hi = self.cols
+        return [(a, min(a + self.layout.wide, hi)) for a in range(lo, hi, self.layout.wide)]
+
+    def _columns_of(self, rows: tuple[int, int], chunk: tuple[int, int]) -> list[tuple[int, int]]:
+        edge = self.layout.edge
+        right = [(a, min(a + edge, chunk[1])) for a in range(chunk[0], chunk[1], edge)]
+        if self.kind == "all":
+            return right
+        return [cols for cols in right if (cols[0] >= rows[0] if self.kind == "upper" else cols == rows)]
+
+    def blocks(self) -> Iterator[ViewBlock]:
+        """Yield its blocks; ascending in the columns for all rows."""
+        data = self.source if self.source is not None else open_shared(self.url, self.digest)
+        return self._sparse_blocks(data) if isinstance(self.specs[0], GivenKernel) else self._row_blocks(data)
+
+    def _row_blocks(self, data: Any) -> Iterator[ViewBlock]:
+        left = rows_of(data, *self.rows)
+        for chunk in self._chunks():
+            right = left if chunk == self.rows else rows_of(data, *chunk)
+            for rows, cols in self._spans_in(chunk):
+                X = left[rows[0] - self.rows[0] : rows[1] - self.rows[0]]
+                Z = None if rows == cols else right[cols[0] - chunk[0] : cols[1] - chunk[0]]
+                yield ViewBlock(rows, cols, gram_block(self.specs, X, Z, dtype=np.float32))
+
+    def _sparse_blocks(self, data: Any) -> Iterator[ViewBlock]:
+        """Yield blocks of sparse similarities: the columns of the users, as views are symmetric; the upper triangle on the diagonal."""
+        k, count = len(self.specs), self.rows[1] - self.rows[0]
+        columns: Any = sp.csr_array(data.columns(similar_columns(self.specs, data.n_rows, np.arange(*self.rows))))
+        for rows, cols in (span for chunk in self._chunks() for span in self._spans_in(chunk)):
+            part = columns[cols[0] : cols[1]].toarray().reshape(cols[1] - cols[0], k, count)
+            block = part[:, :, rows[0] - self.rows[0] : rows[1] - self.rows[0]].astype(np.float32).transpose(1, 2, 0)
+            if rows == cols:
+                block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
+            yield ViewBlock(rows, cols, np.ascontiguousarray(block))
+
+    def _spans_in(self, chunk: tuple[int, int]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        return [(rows, cols) for rows, cols in self.spans() if chunk[0] <= cols[0] < chunk[1]]
+
+
+class TileLayout(NamedTuple):
+    """How views are cut, from the data alone."""
+
+    edge: int  # users of a block
+    tall: int  # users of a tile
+    wide: int  # others that are read at a time
+    row_bytes: int  # of a user's row, as it is read
+
+    @classmethod
+    def of(cls, data: Any, k: int) -> TileLayout:
+        """Return the layout of k views: blocks of a few megabytes, tiles of several of them, as reading takes as long as computing one."""
+        n = data.n_rows
+        edge = max(TILE, min(block_rows(n, 2 * k), -(-n // (8 * TILE)) * TILE))
+        blocks = -(-n // edge)
+        row_bytes = _row_bytes(data)
+        tall = edge * max(1, min(TALL_BLOCKS, blocks // 8))
+        if is_similarity(data):
+            return cls(edge, tall, n, row_bytes)
+        wide = int(READ_BYTES // max(1, row_bytes)) // tall * tall
+        return cls(edge, tall, max(tall, min(wide, -(-blocks // 4) * edge // tall * tall)), row_bytes)
+
+
+def _row_bytes(data: Any) -> int:
+    """Return the bytes of a mean row, as read and by rows."""
+    if not data.n_cols:
+        return 256
+    return int(24 * entry_count(data) / max(1, data.n_rows)) + 8 if data.meta.kind == "sparse" else 24 * data.n_cols
+
+
+def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> np.ndarray:
+    """Return the columns of some of n users in views of sparse similarities, view by view."""
+    return (np.array([spec.position for spec in specs])[:, None] * n + users).ravel()
+
+
+def view_tiles(data: Any, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
+    """Return the tasks of a pass over the views: tiles of the upper triangle, or ranges of users with themselves, or with all."""
+    layout, n = TileLayout.of(data, len(specs)), data.n_rows
+    rows = [(lo, min(lo + layout.tall, n)) for lo in range(0, n, layout.tall)]
+    if kind == "upper":
+        wide = [(lo, min(lo + layout.wide, n)) for lo in range(0, n, layout.wide)]
+        spans = [(left, (max(left[0], lo), hi)) for left in rows for lo, hi in wide if hi > left[0]]
+    else:
+        spans = [(left, left if kind == "diagonal" else (0, n)) for left in rows]
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
+    return [ViewTile(data.url, digest, tuple(specs), *span, layout, kind, source) for span in spans]
+
+
+@dataclass(frozen=True)
+class PlacedTile:
+    """A tile, and which of the sorted places of a pass lie in each of its blocks."""
+
+    tile: ViewTile
+    bounds: tuple[tuple[int, int], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the blocks."""
+        return self.tile.nbytes
+
+
+class Survey(NamedTuple):
+    """Largest entries and sizes of entries ``(2, k, users)`` by range, and the entries at places ``(k, m)`` by their first one."""
+
+    extremes: Spans
+    entries: list[tuple[int, np.ndarray]]
+
+
+class Sums(NamedTuple):
+    """Inner products ``(k, k)``; row sums, and the diagonal, ``(k, users)`` by range."""
+
+    products: np.ndarray
+    rows: Spans
+    diagonal: Spans
+
+
+def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Spans:
+    """Return the ranges of all parts, those of the same users joined in the order of the parts."""
+    merged: Spans = {}
+    for part in parts:
+        for span, values in part.items():
+            merged[span] = join(merged[span], values) if span in merged else values
+    return dict(sorted(merged.items()))
+
+
+def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
+    """Return what the blocks of a tile say of the largest entries of rows, and their entries at places ``(2, m)``."""
+    rows, cols = resolve(places)
+    extremes: Spans = {}
+    entries = []
+    for part, (lo, hi) in zip(placed.tile.blocks(), placed.bounds, strict=True):
+        block = normal.of_block(part)
+        sizes = np.abs(block)
+        both = [{part.rows: np.stack([block.max(axis=2), sizes.max(axis=2)]).astype(np.float64)}]
+        both.append({part.cols: np.stack([block.max(axis=1), sizes.max(axis=1)]).astype(np.float64)})
+        extremes = merge_spans([extremes, *both], np.maximum)
+        if hi > lo:
+            entries.append((lo, block[:, rows[lo:hi] - part.rows[0], cols[lo:hi] - part.cols[0]].astype(np.float64)))
+    return Survey(extremes, entries)
+
+
+def join_surveys(parts: Sequence[Survey]) -> Survey:
+    """Combine step of :func:`survey_chunk`."""
+    return Survey(merge_spans([part.extremes for part in parts], np.maximum), join_lists([part.entries for part in parts]))
+
+
+def sums_chunk(tile: ViewTile, normal: Normal, factors: Shared, mask: Shared) -> Sums:
+    """Return the shares of the blocks of a tile in the sums of the views, of the users in the mask alone."""
+    scale, members = resolve(factors), resolve(mask)
+    products = np.zeros((len(scale), len(scale)))
+    rows: Spans = {}
+    diagonal: Spans = {}
+    for part in tile.blocks() if members[slice(*tile.rows)].any() and members[slice(*tile.cols)].any() else ():
+        here, there = members[slice(*part.rows)], members[slice(*part.cols)]
+        views = scaled_block(normal.of_block(part), scale[:, slice(*part.rows)], scale[:, slice(*part.cols)])
+        if not (here.all() and there.all()):
+            views *= here[:, None]
+            views *= there
+        flat = views.reshape(len(views), -1)
+        with one_thread():
+            products += (1.0 if part.rows == part.cols else 2.0) * (flat @ flat.T)
+        rows = merge_spans([rows, {part.rows: views.sum(axis=2)}], np.add)
+        if part.rows == part.cols:
+            diagonal[part.rows] = np.diagonal(views, axis1=1, axis2=2).copy()
+        else:
+            rows = merge_spans([rows, {part.cols: views.sum(axis=1)}], np.add)
+    return Sums(products, rows, diagonal)
+
+
+def join_sums(parts: Sequence[Sums]) -> Sums:
+    """Combine step of :func:`sums_chunk`: shares are added in order."""
+    rows, diagonal = (merge_spans([getattr(part, name) for part in parts], np.add) for name in ("rows", "diagonal"))
+    return Sums(add_parts([part.products for part in parts]), rows, diagonal)
+
+
+def diagonal_chunk(tile: ViewTile) -> list[Spans]:
+    """Return the raw diagonals of the blocks on the diagonal."""
+    return [{part.rows: np.diagonal(part.raw, axis1=1, axis2=2).astype(np.float64)} for part in tile.blocks()]
+
+
+def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared) -> Spans:
+    """Return what the blocks of a tile add to the products of raw views with vectors ``(a, c, n)``, by range of users ``(a, c, users)``."""
+    v = resolve(vectors)
+    out: Spans = {}
+    for part in tile.blocks():
+        block = part.raw[list(which)].astype(np.float64)
+        with one_thread():
+            shares = [{part.rows: np.matmul(v[:, :, slice(*part.cols)], block.transpose(0, 2, 1))}]
+            if part.rows != part.cols:
+                shares.append({part.cols: np.matmul(v[:, :, slice(*part.rows)], block)})
+        out = merge_spans([out, *shares], np.add)
+    return out
+
+
+def add_spans(parts: Sequence[Spans]) -> Spans:
+    """Combine step of sums by range."""
+    return merge_spans(parts, np.add)
+
+
+def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
+    """Return what some stripes add to products ``(a, c, n)``: of a linear view ``Z Z' v`` over its ``columns`` (None: all), of a sparse one,
+    whose columns begin at a number, ``S v``.
+    """
+    v = resolve(vectors)
+    out = np.zeros(v.shape)
+    for ref in task:
+        block = load_block(ref, centred=not isinstance(columns[0], int))
+        X = scaled(block.X, FeatureScale(block.factor, block.shift), source_of(ref).scale.row_factor)
+        lo, hi = block.offset, block.offset + block.width
+        for a, chosen in enumerate(columns):
+            if isinstance(chosen, int):
+                first, last = max(lo, chosen), min(hi, chosen + n)
+                if first < last:
+                    out[a] += (X[:, first - lo : last - lo] @ v[a][:, first - chosen : last - chosen].T).T
+                continue
+            Z = X if chosen is None else X[:, [j - lo for j in chosen if lo <= j < hi]]
+            if Z.shape[1]:
+                out[a] += (Z @ (Z.T @ v[a].T)).T
+    return out
+
+
+class BlockViews:
+    """Views of the users of a context's data by passes over block pairs.
+
+    ``specs``: kernels over features, or those of :func:`similarity_kernels`.
+    """
+
+    def __init__(self, ctx: RunContext, specs: Sequence[Any]) -> None:
+        self.ctx, self.specs = ctx, tuple(specs)
+        self.n, self.k = ctx.data.n_rows, len(self.specs)
+        self.tiles = view_tiles(ctx.data, self.specs)
+        self.block = self.tiles[0].layout.edge
+        ctx.emit({"event": "grams", "policy": "blocks", "kernels": self.k, "gram_block_rows": self.block})
+        self.normalizations = make_normalizations(self.specs, self._kernel_sums())
+        self._normal, self.scale = Normal.of(self.normalizations)
+
+    @property
+    def normal(self) -> Normal:
+        """The normalisation as tasks take it."""
+        tables = self._normal.tables
+        return (
+            self._normal if tables is None else replace(self._normal, tables=self.ctx.broadcast("norms", resolve(tables), len(self.tiles)))
+        )
+
+    @property
+    def given(self) -> bool:
+        """Whether the views are sparse similarities."""
+        return isinstance(self.specs[0], GivenKernel)
+
+    def _kernel_sums(self) -> list[KernelSums]:
+        diagonals = self._diagonals()
+        if all(map(needs_diagonal_only, self.specs)):
+            return KernelSums.of_diagonals(diagonals)
+        ones = np.ones((1, self.n))
+        rows = [image[0] for image in self._raw_products(list(range(self.k)), [ones] * self.k)]
+        return [KernelSums(float(d.sum()), d, row, float(row.sum())) for d, row in zip(diagonals, rows, strict=True)]
+
+    def _diagonals(self) -> np.ndarray:
+        tiles = view_tiles(self.ctx.data, self.specs, "diagonal")
+        size = 8 * self.k * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * TALL_BLOCKS
+        program = BlockProgram("view-diagonals", diagonal_chunk, join_lists, tile_bytes, size, combine_bytes=2 * size * len(tiles))
+        out = np.empty((self.k, self.n))
+        for part in self.ctx.run_pass(plan(program, tiles)):
+            for span, values in part.items():
+                out[:, slice(*span)] = values
+        return out
+
+    def survey(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the largest entry and the largest size of an entry of every row of every matrix, ``(k, n)`` each, and the entries at places
+        ``(2, m)`` of rows and columns, ``(k, m)``; one pass.
+        """
+        upper = np.stack([places.min(axis=0), places.max(axis=0)]) if places.size else np.zeros((2, 0), np.int64)
+        blocks = upper // self.block
+        codes = blocks[0] * self.n + blocks[1]
+        order = np.argsort(codes, kind="stable")
+        placed = [PlacedTile(tile, self._bounds(tile, codes[order])) for tile in self.tiles]
+        size = survey_bytes(self.k, self.n, self.block, upper.shape[1])
+        joined = survey_join_bytes(self.k, self.n, self.block, upper.shape[1])
+
+        def step_bytes(item: PlacedTile) -> int:
+            inside = sum(hi - lo for lo, hi in item.bounds)
+            return tile_bytes(item.tile) + 16 * self.k * (inside + 2 * self.n)
+
+        program = BlockProgram("view-survey", survey_chunk, join_surveys, step_bytes, size, combine_bytes=joined)
+        shared = self.ctx.broadcast("places", np.ascontiguousarray(upper[:, order]), len(placed))
+        found: Survey = self.ctx.run_pass(plan(program, placed, self.normal, shared))
+        extremes, entries = np.empty((2, self.k, self.n)), np.empty((self.k, upper.shape[1]))
+        for span, values in found.extremes.items():
+            extremes[:, :, slice(*span)] = values
+        for first, values in found.entries:
+            entries[:, order[first : first + values.shape[1]]] = values
+        return *(extremes * self.scale[:, None]), entries * self.scale[:, None]
+
+    def _bounds(self, tile: ViewTile, codes: np.ndarray) -> tuple[tuple[int, int], ...]:
+        starts = np.array([rows[0] // self.block * self.n + cols[0] // self.block for rows, cols in tile.spans()])
+        return tuple(zip(np.searchsorted(codes, starts).tolist(), np.searchsorted(codes, starts + 1).tolist(), strict=True))
+
+    def sums(self, factors: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> MatrixSums:
+        """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
+        size = sums_bytes(self.k, self.n, self.block)
+        program = BlockProgram("view-block-sums", sums_chunk, join_sums, lambda tile: tile_bytes(tile) + size, size)
+        shared = self.factors(factors), self.ctx.broadcast("mask", mask, len(self.tiles))
+        found: Sums = self.ctx.run_pass(plan(program, self.tiles, self.normal, *shared))
+        rows, diagonals = np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
+        for whole, part in ((rows, found.rows), (diagonals, found.diagonal)):
+            for span, values in part.items():
+                whole[:, slice(*span)] = values
+        return MatrixSums(found.products, rows, diagonals, int(mask.sum())).shifted(shifts, mask)
+
+    def factors(self, factors: np.ndarray) -> Shared:
+        """Return row factors of raw entries ``(k, n)`` as tasks take them."""
+        return self.ctx.broadcast("factors", factors * self.scale[:, None], len(self.tiles))
+
+    def least_eigenvalues(self, factors: np.ndarray) -> np.ndarray:
+        """Return the least eigenvalue of every view before its shift, ``(k,)``, or a little less: by Lanczos steps, some side by side.
+
+        A multiple of a kernel matrix has none below zero but for rounding.
+        """
+        out = np.zeros(self.k)
+        searched = [q for q in range(self.k) if self.given or np.ptp(factors[q]) > EQUAL_FACTORS * factors[q].max()]
+        together = lanczos_views(self.n, self.k, self.ctx.driver_memory)
+        for lo in range(0, len(searched), together):
+            batch = searched[lo : lo + together]
+            out[batch] = self._search(batch, factors)
+        return out
+
+    def _search(self, batch: list[int], factors: np.ndarray) -> list[float]:
+        def products(which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
+            views = [batch[a] for a in which]
+            stacked = [np.stack([v, factors[q] * v]) for q, v in zip(views, vectors, strict=True)]
+            images = self._products(views, stacked)
+            return [0.5 * (factors[q] * image[0] + image[1]) for q, image in zip(views, images, strict=True)]
+
+        return least_eigenvalues([self.n] * len(batch), products)
+
+    def largest_row_sum(self) -> np.ndarray:
+        """Return the largest size of a row sum of every raw matrix, ``(k,)``: no more than its largest eigenvalue in size times sqrt(n)."""
+        images = self._products(list(range(self.k)), [np.ones((1, self.n))] * self.k)
+        return np.array([np.abs(image).max() for image in images])
+
+    def _products(self, which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the products of normalised matrices with vectors ``(c, n)`` each."""
+        norms = [self.normalizations[q] for q in which]
+        roots = [None if norm.diag_root is None else _inverse(norm.diag_root) for norm in norms]
+        inner = [v if root is None else v * root for v, root in zip(vectors, roots, strict=True)]
+        images = [_centred(raw, norm, v) for raw, norm, v in zip(self._raw_products(which, inner), norms, inner, strict=True)]
+        scaled_images = [image * norm.scale for image, norm in zip(images, norms, strict=True)]
+        return [image if root is None else image * root for image, root in zip(scaled_images, roots, strict=True)]
+
+    def _raw_products(self, which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the products of raw matrices with vectors ``(c, n)`` each: a pass over stripes, and one over blocks where views need it."""
+        by_columns = [a for a, q in enumerate(which) if self._by_columns(q)]
+        by_blocks = [a for a in range(len(which)) if a not in by_columns]
+        out: dict[int, np.ndarray] = {}
+        for chosen, multiply in ((by_columns, self._column_products), (by_blocks, self._block_products)):
+            if chosen:
+                out |= dict(zip(chosen, multiply([which[a] for a in chosen], np.stack([vectors[a] for a in chosen])), strict=True))
+        return [out[a] for a in range(len(which))]
+
+    def _by_columns(self, q: int) -> bool:
+        spec = self.specs[q]
+        return self.given or (isinstance(spec, KernelSpec) and spec.name == "linear")
+
+    def _column_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
+        tasks = column_tasks(self.ctx.data)
+        columns = tuple(q * self.n if self.given else self.specs[q].columns for q in which)
+        program = BlockProgram(
+            "view-products", column_product_chunk, add_parts, lambda task: product_bytes(task, vectors.size), vectors.nbytes
+        )
+        return self.ctx.run_pass(plan(program, tasks, columns, self.n, self.ctx.broadcast("vectors", vectors, len(tasks))))
+
+    def _block_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
+        shared, bound = self.ctx.broadcast("vectors", vectors, len(self.tiles)), vectors.nbytes + 512 * (-(-self.n // self.block))
+        program = BlockProgram("view-block-products", block_product_chunk, add_spans, lambda tile: tile_bytes(tile) + 2 * bound, bound)
+        out = np.zeros(vectors.shape)
+        for span, values in self.ctx.run_pass(plan(program, self.tiles, tuple(which), shared)).items():
+            out[:, :, slice(*span)] = values
+        return out
+
+    def check_symmetric(self) -> None:
+        """Refuse sparse similarities that are not symmetric: with a random vector both ways of multiplying agree. One pass.
+
+        Raises DataError: the view is named.
+        """
+        data, r = self.ctx.data, np.random.default_rng(0).standard_normal(self.n)
+        tasks, size = column_tasks(data), 16 * self.k * self.n
+        program = BlockProgram("view-symmetry", symmetry_chunk, add_parts, lambda task: product_bytes(task, 2 * self.k * self.n), size)
+        found = self.ctx.run_pass(plan(program, tasks, self.n, self.k, self.ctx.broadcast("vectors", r, len(tasks))))
+        for q, (one, other) in enumerate(found):
+            if np.abs(one - other).max() > SYMMETRIC * np.sqrt(self.n) * max(float(np.abs(one).max()), float(np.abs(other).max())):
+                raise DataError(f"view {q} is not symmetric", "" if data.url == "memory" else data.url)
+
+
+def symmetry_chunk(task: Task, n: int, k: int, vector: Shared) -> np.ndarray:
+    """Return what some stripes of sparse similarities give of ``S r`` and of ``S' r``, ``(k, 2, n)``."""
+    r, out = resolve(vector), np.zeros((k, 2, n))
+    for ref in task:
+        block = load_block(ref, centred=False)
+        for q in range(k):
+            first, last = max(block.offset, q * n), min(block.offset + block.width, (q + 1) * n)
+            if first < last:
+                part: Any = block.X[:, first - block.offset : last - block.offset]
+                own = slice(first - q * n, last - q * n)
+                out[q, 0] += part @ r[own]
+                out[q, 1, own] += part.T @ r
+    return out
+
+
+def _centred(raw: np.ndarray, norm: Normalization, v: np.ndarray) -> np.ndarray:
+    if norm.row_mean is None:
+        return raw
+    totals = v.sum(axis=1, keepdims=True)
+    return raw - norm.row_mean * totals - (v @ norm.row_mean)[:, None] + norm.mean * totals
+
+
+def _inverse(root: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, root, out=np.zeros_like(root), where=root > 0.0)
+
+
+def lanczos_views(n: int, k: int, driver_memory: int) -> int:
+    """Return how many of k views are searched for their least eigenvalue side by side: as the driver has room for their vectors."""
+    return int(np.clip(LANCZOS_SHARE * driver_memory // (8 * LANCZOS_STEPS * n), 1, k))
+
+
+def tile_bytes(tile: ViewTile) -> int:
+    """Return the memory of a task: rows, twice a mean one's, and a block's entries as computed, in float64 and with what is made of them."""
+    layout, k = tile.layout, len(tile.specs)
+    rows, edge = tile.rows[1] - tile.rows[0], min(layout.edge, tile.rows[1] - tile.rows[0])
+    if isinstance(tile.specs[0], GivenKernel):
+        return 2 * layout.row_bytes * rows + 4 * k * edge * (2 * rows + BLOCK_COPIES * edge) + FREED_BYTES
+    read = rows + min(layout.wide, tile.cols[1] - tile.cols[0])
+    return 2 * layout.row_bytes * read + 4 * k * edge * edge * BLOCK_COPIES + FREED_BYTES
+
+
+def product_bytes(task: Task, size: int) -> int:
+    """Return the memory of a task of products of stripes: one stripe in float64 with a copy, vectors of ``size`` numbers and results."""
+    return 5 * task_bytes(task) + 32 * size + FREED_BYTES
+
+
+def survey_bytes(k: int, n: int, block: int, m: int) -> int:
+    """Bound the bytes of a survey: extremes of all users, entries of m places."""
+    blocks = -(-n // block)
+    return 16 * k * n + 8 * k * m + 512 * blocks + 256 * min(m, blocks * blocks)
+
+
+def survey_join_bytes(k: int, n: int, block: int, m: int) -> int:
+    """Bound the bytes of joining surveys: the extremes of every part, and entries, which no two parts share, twice."""
+    return 9 * survey_bytes(k, n, block, 0) + 2 * (8 * k * m + 256 * min(m, (-(-n // block)) ** 2))
+
+
+def sums_bytes(k: int, n: int, block: int) -> int:
+    """Bound the bytes of sums: inner products, row sums and diagonals of all users."""
+    return 8 * k * k + 16 * k * n + 1024 * (-(-n // block))
