@@ -22,6 +22,7 @@ _NAMES = {
     "runs.step_record": "StepManifest digest_of",
     "runs.store": "ArrayRef RunStore",
     "sparse_door": "admit gather",
+    "tiles": "TiledMatrix",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

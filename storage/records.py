@@ -7,13 +7,14 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar, Union, cast
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .errors import SchemaError
+from .tiles import TiledMatrix
 from .value_types import Json, plain_json
 
 if TYPE_CHECKING:
@@ -86,6 +87,10 @@ def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
         return number if math.isfinite(number) else {"$float": repr(number)}
     if isinstance(value, np.ndarray):
         return _encode_array(value, path, arrays)
+    if isinstance(value, TiledMatrix):
+        # It is read as it is written, and comes back as an array.
+        arrays[path] = cast("npt.NDArray[Any]", value)
+        return {"$array": path}
     if isinstance(value, sp.csc_array | sp.csr_array):
         parts = {part: _encode_array(getattr(value, part), _join_path(path, part), arrays) for part in ("data", "indices", "indptr")}
         return {"$sparse": value.format, "shape": [int(s) for s in value.shape or ()], **parts}
@@ -263,7 +268,7 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
 
     Returns the arrays to write, and ``{name: [type, shape, offset]}`` of the packed ones; empty when there are few.
     """
-    small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES}
+    small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES and isinstance(array, np.ndarray)}
     if len(small) <= MAX_PLAIN_ARRAYS:
         return dict(arrays), {}
     parts: dict[str, list[npt.NDArray[Any]]] = {}

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.eigen.chebyshev import SPARE_COLUMNS, block_bytes
+from ....kernels.eigen.chebyshev import SPARE_COLUMNS
+from ....kernels.eigen.column_block import block_bytes
 from ....kernels.eigen.dense import dense_bytes
 from ....kernels.eigen.operator import SymmetricOperator
 from ....kernels.eigen.positive_part import MAX_WHOLE_ROWS, normalized_laplacian
@@ -26,6 +27,7 @@ from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_component
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
 from ....storage import BlockStore, MemoryBlocks
+from ...grams.eigen_blocks import WORKER_ROWS, worker_engine
 from ...grams.neighbours import nearest_neighbours
 from ...grams.sources import rows_of
 from ...loops.protocol import Step
@@ -94,7 +96,9 @@ class NPKLLoop:
             terms, cap = EntryTerms(pairs.n, pairs.rows, pairs.cols, pairs.signs), config.B if config.G is None else None
             basis = None if config.base is None else smooth_basis(laplacian, config.base)
             budget, operator = ctx.driver_memory - total_bytes(self.given_held(pairs.n)), SymmetricOperator(sp.csr_array(-laplacian))
-            problem = SpectralProblem(operator, terms, goal, config.loss, config.C, config.p, cap, config.G, basis, self.seed, budget)
+            engine = worker_engine(ctx, pairs.n, budget, keeps_blocks=config.loss != "linear")
+            weights = (config.loss, config.C, config.p, cap, config.G)
+            problem = SpectralProblem(operator, terms, goal, *weights, basis, self.seed, budget, engine)
             self._setting = Setting(pairs, problem, np.diff(graph.indptr) == 0, count_components(graph))
         return self._setting
 

@@ -40,7 +40,7 @@ class NPKL(Method):
     config_type = NPKLConfig
     models = {SpectralModel: SpectralPredictor()}
     held = HELD
-    programs = "grams.neighbours"
+    programs = "grams.eigen_blocks"
 
     config: NPKLConfig
     inputs: NPKLInputs
@@ -90,7 +90,7 @@ class NPKL(Method):
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel of the least objective."""
         best, setting = self.loop.kernel(state, ctx), self.loop.setting(ctx)
-        positive, dual = best.spectrum > 0, max(state.best_dual, best.dual)
+        rank, dual = int(np.count_nonzero(best.spectrum > 0)), max(state.best_dual, best.dual)
         # Rows of K are zero where a row has neither a neighbour nor a constraint.
         alone = setting.isolated & (setting.constraints.counts == 0)
         figures = {
@@ -106,9 +106,10 @@ class NPKL(Method):
         }
         entries = setting.constraints.signs * best.forms
         arrays = {"constraints": setting.constraints.triples(), "alpha": state.best_alpha, "entries": entries}
-        vectors = np.ascontiguousarray(best.part.vectors[:, positive])
+        vectors = best.part.vectors
+        vectors = np.ascontiguousarray(vectors[:, :rank]) if isinstance(vectors, np.ndarray) else vectors.leading(rank)
         digest = getattr(ctx.data, "digest", "") if ctx.data.url != "memory" else ""
-        return SpectralModel(self.config.model_dump_json(), digest, ctx.data.n_rows, vectors, best.spectrum[positive], figures, arrays)
+        return SpectralModel(self.config.model_dump_json(), digest, ctx.data.n_rows, vectors, best.spectrum[:rank], figures, arrays)
 
     def warnings(self, state: SpectralState, model: SpectralModel, ctx: RunContext) -> list[str]:
         """Return what of graph, constraints or cap has no effect."""
