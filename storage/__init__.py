@@ -6,7 +6,7 @@ Names are imported on first use, so that ``import gramplane.storage.errors`` cos
 from importlib import import_module
 
 _NAMES = {
-    "blocks.row_files": "read_pairs read_row_texts",
+    "blocks.row_files": "load_matrix matrix_file read_edges read_pairs read_row_texts",
     "blocks.store": "BlockMeta BlockRef BlockStore ColumnScale VerifyReport open_shared",
     "blocks.tables": "COLUMN_TABLES column_tables",
     "blocks.writer": "BlockWriter",

@@ -117,7 +117,7 @@ class MethodArgs(Closed):
 if TYPE_CHECKING:
     FitArgs = MethodArgs
 else:  # with a field for everything that some method takes beside its data
-    _PLACES = {"store": Store, "pairs": File, "texts": File}
+    _PLACES = {"store": Store, "pairs": File, "edges": File, "texts": File, "matrix": File}
     _INPUTS = {
         name: (_PLACES[item.reads] | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))
         for name, (item, takers) in extra_inputs().items()

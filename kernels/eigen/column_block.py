@@ -86,7 +86,6 @@ class BlockEngine(Protocol):
         """Return eigenvectors and block of the whole from those of its parts, each with its rows: the pairs of all parts in this order."""
         ...
 
-
     def stored(self, name: str) -> StoredBlock:
         """Return the block that an earlier result kept under a name."""
         ...

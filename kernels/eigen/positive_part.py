@@ -142,6 +142,11 @@ def column_pieces(vectors: Any) -> Iterator[tuple[slice, FloatArray]]:
         yield from vectors.column_pieces()
 
 
+def as_array(vectors: Any) -> FloatArray:
+    """Return all columns of an array or of what an engine made of one."""
+    return vectors if isinstance(vectors, np.ndarray) else vectors.read(0, vectors.shape[0])
+
+
 def _check_call(operator: SymmetricOperator, tol: float, start: Any, method: str, max_rank: int | None) -> None:
     if method not in METHODS:
         raise ValueError(f"method={method!r}: must be one of {', '.join(METHODS)}")

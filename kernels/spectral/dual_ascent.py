@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..eigen.positive_part import as_array
 from ..memory_bound import refuse_array
 from .problem import Anchor, Evaluation, SpectralProblem, equal_penalty, evaluate
 
@@ -215,9 +216,9 @@ def _choose_anchor(problem: SpectralProblem, state: SpectralState, evaluation: E
     weight = state.anchor.weight * (WEIGHT_FACTOR if state.steps <= np.log(MIN_WEIGHT) / np.log(WEIGHT_FACTOR) else 1.0)
     vectors = evaluation.part.vectors
     if not isinstance(vectors, np.ndarray):
-        refuse_array(f"the kernel of a proximal step, {vectors.shape[1]} columns of {vectors.shape[0]} rows", vectors.nbytes, problem.memory)
-        vectors = vectors.read(0, vectors.shape[0])
-    return Anchor(weight, vectors, evaluation.spectrum)
+        n, rank = vectors.shape
+        refuse_array(f"the kernel of a proximal step, {rank} columns of {n} rows", vectors.nbytes, problem.memory)
+    return Anchor(weight, as_array(vectors), evaluation.spectrum)
 
 
 def _step_length(state: SpectralState, evaluation: Evaluation) -> float:

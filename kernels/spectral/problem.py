@@ -12,7 +12,7 @@ import numpy as np
 
 from ..eigen.column_block import BlockEngine, StoredBlock
 from ..eigen.operator import SymmetricOperator
-from ..eigen.positive_part import PositivePart, column_pieces, kernel_spectrum, positive_part
+from ..eigen.positive_part import PositivePart, kernel_spectrum, positive_part
 from .pair_losses import PAIR_LOSSES, PairLoss, Terms
 
 

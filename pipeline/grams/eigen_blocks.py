@@ -190,7 +190,8 @@ class TiledBlock:
 
     def __init__(self, engine: WorkerEngine, operator: SymmetricOperator, rows: np.ndarray) -> None:
         self._engine, self._rows, self._n, self._entries = engine, rows, operator.n, operator.sparse.nnz
-        self._matrix_bytes = 24 * self._entries + 8 * operator.n * (1 + (0 if operator.factor is None else operator.factor.shape[1]))
+        factor = 0 if operator.factor is None else operator.factor.shape[1]
+        self._matrix_bytes = matrix_bytes(operator.n, self._entries) + 16 * operator.n * factor
         self._matrix = SharedOperator.of(engine.ctx, operator)
         self.tiles = engine.new(operator.n, 0)
 
@@ -200,8 +201,8 @@ class TiledBlock:
         return self.tiles.shape[1]
 
     def driver_bytes(self, columns: int, rank: float) -> int:
-        """Return the bytes of the small matrices of a block."""
-        return 40 * columns**2
+        """Return the bytes that this process holds of a block, with the step of a pass that runs in it."""
+        return self._engine.driver_bytes(self._n, columns, self._entries)
 
     def begin(self, columns: int, start: Any, seed: int) -> bool:
         """Make V of the columns of ``start`` that are not zero and of random ones; tell whether most of them were known."""
@@ -236,7 +237,7 @@ class TiledBlock:
             out = np.empty((hi - lo, columns - edge), np.float32)
             if known > edge:
                 out[:, : known - edge] = target.read(lo, hi, edge, known)
-            for row in range(lo, hi, RANDOM_ROWS):
+            for _ in range(lo, hi, RANDOM_ROWS):
                 rows, values = next(drawn)
                 out[rows.start - lo : rows.stop - lo, known - edge :] = values
             target.write(lo, edge, out)
@@ -359,8 +360,14 @@ class WorkerEngine:
 
     def takes(self, n: int, columns: int, rank: float) -> bool:
         """Tell whether a block goes to tiles: on workers a large one, else one that this process could not hold. No bit depends on it."""
+        here = block_bytes(n, int(WIDENING * columns), WIDENING * rank)
         on_workers = self.ctx.executor.kind != "sync" and n >= WORKER_ROWS
-        return on_workers or block_bytes(n, int(WIDENING * columns), WIDENING * rank) > self._memory
+        return on_workers or here > max(self._memory, self.driver_bytes(n, columns, 0))
+
+    def driver_bytes(self, n: int, columns: int, entries: int) -> int:
+        """Return the bytes that this process holds of a block in tiles, with the step of a pass that runs in it."""
+        step = step_bytes(n, columns, entries) if self.ctx.executor.kind == "sync" else 0
+        return tiles_bytes(n, columns) + step
 
     def open(self, operator: SymmetricOperator, rows: np.ndarray) -> TiledBlock:
         """Return a block for a matrix that is the part ``rows`` of the whole."""
@@ -456,6 +463,25 @@ class WorkerEngine:
 def _panels(columns: int, n: int, group: int = PANEL_COLUMNS) -> list[Span]:
     """Return tasks over columns, whole panels each."""
     return [Span(lo, min(columns, lo + group), 4 * n * (min(columns, lo + group) - lo)) for lo in range(0, columns, group)]
+
+
+def tiles_bytes(n: int, columns: int) -> int:
+    """Return the bytes that the driver holds of a block in tiles: small matrices, and some columns as it reads them."""
+    return 40 * columns**2 + 1024 * n
+
+
+def matrix_bytes(n: int, entries: int) -> int:
+    """Return the bytes of a sparse matrix in a task: as it is shared, and in another precision."""
+    return 24 * entries + 8 * n
+
+
+def step_bytes(n: int, columns: int, entries: int) -> int:
+    """Return the bytes of the largest step of a pass on a block; the matrix has no low rank part."""
+    rows, panel = tile_rows(n, columns), min(PANEL_COLUMNS, columns)
+    over_columns = matrix_bytes(n, entries) + (24 * panel + 32 * PANEL_COLUMNS) * n
+    over_rows = 24 * columns**2 + 32 * rows * columns
+    products = (16 * columns + 8 * rows) * TILE_COLUMNS + 24 * rows * columns
+    return max(over_columns, over_rows, products) + FREED_BYTES
 
 
 def tile_rows(n: int, columns: int) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, DigestMismatch
 
 _APART = re.compile(r"[,;\s]+")
 
@@ -32,6 +34,42 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
     return np.array([(i, j, value) for (i, j), (value, _) in seen.items()], dtype=np.int64)
 
 
+def read_edges(path: str, n_rows: int) -> np.ndarray:
+    """Return the edges of a graph of rows, int64 (m, 2), from a text file with two rows a line, in the form of `read_pairs`. An edge that
+    is repeated, either way round, stands once. DataError names file and line of what is no edge.
+    """
+    seen: dict[tuple[int, int], None] = {}
+    for line, words in _split_rows(path):
+        i, j = _read_rows(words, 2, path, line, n_rows)
+        seen.setdefault((min(i, j), max(i, j)))
+    if not seen:
+        raise DataError("there is no edge in it; write one a line: row,row", path)
+    return np.array(list(seen), dtype=np.int64)
+
+
+def matrix_file(path: str, n_rows: int) -> dict[str, str]:
+    """Return path and sha256 of a ``.npy`` file with a matrix of all rows; `load_matrix` reads it. DataError: it is none."""
+    try:
+        shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+    except (OSError, ValueError) as error:
+        raise DataError(f"is no .npy file of numbers: {error}", path) from None
+    if shape != (n_rows, n_rows):
+        raise DataError(f"holds an array of shape {shape}; must be ({n_rows}, {n_rows}), a row and a column for each of the store's", path)
+    return {"file": os.path.abspath(path), "sha256": _file_digest(path)}
+
+
+def load_matrix(record: Mapping[str, str]) -> np.ndarray:
+    """Return the matrix of a file as float64; DigestMismatch: it was changed since."""
+    if _file_digest(record["file"]) != record["sha256"]:
+        raise DigestMismatch(f"{record['file']} is not the file that the run began with: its sha256 differs")
+    return np.asarray(np.load(record["file"], allow_pickle=False), dtype=np.float64)
+
+
+def _file_digest(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:
     """Yield line number and words of every line that holds something, but for a first one of names, without any number."""
     plain = [text.partition("#")[0].strip() for text in read_row_texts(path)]
@@ -41,18 +79,28 @@ def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_pair(words: list[str], path: str, line: int, n_rows: int, allowed: tuple[int, ...]) -> tuple[int, int, int]:
+    i, j, value = _read_rows(words, 3, path, line, n_rows)
+    if value not in allowed:
+        raise DataError(f"the value of a pair is {value}; it must be one of {', '.join(map(str, allowed))}", path, line)
+    return i, j, value
+
+
+def _read_rows(words: list[str], count: int, path: str, line: int, n_rows: int) -> list[int]:
+    """Return the integers of a line, two different rows first."""
+    form = ("two", "row, row") if count == 2 else ("three", "row, row, value")
     try:
-        i, j, value = (int(word) for word in words)
+        numbers = [int(word) for word in words]
     except ValueError:
-        raise DataError(f"{' '.join(words)!r} must be three integers: row, row, value", path, line) from None
+        numbers = []
+    if len(numbers) != count:
+        raise DataError(f"{' '.join(words)!r} must be {form[0]} integers: {form[1]}", path, line)
+    i, j = numbers[:2]
     for row in (i, j):
         if not 0 <= row < n_rows:
             raise DataError(f"row {row} is not in the store, whose rows are 0 to {n_rows - 1}", path, line)
     if i == j:
         raise DataError(f"row {i} is paired with itself", path, line)
-    if value not in allowed:
-        raise DataError(f"the value of a pair is {value}; it must be one of {', '.join(map(str, allowed))}", path, line)
-    return i, j, value
+    return numbers
 
 
 def read_row_texts(path: str, n_rows: int | None = None) -> list[str]:

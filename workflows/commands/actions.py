@@ -13,6 +13,7 @@ from ..progress import Emit
 from ..signals import find_signal
 
 if TYPE_CHECKING:
+    from ...pipeline.records.extra_input import ExtraInput
     from ...storage import BlockStore
     from ...storage.value_types import UserData
     from ..schema import IngestArgs, MethodArgs
@@ -145,17 +146,25 @@ def tune_plan(method: str, params: dict[str, Any], grid: dict[str, list[Any]], f
 def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -> dict[str, Any]:
     """Return what was given of all that methods take beside their data: a store by its place, what files say of the rows of a store."""
     from ...pipeline.registry import extra_inputs
-    from ...storage import BlockStore, read_pairs, read_row_texts
 
-    known, inputs = extra_inputs(), dict[str, Any]()
-    for name, file in args.inputs().items():
-        item, file = known[name][0], require_path(path(file), f"{name}: {'store' if known[name][0].reads == 'store' else 'file'}")
-        if item.reads == "store":
-            inputs[name] = file
-            continue
-        n = BlockStore.open(store).n_rows
-        inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_pairs(file, n, item.values, ordered=item.ordered).tolist()
-    return inputs
+    known = extra_inputs()
+    return {name: _row_input(known[name][0], file, store, path) for name, file in args.inputs().items()}
+
+
+def _row_input(item: ExtraInput, file: str, store: str, path: Callable[[str], str]) -> Any:
+    from ...storage import BlockStore, matrix_file, read_edges, read_pairs, read_row_texts
+
+    if file in item.words:
+        return file
+    file = require_path(path(file), f"{item.name}: {'store' if item.reads == 'store' else 'file'}")
+    if item.reads == "store":
+        return file
+    n = BlockStore.open(store).n_rows
+    if item.reads == "texts":
+        return read_row_texts(file, n)
+    if item.reads == "edges":
+        return read_edges(file, n).tolist()
+    return matrix_file(file, n) if item.reads == "matrix" else read_pairs(file, n, item.values, ordered=item.ordered).tolist()
 
 
 def read_groups(file: str) -> UserData:

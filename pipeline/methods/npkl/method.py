@@ -22,6 +22,7 @@ from ...records.holdings import holdings_plan, refuse_beyond
 from .config import NPKLConfig
 from .loop import HELD, NPKLLoop
 
+EIGENSOLVER = "the eigensolver's block of columns: filter, products, rotations"
 ACTIVE_CAP = 1.0 - 1e-6  # share of the cap from which it counts as active
 
 
@@ -71,10 +72,13 @@ class NPKL(Method):
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The graph's pass, and decompositions in this process."""
+        """The graph's pass, and where the eigensolver's block lies; its columns show on the way, and with them the bytes of a task."""
         loop, data = self.loop, self.ctx.data
+        neighbours = plan_neighbours(data, loop.n_neighbors)
         return {
-            **plan_neighbours(data, loop.n_neighbors),
+            **neighbours,
+            "task_bytes": max(neighbours["task_bytes"], loop.task_bytes(data.n_rows)),
+            "eigensolver": "in tiles, on workers where there are some" if loop.in_tiles(data.n_rows) else "in this process",
             **holdings_plan(loop.driver_held(data.n_rows)),
             "n_rows": data.n_rows,
             "n_neighbors": loop.n_neighbors,
@@ -85,7 +89,7 @@ class NPKL(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("neighbours",)
+        return ("neighbours", *((EIGENSOLVER,) if self.loop.in_tiles(self.ctx.data.n_rows) else ()))
 
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel of the least objective."""
