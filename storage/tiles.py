@@ -85,9 +85,8 @@ class TiledMatrix:
 
     def leading(self, count: int) -> "TiledMatrix":
         """Return its first columns."""
-        return (
-            self if count == self.shape[1] else LeadingColumns(self.path, (self.shape[0], count), self.tile_rows, self.dtype, self.shape[1])
-        )
+        shape = (self.shape[0], count)
+        return self if shape == self.shape else LeadingColumns(self.path, shape, self.tile_rows, self.dtype, self._stored_columns)
 
     def remove(self) -> None:
         """Remove its files."""

@@ -27,7 +27,7 @@ class Ordered(click.Group):
 
 
 _ORDER = (
-    *("demo", "ingest", "gram", "fit", "tune", "resume", "predict", "score", "report"),
+    *("demo", "ingest", "gram", "fit", "tune", "resume", "predict", "cluster", "score", "report"),
     *("status", "history", "run", "config", "inspect", "verify", "repair", "clean", "warmup"),
 )
 

@@ -11,6 +11,7 @@ from ....kernels.spectral.embeddings import class_factor, kernel_factor, value_f
 from ....storage import DataError
 
 UNLABELLED = -1
+MIN_SPREAD = 1e-6  # differences along a column of a label kernel's factor, relative to its largest entry, that are more than rounding
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def matrix_factor(kernel: np.ndarray, labels: Labels | None, n: int) -> np.ndarr
         seen = ~labels.hidden
         kernel = kernel * np.multiply.outer(seen, seen)
     factor = kernel_factor(kernel)
-    if not np.ptp(factor, axis=0).any():
+    if not np.any(np.ptp(factor, axis=0) > MIN_SPREAD * np.abs(factor).max(initial=0.0)):
         raise ValueError("label_kernel: is constant; colored-mvu needs labels that differ")
     return factor
 

@@ -22,7 +22,7 @@ WHOLE_ROWS = 4096  # rows up to which one task takes all of them
 MAX_SCATTER_COLUMNS = 2048  # columns of dense rows up to which their scatter matrix is made
 SPARE_DIRECTIONS = 8  # columns of the iteration beyond the directions wanted
 MAX_ITERATIONS = 60
-DIRECTIONS_TOL = 1e-8  # change of the sum of eigenvalues, relative, that ends the iteration
+DIRECTIONS_TOL = 1e-12  # change of the sum of eigenvalues, relative, that ends the iteration
 TRIPLE_WORK = 2e8  # differences of coordinates that a task on triples looks at, about
 
 
