@@ -21,8 +21,8 @@ def cluster_run(
 ) -> dict[str, Any]:
     """Write the cluster of every row of the run's data; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 
-    K-means under the learnt kernel, ten starts from ``seed``; ``normalize``: on directions. The ``store`` of the run adds the Rand accuracy:
-    the share of pairs of rows that clusters and labels agree on.
+    K-means under the learnt kernel, ten starts from ``seed``; ``normalize``: on directions. The ``store`` of the run adds the Rand
+    accuracy, the share of pairs of rows that clusters and labels agree on.
 
     Returns ``rows``, ``out``, the number of rows per cluster. Raises ValueError: a run that learnt no kernel of its rows alone, or another
     number of clusters than there can be; MemoryBoundExceeded: coordinates beyond ``memory``; DataError: a store without labels, or of other
@@ -32,7 +32,8 @@ def cluster_run(
     refuse_foreign(out, Predictions.__name__)
     labels = None if store is None else _labels(store, RunStore.open(run).config["data_digest"])
     estimator = load_model(run)
-    if not hasattr(estimator, "cluster") or not hasattr(estimator, "eigenvalues_"):
+    # Elsewhere ``cluster`` is the parameter that says where passes run.
+    if not callable(getattr(estimator, "cluster", None)):
         method = RunStore.open(run).config.get("method", "tune")
         raise ValueError(f"run={run!r}: is a fit of {method}, which has no clusters; cluster takes fits of npkl")
     n, rank = estimator.eigenvectors_.shape

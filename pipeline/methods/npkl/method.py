@@ -138,6 +138,7 @@ class NPKL(Method):
             "certified_over": "all kernel matrices" if self.config.base is None else "kernel matrices on the base",
             "rank": len(model.eigenvalues),
             "constraints": len(model.arrays["constraints"]),
+            "constraints_given": self.loop.given.size,
             "satisfied": int(sum(row["satisfied"] for row in constraint_counts(model))),
             "stop": state.stop,
             **({"remark": "; ".join(messages)} if messages else {}),
