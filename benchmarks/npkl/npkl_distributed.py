@@ -6,7 +6,8 @@
 Four normal classes in six columns, mutual graph of 8 neighbours, half as many random pairs as rows with the sign of their labels, linear
 loss: one eigendecomposition. The same fit in one process that holds the block (``here``), on workers, and in one process whose memory is
 ``--driver-memory``: the block lies in tiles there and every pass runs in the process. Seconds are of the whole run, the cluster's start
-beside. All three must have the same bits. Peaks: of the driver beyond what it takes before the run, and of the worker processes, beside the plan.
+beside. All three must have the same bits. Peaks: of the driver beyond what it takes before the run, and of the worker processes, beside
+the plan.
 """
 
 from __future__ import annotations
