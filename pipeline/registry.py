@@ -51,8 +51,8 @@ class MethodInfo:
     @property
     def extra_inputs(self) -> tuple[ExtraInput, ...]:
         """What it takes beside its data."""
-        declared = getattr(import_module(self.package), "EXTRA_INPUTS", ())
-        return tuple(item for item in declared if not item.methods or self.name in item.methods)
+        items: tuple[ExtraInput, ...] = getattr(import_module(self.package), "EXTRA_INPUTS", ())
+        return tuple(item for item in items if not item.methods or self.name in item.methods)
 
     @cached_property
     def config(self) -> type[MethodConfig]:
@@ -185,4 +185,4 @@ def check_inputs(info: MethodInfo, extra: Mapping[str, Any]) -> None:
         if info.name not in takers and extra.get(name) is not None:
             raise ValueError(f"{name}: {info.name} does not take {item.what}; of the methods {', '.join(takers)} does")
         if info.name in takers and item.required and extra.get(name) is None:
-            raise ValueError(f"{name}: {info.name} needs {item.what} (--{name} FILE)")
+            raise ValueError(f"{name}: {info.name} needs {item.what} ({item.flag} FILE)")

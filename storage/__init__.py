@@ -6,7 +6,7 @@ Names are imported on first use, so that ``import gramplane.storage.errors`` cos
 from importlib import import_module
 
 _NAMES = {
-    "blocks.row_files": "read_edges read_named_rows read_pairs read_row_texts",
+    "blocks.row_files": "load_matrix matrix_file read_edges read_named_rows read_pairs read_row_texts",
     "blocks.store": "BlockMeta BlockRef BlockStore ColumnScale VerifyReport open_shared",
     "blocks.tables": "COLUMN_TABLES column_tables",
     "blocks.writer": "BlockWriter",
@@ -22,6 +22,7 @@ _NAMES = {
     "runs.step_record": "StepManifest digest_of",
     "runs.store": "ArrayRef RunStore",
     "sparse_door": "admit gather",
+    "tiles": "TiledMatrix",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

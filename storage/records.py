@@ -7,13 +7,14 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeGuard, TypeVar, Union, cast
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from .errors import SchemaError
+from .tiles import TiledMatrix
 from .value_types import Json, plain_json
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
 
     Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with str
     keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``,
-    under which it is stored (default: its own name). Raises SchemaError, naming the field whose value cannot be stored.
+    under which it is stored (default: its own name); ``record_optional: ClassVar[tuple[str, ...]]`` are fields with a default that records
+    of the same version may lack. Raises SchemaError, naming the field whose value cannot be stored.
     """
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
@@ -70,6 +72,11 @@ def record_name(cls: type) -> str:
     return str(cls.__dict__.get("record_name", cls.__name__))
 
 
+def record_optional(cls: type) -> tuple[str, ...]:
+    """Fields of a class that a stored record may lack, written before there were any; they take their default."""
+    return tuple(getattr(cls, "record_optional", ()))
+
+
 def _record_version(cls: type) -> int:
     return int(getattr(cls, "record_version", 1))
 
@@ -86,6 +93,10 @@ def _encode_value(value: object, path: str, arrays: Arrays) -> Json:
         return number if math.isfinite(number) else {"$float": repr(number)}
     if isinstance(value, np.ndarray):
         return _encode_array(value, path, arrays)
+    if isinstance(value, TiledMatrix):
+        # It is read as it is written, and comes back as an array.
+        arrays[path] = cast("npt.NDArray[Any]", value)
+        return {"$array": path}
     if isinstance(value, sp.csc_array | sp.csr_array):
         parts = {part: _encode_array(getattr(value, part), _join_path(path, part), arrays) for part in ("data", "indices", "indptr")}
         return {"$sparse": value.format, "shape": [int(s) for s in value.shape or ()], **parts}
@@ -162,11 +173,11 @@ def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: st
         raise SchemaError(f"{path} was written as version {written} of {record_name(cls)}; this is {_record_version(cls)}: {_ADVICE}")
     declared = [f.name for f in dataclasses.fields(cls) if f.init]  # pyright: ignore[reportArgumentType] (a dataclass)
     names = {name for name in node if not name.startswith("$")}
-    if names != set(declared):
-        differing = sorted(names ^ set(declared))
+    differing = sorted((names ^ set(declared)) - (set(record_optional(cls)) - names))
+    if differing:
         raise SchemaError(f"{path}: the fields {differing} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}")
     hints = typing.get_type_hints(cls, include_extras=True)
-    return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
+    return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared if name in names})
 
 
 def _decode_union(args: Sequence[_Hint], node: Json, arrays: Mapping[str, Any], path: str) -> object:
@@ -263,7 +274,7 @@ def pack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Arrays, Index]:
 
     Returns the arrays to write, and ``{name: [type, shape, offset]}`` of the packed ones; empty when there are few.
     """
-    small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES}
+    small = {name: array for name, array in arrays.items() if array.nbytes <= MAX_SMALL_BYTES and isinstance(array, np.ndarray)}
     if len(small) <= MAX_PLAIN_ARRAYS:
         return dict(arrays), {}
     parts: dict[str, list[npt.NDArray[Any]]] = {}

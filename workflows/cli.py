@@ -27,7 +27,7 @@ class Ordered(click.Group):
 
 
 _ORDER = (
-    *("demo", "ingest", "gram", "fit", "tune", "resume", "predict", "score", "stability", "report"),
+    *("demo", "ingest", "gram", "fit", "tune", "resume", "predict", "cluster", "score", "stability", "report"),
     *("status", "history", "run", "config", "inspect", "verify", "repair", "clean", "warmup"),
 )
 

@@ -117,7 +117,8 @@ class MethodArgs(Closed):
 if TYPE_CHECKING:
     FitArgs = MethodArgs
 else:  # with a field for everything that some method takes beside its data
-    _PLACES = {"store": Store, "pairs": File, "texts": File, "edges": File, "named-rows": File}
+    _FILES = ("pairs", "edges", "feature-edges", "texts", "matrix", "named-rows")
+    _PLACES = {"store": Store, **dict.fromkeys(_FILES, File)}
     _INPUTS = {
         name: (_PLACES[item.reads] | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))
         for name, (item, takers) in extra_inputs().items()

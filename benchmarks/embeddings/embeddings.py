@@ -30,10 +30,13 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
-from gramplane.kernels.spectral.embeddings import structure_problem
+from gramplane.cluster import open_executor
+from gramplane.kernels.spectral.embeddings import Neighbourhood, structure_problem, violation_unit
 from gramplane.pipeline.methods.embeddings.config import MVEConfig
 from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
 from gramplane.pipeline.methods.embeddings.loop import build_graph
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import MemoryBlocks
 
 PUBLISHED = {
     "wine": (90.5, 91.9, 90.9, 75.2, 87.1),
@@ -100,9 +103,15 @@ def principal(X: np.ndarray) -> np.ndarray:
     return left[:, :2] * values[:2]
 
 
+def graph_of(X: np.ndarray, graph: str) -> Neighbourhood:
+    """The graph that a fit on some rows makes."""
+    with open_executor(None) as executor:
+        return build_graph(MVEConfig(graph=graph), RunContext(executor, MemoryBlocks(X)))  # pyright: ignore[reportArgumentType]
+
+
 def maps(X: np.ndarray) -> dict[str, list[np.ndarray]]:
     """The maps of every method under its settings."""
-    energy = {graph: build_graph(MVEConfig(graph=graph), X).energy for graph in GRAPHS}  # pyright: ignore[reportArgumentType]
+    energy = {graph: graph_of(X, graph).energy for graph in GRAPHS}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         volume = [
@@ -196,12 +205,12 @@ def times(report: bench.Report, name: str, n: int, reps: int, triples: bool) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = bench.alternate(fits, reps)
-    near = build_graph(MVEConfig(), X)
+    near = graph_of(X, "mutual")
     B = 100 * near.energy
     edges = {"n": len(X), "B": B, "rows": near.rows, "cols": near.cols, "goal": near.goal}
     onehot = np.eye(2)[np.unique(y, return_inverse=True)[1]]
     onehot = onehot - onehot.mean(axis=0)
-    structure = structure_problem(near, 1.0, B)
+    structure = structure_problem(near, violation_unit(near), B)
     start = 2 * near.directions @ near.directions.T - np.eye(len(X))
     problems: dict[str, dict[str, Any]] = {
         "CMVU": {"kind": "cmvu", "C": 1.0, "M": onehot @ onehot.T},

@@ -7,22 +7,21 @@ Rev. E 74 (2006), algorithm 4.1 with running sigma.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
+from .column_block import ColumnBlock
 from .dense import dense_bytes, dense_positive
-from .operator import PANEL_WIDTH, Panels, SymmetricOperator
+from .operator import SymmetricOperator
 from .spectrum import Spectrum
-from .tall_blocks import gram_matrix, inner_product, rotate_columns, rotate_in_place, share_tiles, solve_columns, solve_lower
-
-Block = NDArray[Any]
+from .tall_blocks import solve_lower
 
 MAX_STAGE_GROWTH = 1e6
 """Largest growth at the top of the spectrum in one stage, relative to the damped part: more makes float32 columns dependent."""
@@ -37,11 +36,12 @@ SPARE_COLUMNS = 20  # Columns of a block: one of the margins times the estimated
 class LeadingPairs:
     """Positive eigenpairs ``(r,)``, ``(n, r)`` that a filtered subspace holds, descending, and the relative error of ``sum_i values_i^2``.
     ``block`` is the whole subspace, Ritz vectors by descending value, ``(n, b)``; nothing if the matrix turned out to be better dense.
+    Vectors and block are what the block of columns made of them, arrays where it lay in memory.
     """
 
     values: FloatArray
-    vectors: FloatArray
-    block: NDArray[np.float32] | None
+    vectors: Any
+    block: Any
     error: float
 
 
@@ -97,110 +97,61 @@ def _plan_size(spectrum: Spectrum, size: int, tol: float) -> BlockPlan:
 
 
 def chebyshev_positive(
-    operator: SymmetricOperator, spectrum: Spectrum, *, tol: float, start: Block | None = None, seed: int = 0, max_rank: int | None = None,
-    threads: int = 1, memory: int | None = None,
+    operator: SymmetricOperator, spectrum: Spectrum, make_block: Callable[[int, float], ColumnBlock], *, tol: float, start: Any = None,
+    seed: int = 0, max_rank: int | None = None, threads: int = 1, memory: int | None = None,
 ) -> LeadingPairs:  # fmt: skip
     """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``; they do not depend on the number of threads. The
-    ``spectrum`` only decides how large the block is and what is damped. ``tol`` is the relative error of ``||A_+||_F^2``; with the block of
-    a similar matrix as ``start`` a smaller degree does. Raises MemoryError before a block, or the dense matrix in its place, would take
-    more than ``memory`` bytes.
+    ``spectrum`` only decides how large the block is and what is damped; ``make_block`` gives a block for a number of columns and of
+    positive pairs. ``tol`` is the relative error of ``||A_+||_F^2``; with the block of a similar matrix as ``start`` a smaller degree does.
+    Raises MemoryError before a block, or the dense matrix in its place, would take more than ``memory`` bytes of this process.
     """
     n, limit = operator.n, operator.n if max_rank is None else max_rank
     rank = max(0.0, min(spectrum.count(0.0), limit))
     plan = plan_block(spectrum, rank, n, operator.sparse.nnz, tol)
-    refuse_array(f"a block of {plan.columns} columns of {n} rows", block_bytes(n, plan.columns, rank), memory)
-    block, warm = _make_first_block(n, plan.columns, start, seed)
-    panels, error = Panels.of(operator, np.float32), math.inf
+    block = make_block(plan.columns, rank)
+    refuse_array(f"a block of {plan.columns} columns of {n} rows", block.driver_bytes(plan.columns, rank), memory)
+    error = math.inf
     # A block that was good for a similar matrix mostly needs one stage; the error decides.
-    degree = plan.stage(plan.degree) if warm else plan.degree
+    degree = plan.stage(plan.degree) if block.begin(plan.columns, start, seed) else plan.degree
     for stage in range(MAX_STAGES):
-        _filter_in_stages(panels, block, plan, degree, threads)
-        values, weights = _rayleigh_ritz(operator, block, threads)
+        _filter_in_stages(block, plan, degree)
+        values, weights = _rayleigh_ritz(block, threads)
         n_pairs = min(int(np.count_nonzero(values > 0)), limit)
-        if n_pairs == block.shape[1]:
+        if n_pairs == block.columns:
             wider = math.ceil(1.5 * n_pairs)
             if 2 * wider > n:
                 refuse_array(f"a dense decomposition of {n} rows", dense_bytes(n), memory)
                 return LeadingPairs(*dense_positive(operator.dense()), None, 0.0)
             plan = plan_block(spectrum, rank, n, operator.sparse.nnz, tol, wider)
-            refuse_array(f"a block of {wider} columns of {n} rows", block_bytes(n, wider, n_pairs), memory)
-            orthonormalise(block, threads)
-            block, degree = _make_first_block(n, wider, block, seed + stage + 1)[0], plan.degree
+            refuse_array(f"a block of {wider} columns of {n} rows", block.driver_bytes(wider, n_pairs), memory)
+            orthonormalise(block)
+            block.widen(wider, seed + stage + 1)
+            degree = plan.degree
             continue
-        error = _estimate_error(operator, block, values, weights, n_pairs, plan.damped[1], threads)
+        error = _estimate_error(block, values, weights, n_pairs, plan.damped[1])
         if error <= tol or stage == MAX_STAGES - 1:
             break
-        orthonormalise(block, threads)
+        orthonormalise(block)
         degree = plan.stage(8)
-    return LeadingPairs(values[:n_pairs], rotate_in_place(block, weights, n_pairs, threads), block, error)
+    return LeadingPairs(values[:n_pairs], block.rotate(weights, n_pairs), block.result(), error)
 
 
-def block_bytes(n: int, columns: int, rank: float) -> int:
-    """Return the bytes in use for a block of b columns with r positive pairs: ``n (8 b + 16 r) + 40 b^2``."""
-    return int(n * (8 * columns + 16 * rank) + 40 * columns**2)
-
-
-def _make_first_block(n: int, columns: int, start: Block | None, seed: int) -> tuple[NDArray[np.float32], bool]:
-    """Return the first block, ``(n, columns)``, and whether most of it was known before."""
-    block = np.empty((n, columns), np.float32)
-    known = 0
-    if start is not None:
-        alive = np.flatnonzero(np.abs(start).max(axis=0, initial=0.0) > 0)[:columns]
-        known = len(alive)
-        block[:, :known] = start[:, alive]
-    _fill_at_random(block[:, known:], seed)
-    return block, 2 * known > columns
-
-
-def _fill_at_random(block: NDArray[np.float32], seed: int) -> None:
-    rng = np.random.default_rng((seed, 3))
-    scale = np.float32(len(block) ** -0.5)
-    for row in range(0, len(block), 1024):
-        part = block[row : row + 1024]
-        part[:] = scale * rng.standard_normal(part.shape, dtype=np.float32)
-
-
-def _filter_in_stages(panels: Panels, block: Block, plan: BlockPlan, degree: int, threads: int) -> None:
+def _filter_in_stages(block: ColumnBlock, plan: BlockPlan, degree: int) -> None:
     """Filter a block by a total degree, in stages between which its columns are made orthonormal."""
     left = degree
     while left > 0:
         step = plan.stage(left)
-        filter_block(panels, block, step, plan.damped, plan.top, threads)
+        block.filter(step, plan.damped, plan.top)
         left -= step
         if left > 0:
-            orthonormalise(block, threads)
+            orthonormalise(block)
 
 
-def filter_block(panels: Panels, block: Block, degree: int, damped: tuple[float, float], top: float, threads: int) -> None:
-    """Overwrite V by ``T_degree(A~) V``, scaled, where A~ maps the damped interval to [-1, 1]: eigenvectors above it grow. With ``e, c``
-    half width and centre of the interval: ``sigma_1 = e / (top - c)``, ``Y_1 = (sigma_1 / e)(A - c) V``, then with the running ``sigma' = 1
-    / (2 / sigma_1 - sigma)``: ``Y' = (2 sigma' / e)(A - c) Y - sigma sigma' Y_old``. The value at ``top`` stays one.
-    """
-    n, b = block.shape
-    half, centre = 0.5 * (damped[1] - damped[0]), 0.5 * (damped[1] + damped[0])
-    first = half / (top - centre)
-
-    def panel(lo: int) -> None:
-        columns = slice(lo, min(b, lo + PANEL_WIDTH))
-        wide = columns.stop - lo
-        x, y = np.zeros((n, PANEL_WIDTH), block.dtype), np.zeros((n, PANEL_WIDTH), block.dtype)
-        x[:, :wide] = block[:, columns]
-        panels.step(x, y, first / half, centre, 0.0)
-        sigma = first
-        for _ in range(1, degree):
-            later = 1 / (2 / first - sigma)
-            panels.step(y, x, 2 * later / half, centre, -sigma * later)
-            x, y, sigma = y, x, later
-        block[:, columns] = y[:, :wide]
-
-    share_tiles(panel, range(0, b, PANEL_WIDTH), threads)
-
-
-def orthonormalise(block: Block, threads: int) -> None:
+def orthonormalise(block: ColumnBlock) -> None:
     """Overwrite V by ``V R^{-1}`` with ``R'R = V'V``: columns orthonormal up to the precision of V."""
-    product = gram_matrix(block, threads)
+    product = block.gram()
     scale = _unit_scale(product)
-    solve_columns(block, scale, _factorise(product * np.multiply.outer(scale, scale), 1e-6), threads)
+    block.solve(scale, _factorise(product * np.multiply.outer(scale, scale), 1e-6))
 
 
 def _unit_scale(product: FloatArray) -> FloatArray:
@@ -217,22 +168,21 @@ def _factorise(matrix: FloatArray, shift: float) -> FloatArray:
             shift = max(10 * shift, 1e-14)
 
 
-def _rayleigh_ritz(operator: SymmetricOperator, block: Block, threads: int) -> tuple[FloatArray, FloatArray]:
+def _rayleigh_ritz(block: ColumnBlock, threads: int) -> tuple[FloatArray, FloatArray]:
     """Return all Ritz values, descending, and weights, the vectors being ``V weights``, in double precision: ``L^{-1} V'AV L'^{-1} = Q
     diag(values) Q'`` with ``V'V = L L'``.
     """
-    product = inner_product(block, lambda columns: block[:, columns], threads, np.float64)
+    product = block.exact_gram()
     scale = _unit_scale(product)
     lower = _factorise(product * np.multiply.outer(scale, scale), 0.0)
     if np.diag(lower).min() < 1e-4:
         # Columns this close to dependent would leave the vectors orthonormal to less than 1e-8.
-        orthonormalise(block, threads)
-        product = inner_product(block, lambda columns: block[:, columns], threads, np.float64)
+        orthonormalise(block)
+        product = block.exact_gram()
         scale = _unit_scale(product)
         lower = _factorise(product * np.multiply.outer(scale, scale), 1e-14)
     del product
-    exact = Panels.of(operator, np.float64)
-    small = inner_product(block, lambda columns: exact.product(block[:, columns]), threads, np.float64)
+    small = block.form()
     small *= np.multiply.outer(scale, scale)
     small = solve_lower(lower, solve_lower(lower, small, threads).T, threads)
     with one_thread():
@@ -242,9 +192,7 @@ def _rayleigh_ritz(operator: SymmetricOperator, block: Block, threads: int) -> t
     return values[::-1].copy(), weights
 
 
-def _estimate_error(
-    operator: SymmetricOperator, block: Block, values: FloatArray, weights: FloatArray, n_pairs: int, edge: float, threads: int
-) -> float:
+def _estimate_error(block: ColumnBlock, values: FloatArray, weights: FloatArray, n_pairs: int, edge: float) -> float:
     """Return the estimated relative error of ``sum_i s_i^2``. A Ritz value s_i with residual ``rho_i = ||A u_i - s_i u_i||`` is too small
     by about ``rho_i^2 / (s_i - edge)``: what the block misses lies below the edge. The residuals are taken at 64 pairs, evenly spaced.
     """
@@ -252,8 +200,6 @@ def _estimate_error(
         return 0.0
     sample = np.unique(np.linspace(0, n_pairs - 1, RESIDUAL_SAMPLES).round().astype(np.intp))
     some = values[sample]
-    vectors = rotate_columns(block, np.ascontiguousarray(weights[:, sample]), threads)
-    with one_thread():
-        residuals = np.square(operator.product(vectors) - vectors * some).sum(axis=0)
+    residuals = block.squared_residuals(np.ascontiguousarray(weights[:, sample]), some)
     gaps = np.maximum(some - edge, 1e-3 * values[0])
     return n_pairs * float(np.mean(2 * some * residuals / gaps)) / float(values[:n_pairs] @ values[:n_pairs])

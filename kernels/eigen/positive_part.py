@@ -5,6 +5,7 @@ Source: Zhuang: Kernel learning (thesis, Nanyang Technological University, 2011)
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
 from .chebyshev import SPARE_COLUMNS, chebyshev_positive
+from .column_block import ArrayBlock, BlockEngine, ColumnBlock, StoredBlock
 from .dense import dense_bytes, dense_positive
 from .operator import MatrixPart, SymmetricOperator, connected_parts
 from .signs import column_signs
@@ -38,12 +40,13 @@ class PositivePart:
     """``A_+ = U diag(s) U'``: the eigenpairs of A with positive eigenvalue, s descending, ``(r,)``, U ``(n, r)`` orthonormal; r may be 0.
     The entry largest in magnitude of each column (the first of equals) is positive. A later call for a similar matrix may start from
     ``block``, ``(n, b)``, nothing from the dense path; ``method`` is that of the largest part, ``error`` the estimated relative error of
-    ``||A_+||_F^2``.
+    ``||A_+||_F^2``. Where an engine took a block, vectors and block are what it makes of them, read piece by piece
+    (:func:`column_pieces`), a :class:`StoredBlock`.
     """
 
     values: FloatArray
-    vectors: FloatArray
-    block: NDArray[np.float32] | None
+    vectors: Any
+    block: Any
     method: str
     error: float = 0.0
 
@@ -52,13 +55,14 @@ def positive_part(
     operator: SymmetricOperator,
     *,
     tol: float = 1e-8,
-    start: NDArray[Any] | None = None,
+    start: NDArray[Any] | StoredBlock | None = None,
     seed: int = 0,
     method: str = "auto",
     max_rank: int | None = None,
     basis: NDArray[Any] | None = None,
     threads: int | None = None,
     memory: int | None = None,
+    engine: BlockEngine | None = None,
 ) -> PositivePart:
     """Return the eigenpairs of a symmetric matrix with positive eigenvalue.
 
@@ -68,7 +72,8 @@ def positive_part(
     by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else
     ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. At most ``max_rank``
     pairs are returned, the largest. With an orthonormal ``basis`` V ``(n, k)`` the matrix is ``V V'A V V'``, solved as a dense one of k
-    rows. MemoryError is raised before a dense matrix or a block of columns would take more than ``memory`` bytes.
+    rows. MemoryError is raised before a dense matrix or a block of columns would take more than ``memory`` bytes. An ``engine`` may take
+    blocks of columns elsewhere, which changes no bit.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
@@ -79,8 +84,9 @@ def positive_part(
         return _finish_part(*_solve_whole(_make_dense(operator, memory)), None, "dense", max_rank)
     if method == "dense":
         return _finish_part(*dense_positive(_make_dense(operator, memory)), None, "dense", max_rank)
-    settings = (start, tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory)
-    return _assemble_parts(operator.n, [(part.rows, _solve_part(part, *settings)) for part in connected_parts(operator)], max_rank)
+    settings = (start, tol, seed, method, max_rank, usable_cores() if threads is None else threads, memory, engine)
+    solved = [(part.rows, _solve_part(part, *settings)) for part in connected_parts(operator)]
+    return _assemble_parts(operator.n, solved, max_rank, engine)
 
 
 def lanczos_positive(
@@ -128,19 +134,40 @@ def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, vectors
 
 
-def _check_call(operator: SymmetricOperator, tol: float, start: NDArray[Any] | None, method: str, max_rank: int | None) -> None:
+def column_pieces(vectors: Any) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield columns of an array or of what an engine made of one, some at a time, each with their place."""
+    if isinstance(vectors, np.ndarray):
+        yield slice(0, vectors.shape[1]), vectors
+    else:
+        yield from vectors.column_pieces()
+
+
+def as_array(vectors: Any) -> FloatArray:
+    """Return all columns of an array or of what an engine made of one."""
+    return vectors if isinstance(vectors, np.ndarray) else vectors.read(0, vectors.shape[0])
+
+
+def _check_call(operator: SymmetricOperator, tol: float, start: Any, method: str, max_rank: int | None) -> None:
     if method not in METHODS:
         raise ValueError(f"method={method!r}: must be one of {', '.join(METHODS)}")
     if not 0 < tol < 1:
         raise ValueError(f"tol={tol!r}: must be between 0 and 1")
     if max_rank is not None and max_rank < 1:
         raise ValueError(f"max_rank={max_rank!r}: must be at least 1")
-    if start is not None and (np.ndim(start) != 2 or len(start) != operator.n):
+    if isinstance(start, np.ndarray) and (start.ndim != 2 or len(start) != operator.n):
         raise ValueError(f"start: shape {np.shape(start)}; must be ({operator.n}, b), a block of an earlier result")
 
 
 def _solve_part(
-    part: MatrixPart, start: NDArray[Any] | None, tol: float, seed: int, method: str, max_rank: int | None, threads: int, memory: int | None
+    part: MatrixPart,
+    start: NDArray[Any] | StoredBlock | None,
+    tol: float,
+    seed: int,
+    method: str,
+    max_rank: int | None,
+    threads: int,
+    memory: int | None,
+    engine: BlockEngine | None,
 ) -> PositivePart:
     """Return the positive eigenpairs of a part, signs as they come."""
     operator, n = part.operator, part.operator.n
@@ -157,18 +184,31 @@ def _solve_part(
     size = rank if max_rank is None else min(rank, max_rank)
     if (method == "auto" and 1.1 * size + SPARE_COLUMNS > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE_COLUMNS > 0.8 * n:
         return PositivePart(*dense_positive(_make_dense(operator, memory)), None, "dense")
-    first = None if start is None else start[part.rows]
-    leading = chebyshev_positive(operator, spectrum, tol=tol, start=first, seed=seed, max_rank=max_rank, threads=threads, memory=memory)
+
+    def make_block(columns: int, rank: float) -> ColumnBlock:
+        if engine is not None and engine.takes(n, columns, rank):
+            return engine.open(operator, part.rows)
+        return ArrayBlock(operator, threads, part.rows)
+
+    options = {"seed": seed, "max_rank": max_rank, "threads": threads, "memory": memory}
+    leading = chebyshev_positive(operator, spectrum, make_block, tol=tol, start=start, **options)
     method = "dense" if leading.block is None else "chebyshev"
     return PositivePart(leading.values, leading.vectors, leading.block, method, leading.error)
 
 
-def _assemble_parts(n: int, solved: list[tuple[NDArray[np.intp], PositivePart]], max_rank: int | None) -> PositivePart:
+def _assemble_parts(
+    n: int, solved: list[tuple[NDArray[np.intp], PositivePart]], max_rank: int | None, engine: BlockEngine | None
+) -> PositivePart:
     """Put the eigenpairs of the parts, each with its rows in the whole, together, by descending value, and their blocks side by side."""
     if not solved:
         return PositivePart(np.zeros(0), np.zeros((n, 0)), None, "dense")
     values = np.concatenate([part.values for _, part in solved])
     order = np.argsort(-values, kind="stable")[:max_rank]
+    largest = max(solved, key=lambda pair: len(pair[0]))[1]
+    squares = [float(part.values @ part.values) for _, part in solved]
+    error = sum(part.error * square for (_, part), square in zip(solved, squares, strict=True)) / max(sum(squares), np.finfo(float).tiny)
+    if engine is not None and not all(isinstance(item, np.ndarray | None) for _, part in solved for item in (part.vectors, part.block)):
+        return PositivePart(values[order], *engine.assemble(n, solved, order), largest.method, error)
     column = np.full(len(values), -1)
     column[order] = np.arange(len(order))
     vectors = np.zeros((n, len(order)))
@@ -183,9 +223,6 @@ def _assemble_parts(n: int, solved: list[tuple[NDArray[np.intp], PositivePart]],
     for rows, part in solved:
         if block is not None and part.block is not None:
             block[rows, : part.block.shape[1]] = part.block
-    largest = max(solved, key=lambda pair: len(pair[0]))[1]
-    squares = [float(part.values @ part.values) for _, part in solved]
-    error = sum(part.error * square for (_, part), square in zip(solved, squares, strict=True)) / max(sum(squares), np.finfo(float).tiny)
     return _finish_part(values[order], vectors, block, largest.method, None, error)
 
 

@@ -28,6 +28,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..eigen.positive_part import as_array
+from ..memory_bound import refuse_array
 from .problem import Anchor, Evaluation, SpectralProblem, equal_penalty, evaluate
 
 MAX_EVALUATIONS_WITHOUT_RISE = 8  # Evaluations without a higher dual after which a cap is suspected of not being active.
@@ -49,6 +51,7 @@ class SpectralState:
     """State of the ascent."""
 
     record_name: ClassVar[str] = "SpectralState"
+    record_optional: ClassVar[tuple[str, ...]] = ("kept_block",)
     iteration: int  # evaluations done
     alpha: np.ndarray  # feasible point of the last step
     ahead: np.ndarray  # point of the next evaluation
@@ -73,6 +76,7 @@ class SpectralState:
     dual: float = -np.inf  # objectives at the last evaluation
     primal: float = np.inf
     stop: str | None = None  # "gap", "max_iter", "stalled" (numerical accuracy ends the ascent) or "closed form"
+    kept_block: str = ""  # name of the warm start where the problem's engine keeps it
 
     @property
     def gap(self) -> float:
@@ -92,6 +96,14 @@ def begin_ascent(problem: SpectralProblem, alpha: np.ndarray) -> SpectralState:
     """Return the state before the first evaluation, at ``alpha``."""
     alpha = problem.project(np.asarray(alpha, dtype=np.float64))
     return SpectralState(0, alpha, alpha, 0.0, _EMPTY, _EMPTY, alpha, -np.inf, alpha, np.inf)
+
+
+def _warm_start(problem: SpectralProblem, state: SpectralState) -> Any:
+    """Return the block that the eigensolver starts from; nothing for a random one."""
+    if state.kept_block:
+        assert problem.engine is not None
+        return problem.engine.stored(state.kept_block)
+    return state.block if state.block.size else None
 
 
 def relative_gap(problem: SpectralProblem, state: SpectralState) -> float:
@@ -128,7 +140,7 @@ def advance_ascent(
     """
     if problem.loss == "linear" or (state.iteration >= max_iter - 1 and not state.exact):
         state = _tighten(state)
-    start = state.block if state.block.size else None
+    start = _warm_start(problem, state)
     evaluator = Evaluator() if evaluator is None else evaluator
     final = final_accuracy(tol)
     accuracy = final if state.tight else float(np.clip(0.1 * relative_gap(problem, state), final, COARSE_ACCURACY))
@@ -153,11 +165,12 @@ def _tighten(state: SpectralState) -> SpectralState:
 
 
 def _record_evaluation(state: SpectralState, evaluation: Evaluation, problem: SpectralProblem) -> SpectralState:
-    block = evaluation.part.block
-    keep = block is not None and problem.loss != "linear"
+    block = evaluation.part.block if problem.loss != "linear" else None
+    held = block if isinstance(block, np.ndarray) else np.zeros((0, 0), np.float32)
     level, rank = max(state.level, equal_penalty(problem, evaluation.part)), len(evaluation.spectrum)
     state = replace(state, iteration=state.iteration + 1, since=state.since + 1, level=level, rank=rank)
-    state = replace(state, block=block if keep else np.zeros((0, 0), np.float32), exact=evaluation.part.method == "dense")
+    name = "" if block is None or isinstance(block, np.ndarray) else block.name
+    state = replace(state, block=held, kept_block=name, exact=evaluation.part.method == "dense")
     state = replace(state, dual=evaluation.dual, primal=evaluation.primal)
     if evaluation.dual > state.best_dual:
         state = replace(state, best_dual=evaluation.dual, best_alpha=state.ahead, since=0)
@@ -202,7 +215,11 @@ def _choose_anchor(problem: SpectralProblem, state: SpectralState, evaluation: E
     if evaluation.blur <= MAX_BLUR_SHARE * (evaluation.primal - evaluation.dual):
         return state.anchor
     weight = state.anchor.weight * (WEIGHT_FACTOR if state.steps <= np.log(MIN_WEIGHT) / np.log(WEIGHT_FACTOR) else 1.0)
-    return Anchor(weight, evaluation.part.vectors, evaluation.spectrum)
+    vectors = evaluation.part.vectors
+    if not isinstance(vectors, np.ndarray):
+        n, rank = vectors.shape
+        refuse_array(f"the kernel of a proximal step, {rank} columns of {n} rows", vectors.nbytes, problem.memory)
+    return Anchor(weight, as_array(vectors), evaluation.spectrum)
 
 
 def _step_length(state: SpectralState, evaluation: Evaluation) -> float:
@@ -228,7 +245,7 @@ def solve_dual(problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-4
 
 def kernel_at(problem: SpectralProblem, state: SpectralState, *, tol: float = 1e-4, evaluator: Evaluator | None = None) -> Evaluation:
     """Return K with the lowest primal objective; from the same state the same bits, and at once from the evaluator that computed it."""
-    start = state.block if state.block.size else None
+    start = _warm_start(problem, state)
     evaluator = Evaluator() if evaluator is None else evaluator
     return evaluator(problem, state.primal_alpha, tol=final_accuracy(tol), start=start, anchor=state.primal_anchor)
 

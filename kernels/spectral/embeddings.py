@@ -8,6 +8,7 @@ but the size of the map depends on the unit of the features.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -15,7 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from ..eigen.column_block import BlockEngine
 from ..eigen.operator import SymmetricOperator
+from ..eigen.positive_part import as_array
 from ..eigen.signs import column_signs
 from ..jit import one_thread
 from .dual_ascent import kernel_at, solve_dual
@@ -31,6 +34,7 @@ FIRST_INNER_TOL = 1e-3  # Relative gap to which the first convex problem of a se
 INNER_SHARE = 0.1  # Relative gap of a convex problem in units of that gain, and at the end of the tolerance.
 MAX_TRIALS_PER_STEP = 5  # Decompositions per Newton step, on average, at most.
 MIN_POSITIVE = float(np.finfo(float).tiny)
+LABEL_KERNEL_ROUNDING = 1e-6  # Asymmetry, and share of the largest eigenvalue, that rounding of single precision may leave.
 MAX_INNER_STEPS = 300  # Decompositions of one convex problem of a sequence at most.
 
 
@@ -65,13 +69,16 @@ class Neighbourhood:
         return len(sizes), int(np.sum(sizes == 1))
 
 
-def build_neighbourhood(X: Any, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, count: int) -> Neighbourhood:
-    """Return edges with their squared distances as embeddings take them, and ``count`` leading directions of X, dense or CSR float64."""
+def build_neighbourhood(
+    n: int, rows: np.ndarray, cols: np.ndarray, squares: np.ndarray, norm2: float, directions: np.ndarray
+) -> Neighbourhood:
+    """Return edges of n rows with their squared distances as embeddings take them; ``norm2`` and ``directions`` are the squared Frobenius
+    norm of the centred Gram matrix and its leading eigenvectors.
+    """
     unit = float(squares.mean())
     unit = unit if unit > 0 else 1.0
-    norm2, directions = leading_directions(X, count)
     order = np.lexsort((cols, rows))
-    return Neighbourhood(X.shape[0], rows[order], cols[order], squares[order] / unit, unit, norm2 / unit**2, directions)
+    return Neighbourhood(n, rows[order], cols[order], squares[order] / unit, unit, norm2 / unit**2, directions)
 
 
 def leading_directions(X: Any, count: int) -> tuple[float, np.ndarray]:
@@ -82,15 +89,15 @@ def leading_directions(X: Any, count: int) -> tuple[float, np.ndarray]:
             centred = X - X.mean(axis=0)
             values, turned = np.linalg.eigh(centred.T @ centred)
             vectors = centred @ turned[:, ::-1][:, :count]
-            return float(values @ values), _normalise_columns(vectors, values[::-1])
+            return float(values @ values), normalise_columns(vectors, values[::-1])
         gram = (X @ X.T).toarray() if sp.issparse(X) else X @ X.T
         means = gram.mean(axis=0)
         gram = gram - means - means[:, None] + means.mean()
         values, vectors = np.linalg.eigh(0.5 * (gram + gram.T))
-    return float(values @ values), _normalise_columns(vectors[:, ::-1][:, :count], values[::-1])
+    return float(values @ values), normalise_columns(vectors[:, ::-1][:, :count], values[::-1])
 
 
-def _normalise_columns(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+def normalise_columns(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return columns of unit length where their eigenvalue is not rounding."""
     keep = values[: vectors.shape[1]] > 1e-12 * max(float(values[0]), np.finfo(float).tiny)
     return vectors[:, keep] / np.linalg.norm(vectors[:, keep], axis=0)
@@ -110,6 +117,20 @@ def value_factor(y: np.ndarray) -> np.ndarray:
     centred = np.where(known, y - y[known].mean(), 0.0)
     spread = np.sqrt(np.mean(centred[known] ** 2))
     return (centred / (spread if spread > 0 else 1.0))[:, None]
+
+
+def kernel_factor(kernel: np.ndarray) -> np.ndarray:
+    """Return Y, ``(n, r)``, of a label kernel ``Y Y'``; ValueError unless it is symmetric and positive semidefinite, up to rounding."""
+    size = float(np.abs(kernel).max(initial=0.0))
+    if not np.isfinite(size) or np.abs(kernel - kernel.T).max(initial=0.0) > LABEL_KERNEL_ROUNDING * size:
+        raise ValueError("label_kernel: must be finite and symmetric")
+    with one_thread():
+        values, vectors = np.linalg.eigh(0.5 * (kernel + kernel.T))
+    top = max(float(values[-1]), MIN_POSITIVE)
+    if values[0] < -LABEL_KERNEL_ROUNDING * len(kernel) * top:
+        raise ValueError(f"label_kernel: has the eigenvalue {values[0]:.3g}; must be positive semidefinite")
+    keep = values > LABEL_KERNEL_ROUNDING * top
+    return np.ascontiguousarray((vectors[:, keep] * np.sqrt(values[keep]))[:, ::-1])
 
 
 def label_target(factor: np.ndarray) -> SymmetricOperator:
@@ -151,6 +172,7 @@ class EmbeddingState:
     """State of an embedding."""
 
     record_name: ClassVar[str] = "EmbeddingState"
+    record_optional: ClassVar[tuple[str, ...]] = ("violation_cost",)
     iteration: int  # steps done
     ascent: NewtonState  # goes on over steps
     alpha: np.ndarray  # dual point that the next step begins at
@@ -163,6 +185,8 @@ class EmbeddingState:
     directions: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (n, d) eigenvectors that the next convex problem rewards
     triples: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))  # working set
     worst: float = 0.0  # largest violation over all triples under the best K
+    # cost C of a violation; NaN in runs of versions whose C was in units of :func:`violation_unit`
+    violation_cost: float = np.nan
     stop: str | None = None  # "tol", "gap", "max_iter" or "stalled"
 
     @property
@@ -188,11 +212,12 @@ class EmbeddingState:
         return float(self.spectrum[:count].sum()) / total if total > 0 else 1.0
 
 
-def initial_state(n: int, size: int, directions: np.ndarray | None = None) -> EmbeddingState:
+def initial_state(n: int, size: int, directions: np.ndarray | None = None, violation_cost: float = np.nan) -> EmbeddingState:
     """Return the state before the first step: no dual variable counts."""
     none = np.zeros(size)
     columns = np.zeros((n, 0)) if directions is None else directions
-    return EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=columns)
+    first = EmbeddingState(0, newton_start(n, none), none, np.zeros((n, 0)), np.zeros(0), directions=columns)
+    return replace(first, violation_cost=violation_cost)
 
 
 def _with_kernel(state: EmbeddingState, kernel: KernelSolution, upper: float) -> EmbeddingState:
@@ -211,12 +236,23 @@ def solve_kernel(problem: SpectralProblem, alpha: np.ndarray, tol: float) -> Ker
     state = solve_dual(problem, alpha, tol=tol, max_iter=MAX_INNER_STEPS)
     best = kernel_at(problem, state, tol=tol)
     bounds = state.best_primal, state.best_dual, state.iteration
-    return KernelSolution(best.part.vectors, best.spectrum, best.forms, state.best_alpha, *bounds)
+    return KernelSolution(as_array(best.part.vectors), best.spectrum, best.forms, state.best_alpha, *bounds)
 
 
-def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B: float) -> SpectralProblem:
+@dataclass(frozen=True)
+class Solver:
+    """What the eigensolver may use: bytes of this process, and an engine for blocks of its columns."""
+
+    memory: int | None = None
+    engine: BlockEngine | None = None
+
+
+IN_MEMORY = Solver()
+
+
+def colored_problem(graph: Neighbourhood, target: SymmetricOperator, C: float, B: float, solver: Solver = IN_MEMORY) -> SpectralProblem:
     """Return ``min_K -tr(MK) + C/2 sum_e (D_e - u_e)^2``: with M of labels coloured maximum variance unfolding."""
-    return SpectralProblem(target, graph.terms, graph.goal, "square", C, 2.0, B)
+    return SpectralProblem(target, graph.terms, graph.goal, "square", C, 2.0, B, memory=solver.memory, engine=solver.engine)
 
 
 def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:
@@ -234,12 +270,12 @@ def colored_step(problem: SpectralProblem, state: EmbeddingState, *, tol: float,
 
 
 def volume_step(
-    graph: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int
+    graph: Neighbourhood, state: EmbeddingState, *, count: int, C: float, B: float, tol: float, max_iter: int, solver: Solver = IN_MEMORY
 ) -> EmbeddingState:
     """Return the state after one convex problem: its target splits the eigenvectors of the K before it. Where what K gains falls below
     ``tol`` the problem is solved once more, more exactly, before the sequence ends.
     """
-    problem = colored_problem(graph, split_target(state.directions), C, B)
+    problem = colored_problem(graph, split_target(state.directions), C, B, solver)
     if graph.n > MAX_NEWTON_ROWS:
         kernel = solve_kernel(problem, state.alpha, state.inner_tol)
     else:
@@ -267,34 +303,42 @@ class StructureProblem:
     target: SymmetricOperator  # H W H
     C: float
     B: float
+    solver: Solver = IN_MEMORY
+    # (factor, starts, neighbours) -> the most violated triple of every row and its violation
+    find_worst: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]] = worst_triples
 
     def problem(self, triples: np.ndarray) -> TripleProblem:
         """Return the problem on a working set."""
-        return TripleProblem(self.target, TripleTerms(self.graph.n, triples), np.zeros(len(triples)), C=self.C, B=self.B)
+        terms, place = TripleTerms(self.graph.n, triples), {"memory": self.solver.memory, "engine": self.solver.engine}
+        return TripleProblem(self.target, terms, np.zeros(len(triples)), C=self.C, B=self.B, **place)
 
     def worst(self, kernel: KernelSolution) -> tuple[np.ndarray, np.ndarray]:
         """Return the most violated triple of every row under a kernel, and its violation."""
         adjacency = self.graph.adjacency
         factor = np.ascontiguousarray(kernel.vectors * np.sqrt(kernel.spectrum))
-        return worst_triples(factor, adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
+        return self.find_worst(factor, adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
 
 
-def structure_problem(graph: Neighbourhood, C: float, B: float) -> StructureProblem:
-    r"""Return the problem of a structure preserving embedding, with the cost C of a violation in units of the problem.
+def structure_problem(graph: Neighbourhood, C: float, B: float, solver: Solver = IN_MEMORY, **more: Any) -> StructureProblem:
+    """Return the problem of a structure preserving embedding: the cost C is that of a violation of one, as the problem is written."""
+    return StructureProblem(graph, graph_target(graph), C, B, solver, **more)
 
-    A kernel on the cap with two equal eigenvalues has the mean squared distance :math:`2 \sqrt{2 B} / n`. A violation of that size costs C
-    times the optimum without triples, :math:`\sqrt B \|(HWH)_+\|_F`.
+
+def violation_unit(graph: Neighbourhood, solver: Solver = IN_MEMORY) -> float:
+    r"""Return the cost C with which a violation as large as the mean squared distance costs as much as the best value without triples.
+
+    A kernel on the cap with two equal eigenvalues has the mean squared distance :math:`2 \sqrt{2 B} / n`; the optimum without triples is
+    :math:`\sqrt B \|(HWH)_+\|_F`. Their ratio does not depend on B.
     """
-    target = graph_target(graph)
-    best = _solve_unconstrained(StructureProblem(graph, target, 1.0, 1.0)).lower
-    return StructureProblem(graph, target, C * graph.n * max(-best, MIN_POSITIVE) / np.sqrt(8.0), B)
+    best = _solve_unconstrained(structure_problem(graph, 1.0, 1.0, solver)).lower
+    return graph.n * max(-best, MIN_POSITIVE) / float(np.sqrt(8.0))
 
 
 def _solve_unconstrained(structure: StructureProblem) -> KernelSolution:
     """Return the K without triples, a closed form."""
     none = np.zeros(0)
     best = evaluate(structure.problem(np.zeros((0, 3), np.int64)), none)
-    return KernelSolution(best.part.vectors, best.spectrum, none, none, best.primal, best.dual, 1)
+    return KernelSolution(as_array(best.part.vectors), best.spectrum, none, none, best.primal, best.dual, 1)
 
 
 def structure_step(structure: StructureProblem, state: EmbeddingState, *, tol: float, max_iter: int) -> EmbeddingState:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..eigen.positive_part import column_pieces
 from ..jit import compiled
 
 
@@ -38,7 +39,7 @@ class Terms(Protocol):
         """Return :math:`\\sum_e \\alpha_e T_e`, ``(n, n)``."""
         ...
 
-    def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def forms(self, vectors: Any, values: np.ndarray) -> np.ndarray:
         """Return u of ``K = vectors diag(values) vectors'``, ``(size,)``: the trace of K with every term, over ``multiplicity``."""
         ...
 
@@ -66,9 +67,9 @@ class EntryTerms:
         both = np.concatenate([self.rows, self.cols]), np.concatenate([self.cols, self.rows])
         return sp.csr_array((np.concatenate([values, values]), both), shape=(self.n, self.n))
 
-    def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def forms(self, vectors: Any, values: np.ndarray) -> np.ndarray:
         """Return ``signs * K[rows, cols]``."""
-        return self.signs * pair_entries(vectors, values, self.rows, self.cols)
+        return self.signs * _add_up(add_pair_entries, vectors, values, self.rows, self.cols)
 
 
 @dataclass(frozen=True)
@@ -99,36 +100,40 @@ class DistanceTerms:
         places = np.concatenate([i, j, i, j]), np.concatenate([j, i, i, j])
         return sp.csr_array((np.concatenate([-values, -values, values, values]), places), shape=(self.n, self.n))
 
-    def forms(self, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def forms(self, vectors: Any, values: np.ndarray) -> np.ndarray:
         """Return ``sign`` times the squared distances under K."""
-        return self.sign * pair_distances(vectors, values, self.rows, self.cols)
+        return self.sign * _add_up(add_pair_distances, vectors, values, self.rows, self.cols)
 
 
-@compiled
-def pair_entries(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """Return ``K[rows, cols]`` of ``K = vectors diag(values) vectors'``, float64."""
-    out = np.empty(len(rows))
-    for e in range(len(rows)):
-        i, j = rows[e], cols[e]
-        total = 0.0
-        for q in range(len(values)):
-            total += values[q] * vectors[i, q] * vectors[j, q]
-        out[e] = total
+def _add_up(add: Callable[..., None], vectors: Any, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+    """Return a sum over the columns of ``vectors``, in their order, for all pairs."""
+    out = np.zeros(len(rows))
+    for place, columns in column_pieces(vectors):
+        add(out, columns, values[place], rows, cols)
     return out
 
 
 @compiled
-def pair_distances(vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """Return squared distances of pairs of rows of ``vectors diag(values)^(1/2)``, float64."""
-    out = np.empty(len(rows))
+def add_pair_entries(out: np.ndarray, vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> None:
+    """Add ``K[rows, cols]`` of ``K = vectors diag(values) vectors'``, float64."""
     for e in range(len(rows)):
         i, j = rows[e], cols[e]
-        total = 0.0
+        total = out[e]
+        for q in range(len(values)):
+            total += values[q] * vectors[i, q] * vectors[j, q]
+        out[e] = total
+
+
+@compiled
+def add_pair_distances(out: np.ndarray, vectors: np.ndarray, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> None:
+    """Add squared distances of pairs of rows of ``vectors diag(values)^(1/2)``, float64."""
+    for e in range(len(rows)):
+        i, j = rows[e], cols[e]
+        total = out[e]
         for q in range(len(values)):
             difference = vectors[i, q] - vectors[j, q]
             total += values[q] * difference * difference
         out[e] = total
-    return out
 
 
 @dataclass(frozen=True)

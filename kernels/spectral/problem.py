@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ..eigen.column_block import BlockEngine, StoredBlock
 from ..eigen.operator import SymmetricOperator
 from ..eigen.positive_part import PositivePart, kernel_spectrum, positive_part
 from .pair_losses import PAIR_LOSSES, PairLoss, Terms
@@ -20,8 +21,8 @@ class SpectralProblem:
     """A loss on pairs of rows and a linear objective of the kernel matrix. ``target`` is M, ``(n, n)``; ``goal`` ``(size,)`` d, the targets
     of u, zeros with the linear loss; C the weight of the loss. The power p of the regulariser is at least 1, above 1 but for the linear
     loss with a cap; B is the cap of tr K^p, G the weight of the penalty: one of both. K lies in the ``(n, r)`` orthonormal columns of
-    ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the bytes it may hold at once. Raises ValueError: a parameter
-    out of range, or of the wrong length.
+    ``basis``; ``seed`` is that of the eigensolver's first block, ``memory`` the bytes it may hold at once, ``engine`` takes blocks of its
+    columns elsewhere. Raises ValueError: a parameter out of range, or of the wrong length.
     """
 
     target: SymmetricOperator
@@ -35,6 +36,7 @@ class SpectralProblem:
     basis: np.ndarray | None = None
     seed: int = 0
     memory: int | None = None
+    engine: BlockEngine | None = None
 
     def __post_init__(self) -> None:
         if self.loss not in PAIR_LOSSES:
@@ -118,7 +120,12 @@ class Anchor:
 
 
 def evaluate(
-    problem: SpectralProblem, alpha: np.ndarray, *, tol: float = 1e-8, start: np.ndarray | None = None, anchor: Anchor | None = None
+    problem: SpectralProblem,
+    alpha: np.ndarray,
+    *,
+    tol: float = 1e-8,
+    start: np.ndarray | StoredBlock | None = None,
+    anchor: Anchor | None = None,
 ) -> Evaluation:
     """Return K, both objectives and the gradient at ``alpha``, from one eigendecomposition. ``tol`` is the accuracy of the eigenpairs,
     ``start`` the block of a former evaluation nearby. With the ``anchor`` of a proximal step the gradient is that of its dual; objectives
@@ -127,7 +134,10 @@ def evaluate(
     operator = problem.operator(alpha)
     if anchor is not None:
         operator = anchor.added_to(operator)
-    part = positive_part(operator, tol=tol, start=start, seed=problem.seed, basis=problem.basis, memory=problem.memory)
+    # The kernel of a proximal step is an array, and A + G K_t no sparse matrix that could be handed on.
+    engine = None if anchor is not None else problem.engine
+    options = {"seed": problem.seed, "basis": problem.basis, "memory": problem.memory, "engine": engine}
+    part = positive_part(operator, tol=tol, start=start, **options)
     p, mu, rule = problem.p, problem.terms.multiplicity, problem.rule
     # With an anchor the values are those of A + G K_t.
     if anchor is None:

@@ -77,13 +77,17 @@ def triple_forms(vectors: np.ndarray, values: np.ndarray, triples: np.ndarray) -
 
 
 @compiled
-def worst_triples(factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the most violated triple of every row, ``(n, 3)``, and its violation ``d_ik - d_ij``, ``(n,)``; ``-inf`` where a row has no
-    neighbours or no others. d are squared distances of rows of ``factor`` ``(n, r)``; the sorted neighbours are in CSR form.
+def worst_triples(
+    factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray, first: int = 0, last: int = -1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the most violated triple of every row ``first:last`` (-1: to the end), ``(m, 3)``, and its violation ``d_ik - d_ij``;
+    ``-inf`` where a row has no neighbours or no others. d are squared distances of rows of ``factor`` ``(n, r)``; the sorted neighbours are
+    in CSR form.
     """
     n, r = factor.shape
-    triples, violation = np.zeros((n, 3), np.int64), np.full(n, -np.inf)
-    for i in range(n):
+    last = n if last < 0 else last
+    triples, violation = np.zeros((last - first, 3), np.int64), np.full(last - first, -np.inf)
+    for i in range(first, last):
         at, last = starts[i], starts[i + 1]
         farthest, nearest, j_best, k_best = -np.inf, np.inf, -1, -1
         for j in range(n):
@@ -99,9 +103,10 @@ def worst_triples(factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray
                     farthest, k_best = d, j
             elif d < nearest:
                 nearest, j_best = d, j
-        triples[i, 0], triples[i, 1], triples[i, 2] = i, j_best, k_best
+        row = i - first
+        triples[row, 0], triples[row, 1], triples[row, 2] = i, j_best, k_best
         if j_best >= 0 and k_best >= 0:
-            violation[i] = farthest - nearest
+            violation[row] = farthest - nearest
     return triples, violation
 
 

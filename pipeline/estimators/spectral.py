@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,8 @@ class SpectralEstimator(KernelEstimator):
             return self.model_.kernel_block(left, right)
 
     def _set_model(self, model: SpectralModel) -> None:
+        if not isinstance(model.eigenvectors, np.ndarray):  # in tiles of the run, which end with it
+            model = replace(model, eigenvectors=model.eigenvectors.read(0, model.n_rows))
         super()._set_model(model)
         self.eigenvectors_, self.eigenvalues_ = model.eigenvectors, model.eigenvalues
         self.objective_, self.dual_gap_ = model.figures["objective"], model.figures["gap"]

@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...cluster import BlockProgram, Plan, plan
 from ...kernels.spectral.neighbors import TILE_COLUMNS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
-from ..records.context import RunContext
+from ..passes.blocks import join_lists
+from ..records.context import RunContext, Shared, resolve
 from .sources import FREED_BYTES, rows_of
 
 ROWS = 4096  # rows of a task: from the data alone, never from the number of workers
 CANDIDATE_BYTES = 32 << 20  # bytes of the candidates of a task, in float64; at least ROWS of them
+PAIRS = 8192  # pairs of rows whose differences are in memory at a time
 TILES = 3 * 8 * 256 * TILE_COLUMNS  # bytes of what a task computes at a time, beside its rows
 
 
@@ -97,6 +101,60 @@ def nearest_neighbours(ctx: RunContext, k: int) -> Nearest:
     """
     parts = [item.nearest for item in ctx.run_pass(_pass(ctx.data, k))]
     return Nearest(np.concatenate([part.ids for part in parts]), np.concatenate([part.squares for part in parts]))
+
+
+def distances_chunk(ref: Candidates, i: Shared, j: Shared) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the places of the pairs between two blocks of rows, and their squared distances."""
+    left, right = resolve(i), resolve(j)
+    inside = (left >= ref.rows[0]) & (left < ref.rows[1]) & (right >= ref.cols[0]) & (right < ref.cols[1])
+    places = np.flatnonzero(inside)
+    if not len(places):
+        return []
+    data = ref.source or open_shared(ref.url, ref.digest)
+    rows = rows_of(data, *ref.rows)
+    others = rows if ref.rows == ref.cols else rows_of(data, *ref.cols)
+    out = np.empty(len(places))
+    for lo in range(0, len(places), PAIRS):
+        part = places[lo : lo + PAIRS]
+        out[lo : lo + PAIRS] = _squares(rows[left[part] - ref.rows[0]], others[right[part] - ref.cols[0]])
+    return [(places, out)]
+
+
+def _squares(left: Any, right: Any) -> np.ndarray:
+    steps: Any = left.astype(np.float64) - right.astype(np.float64)
+    return np.asarray(steps.multiply(steps).sum(axis=1)).ravel() if sp.issparse(steps) else np.einsum("ij,ij->i", steps, steps)
+
+
+def squared_distances(ctx: RunContext, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Return the squared distances of pairs of rows of ``ctx.data``, scaling applied: a pass over pairs of row blocks that hold some."""
+    work = _distances_pass(ctx.data, np.minimum(i, j), np.maximum(i, j))
+    shared = [ctx.broadcast(f"pairs-{name}", array, work.n_tasks) for name, array in zip("ij", work.broadcast, strict=True)]
+    out = np.empty(len(i))
+    for places, squares in ctx.run_pass(replace(work, broadcast=tuple(shared))):
+        out[places] = squares
+    return out
+
+
+def _distances_pass(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarray) -> Plan[list[tuple[np.ndarray, np.ndarray]]]:
+    far, n_blocks = isinstance(data, BlockStore), -(-data.n_rows // ROWS)
+    spans = [(lo, min(lo + ROWS, data.n_rows)) for lo in range(0, data.n_rows, ROWS)]
+    digest, source = (data.digest, None) if far else ("", data)
+    held, counts = np.unique(i // ROWS * n_blocks + j // ROWS, return_counts=True)
+    blocks = zip(held // n_blocks, held % n_blocks, strict=True)
+    refs = [Candidates(data.url, digest, spans[a], spans[b], data.n_cols, source) for a, b in blocks]
+    most, whole = int(counts.max(initial=1)), len(i)
+
+    def task_bytes(ref: Candidates) -> int:
+        return 2 * ref.nbytes + 32 * data.n_cols * min(PAIRS, most) + 40 * whole + FREED_BYTES
+
+    program = BlockProgram("pair-distances", distances_chunk, join_lists, task_bytes, 16 * most + 256, combine_bytes=64 * whole + 256)
+    return plan(program, refs, i, j)
+
+
+def plan_distances(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarray) -> dict[str, int]:
+    """Return tasks of the pass over pairs of rows, and the memory of a step."""
+    work = _distances_pass(data, np.minimum(i, j), np.maximum(i, j))
+    return {"tasks_per_pass": work.n_tasks, "task_bytes": work.memory_bound}
 
 
 def plan_neighbours(data: BlockStore | MemoryBlocks, k: int) -> dict[str, int]:

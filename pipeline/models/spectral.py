@@ -16,7 +16,8 @@ class SpectralModel:
     config_json: str  # the method's parameters
     data_digest: str  # digest of the store with these rows; empty for rows that were given as an array
     n_rows: int  # number of rows n
-    eigenvectors: np.ndarray  # U, `(n, r)`, orthonormal columns; r may be 0
+    # U, `(n, r)`, orthonormal columns; r may be 0. A run that is about to save it may have it in tiles
+    eigenvectors: np.ndarray
     eigenvalues: np.ndarray  # lam, `(r,)`, descending, positive
     figures: dict[str, float] = field(default_factory=dict)  # objective, bounds and the like, by name
     # further results of a method, by name; `"scores"`, `(n,)` or `(n, k)`, where predictions are scores of rows

@@ -12,13 +12,20 @@ class ExtraInput:
 
     name: str  # option of the command line, key of a workflow
     what: str  # in words, such as `"tags of every row"`
-    # what the option names: a block store, or a file with pairs of rows and a number, with one text a row, with edges of features, or with
-    # names and rows
-    reads: Literal["store", "pairs", "texts", "edges", "named-rows"]
+    # what the option names: a block store, a matrix, or a file with pairs of rows and a number, with pairs of rows alone, or of features,
+    # with one text a row, or with names and rows
+    reads: Literal["store", "matrix", "pairs", "edges", "feature-edges", "texts", "named-rows"]
     form: str  # help of the option: what a line of the file holds
     required: bool = False  # whether the method cannot run without it
     compared: bool = True  # whether fits of its method are scored on rows held out, so that settings can be compared
     # values, ordered: of pairs: the numbers that a pair may have, and whether (i, j) is another pair than (j, i)
     values: tuple[int, int] = (-1, 1)
     ordered: bool = False
+    option: str = ""  # name of the option of the command line, where it is another
     methods: tuple[str, ...] = ()  # which methods of its system take it; empty: all
+    words: tuple[str, ...] = ()  # what may be said in place of a file
+
+    @property
+    def flag(self) -> str:
+        """The option of the command line."""
+        return f"--{self.option or self.name.replace('_', '-')}"

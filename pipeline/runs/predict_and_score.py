@@ -107,7 +107,7 @@ def predict_store(
     plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
     MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
-    write = _writer(out)
+    write = predictions_writer(out)
     refuse_foreign(out, None if replace else Predictions.__name__)
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
@@ -188,7 +188,7 @@ _FILES: dict[str, Callable[[Path, np.ndarray | None, np.ndarray], None]] = {
 _ENDINGS = (*_FILES, ".zarr")
 
 
-def _writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
+def predictions_writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
     """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
     url = check_place(out, "predictions", "out")
     suffix = Path(url).suffix.lower()

@@ -293,8 +293,8 @@ def _run(
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
         ctx.confirm()
-    folder.drop_scratch()
     folder.write_model(model)
+    folder.drop_scratch()  # what a model is made of may lie there
     folder.write_json("tables", ready.tables(outcome.state, model))
     figures = common_figures(ready.summary(outcome.state, model), outcome)
     summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}

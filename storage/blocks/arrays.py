@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ..errors import DigestMismatch, MissingBlock, SchemaError
 from ..layout import table_chunk
 from ..objects import Bytes, Objects, as_bytes, describe_key, total_bytes
+from ..tiles import TiledMatrix
 from ..value_types import Json
 
 MAX_CHUNK_BYTES = 512 << 20
@@ -156,16 +157,18 @@ def write_object(objects: Objects, key: str, *parts: npt.NDArray | bytes, fsync:
     return {key: (total_bytes(*parts), crc32c(*parts))}
 
 
-def write_array(objects: Objects, prefix: str, values: npt.NDArray, *, fsync: bool) -> Record:
-    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects."""
+def write_array(objects: Objects, prefix: str, values: npt.NDArray | TiledMatrix, *, fsync: bool) -> Record:
+    """Write a whole array of numbers or booleans, chunked along its first axis; return the records of its objects. One in tiles is read
+    chunk by chunk."""
     if values.dtype.name not in _DTYPES:
         raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
     spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
     written = write_object(objects, f"{prefix}/zarr.json", spec.to_json(), fsync=fsync)
-    data = np.ascontiguousarray(values, dtype=spec.numpy_dtype)
+    whole = None if isinstance(values, TiledMatrix) else np.ascontiguousarray(values, dtype=spec.numpy_dtype)
     suffix = "/0" * (values.ndim - 1)
     for c in range(spec.grid[0] if values.size else 0):
-        piece = data[c * spec.chunk[0] : (c + 1) * spec.chunk[0]]
+        lo, hi = c * spec.chunk[0], min((c + 1) * spec.chunk[0], spec.shape[0])
+        piece = values.read(lo, hi) if isinstance(values, TiledMatrix) else whole[lo:hi]
         pad = fill_values(spec.numpy_dtype, spec.chunk_bytes // spec.numpy_dtype.itemsize - piece.size)
         written |= write_object(objects, f"{prefix}/c/{c}{suffix}", piece, pad, fsync=fsync)
     return written

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError
+from ..errors import DataError, DigestMismatch
 
 _APART = re.compile(r"[,;\s]+")
 
@@ -86,6 +88,29 @@ def _read_named_row(words: list[str], path: str, line: int, n_rows: int) -> list
     if not 0 <= row < n_rows:
         raise DataError(f"row {row} is not in the store, whose rows are 0 to {n_rows - 1}", path, line)
     return [name, row, *more]
+
+
+def matrix_file(path: str, n_rows: int) -> dict[str, str]:
+    """Return path and sha256 of a ``.npy`` file with a matrix of all rows; `load_matrix` reads it. DataError: it is none."""
+    try:
+        shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+    except (OSError, ValueError) as error:
+        raise DataError(f"is no .npy file of numbers: {error}", path) from None
+    if shape != (n_rows, n_rows):
+        raise DataError(f"holds an array of shape {shape}; must be ({n_rows}, {n_rows}), a row and a column for each of the store's", path)
+    return {"file": os.path.abspath(path), "sha256": _file_digest(path)}
+
+
+def load_matrix(record: Mapping[str, str]) -> np.ndarray:
+    """Return the matrix of a file as float64; DigestMismatch: it was changed since."""
+    if _file_digest(record["file"]) != record["sha256"]:
+        raise DigestMismatch(f"{record['file']} is not the file that the run began with: its sha256 differs")
+    return np.asarray(np.load(record["file"], allow_pickle=False), dtype=np.float64)
+
+
+def _file_digest(path: str) -> str:
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _split_rows(path: str) -> Iterator[tuple[int, list[str]]]:

@@ -157,7 +157,7 @@ CASES: dict[str, Case] = {
     ),
     "colored-mvu": Case("colored-mvu", {"C": 0.5, "graph": "union", "tol": 1e-6}, _dense, ({"C": 1.0, "graph": "union"}, "C")),
     "mve": Case("mve", {"graph": "union", "tol": 0.1}, _dense, ({"graph": "mutual", "tol": 0.1}, "graph")),
-    "spe": Case("spe", {"C": 5.0, "n_neighbors": 4}, _dense, ({"C": 1.0, "n_neighbors": 4}, "C")),
+    "spe": Case("spe", {"C": 1150.0, "n_neighbors": 4}, _dense, ({"C": 230.0, "n_neighbors": 4}, "C")),
     "semantic-ranker": Case("semantic-ranker", RANKER, _dense, OTHER_RANKER, {"tags": _tags()}),
     "semantic-ranker-queries": Case("semantic-ranker", RANKER, _dense, OTHER_RANKER, {"tags": _tags(), "queries": QUERIES}),
     "visual-rank": Case("visual-rank", WALK, _similarity, OTHER_WALK),

@@ -12,6 +12,7 @@ from ..progress import Emit
 from ..signals import find_signal
 
 if TYPE_CHECKING:
+    from ...pipeline.records.extra_input import ExtraInput
     from ...storage import BlockStore
     from ...storage.value_types import UserData
     from ..schema import IngestArgs, MethodArgs
@@ -148,23 +149,28 @@ def tune_plan(
 def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None) -> dict[str, Any]:
     """Return what was given of all that methods take beside their data: a store by its place, what files say of rows or features."""
     from ...pipeline.registry import extra_inputs
-    from ...storage import BlockStore, read_edges, read_named_rows, read_pairs, read_row_texts
 
-    known, inputs = extra_inputs(), dict[str, Any]()
-    for name, file in args.inputs().items():
-        item, file = known[name][0], require_path(path(file), f"{name}: {'store' if known[name][0].reads == 'store' else 'file'}")
-        if item.reads == "store":
-            inputs[name] = file
-            continue
-        if item.reads == "edges":
-            inputs[name] = read_edges(file, BlockStore.open(store).n_cols if width is None else width).tolist()
-            continue
-        n = BlockStore.open(store).n_rows
-        if item.reads == "pairs":
-            inputs[name] = read_pairs(file, n, item.values, ordered=item.ordered).tolist()
-        else:
-            inputs[name] = read_row_texts(file, n) if item.reads == "texts" else read_named_rows(file, n)
-    return inputs
+    known = extra_inputs()
+    return {name: _further_input(known[name][0], file, store, path, width) for name, file in args.inputs().items()}
+
+
+def _further_input(item: ExtraInput, file: str, store: str, path: Callable[[str], str], width: int | None) -> Any:
+    from ...storage import BlockStore, matrix_file, read_edges, read_named_rows, read_pairs, read_row_texts
+
+    if file in item.words:
+        return file
+    file = require_path(path(file), f"{item.name}: {'store' if item.reads == 'store' else 'file'}")
+    if item.reads == "store":
+        return file
+    if item.reads == "feature-edges":
+        return read_edges(file, BlockStore.open(store).n_cols if width is None else width, "feature").tolist()
+    n = BlockStore.open(store).n_rows
+    if item.reads == "pairs":
+        return read_pairs(file, n, item.values, ordered=item.ordered).tolist()
+    if item.reads == "edges":
+        return read_edges(file, n, "row").tolist()
+    readers = {"matrix": matrix_file, "texts": read_row_texts, "named-rows": read_named_rows}
+    return readers[item.reads](file, n)
 
 
 def read_groups(file: str) -> UserData:

@@ -271,6 +271,36 @@ def stability(frame: Frame, run: str, resamples: int, seed: int | None, compute:
 
 
 STEADIEST = 20  # features that are shown on a terminal
+_SPREAD = "Cluster directions of rows, not their lengths, too: the cosine kernel."
+_AGREE = "The run's store, to compare its labels with the clusters (Rand accuracy)."
+
+
+@command("cluster", short_help="Cluster the rows of a run of npkl.")
+@click.argument("run", type=Url("run"))
+@click.argument("out", type=Url("predictions"))
+@click.option("--n-clusters", type=click.IntRange(min=1), metavar="K", required=True, help="Number of clusters.")
+@click.option("--normalize", is_flag=True, help=_SPREAD)
+@click.option("--store", type=Url("store"), metavar="STORE", help=_AGREE)
+@click.option(
+    "--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help="Memory of this process; default: half the machine's."
+)
+@shared.seed_option
+def cluster(
+    frame: Frame, run: str, out: str, n_clusters: int, normalize: bool, store: str | None, driver_memory: str | None, seed: int
+) -> Result:
+    """Write the cluster of every row of RUN's data to OUT (.npz, .csv, .parquet or .zarr): k-means under the kernel that npkl learnt.
+
+    All of it is done by this process.
+    """
+    from ...cluster import driver_bytes
+    from ...pipeline.runs.clusters import cluster_run
+    from ..report.collect import model_run
+
+    if store is not None:
+        require_path(store, "store")
+    settings = {"normalize": normalize, "seed": seed, "store": store, "memory": driver_bytes(driver_memory)}
+    result = cluster_run(model_run(require_run(run)), out, n_clusters, **settings)
+    return Result(fields=result, text=align_rows(list(result.items())))
 
 
 def score_text(found: dict[str, Any]) -> str:
@@ -281,4 +311,4 @@ def score_text(found: dict[str, Any]) -> str:
     return "\n".join([single, *rows])
 
 
-COMMANDS = (fit, tune, resume, predict, score, stability)
+COMMANDS = (fit, tune, resume, predict, cluster, score, stability)

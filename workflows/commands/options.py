@@ -154,7 +154,7 @@ class MethodCommand(click.Command):
         for name, (item, takers) in extra_inputs(self.scored).items():
             if name not in names:
                 use, text = "store" if item.reads == "store" else "file", f"{item.form} ({', '.join(takers)})."
-                added.append(click.Option([f"--{name}"], type=Url(use), metavar=use.upper(), help=text))
+                added.append(click.Option([item.flag, name], type=Url(use), metavar="|".join([*item.words, use.upper()]), help=text))
         self.params[at:at] = added
         return super().get_params(ctx)
 

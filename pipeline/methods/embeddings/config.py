@@ -30,6 +30,12 @@ class EmbeddingConfig(MethodConfig):
 class ColoredMVUConfig(EmbeddingConfig):
     """Parameters of coloured maximum variance unfolding (``colored-mvu``)."""
 
+    label_kernel: Literal["auto", "one-hot", "linear"] = Field(
+        "auto",
+        description="kernel of the labels: one-hot 1 for rows of one class, else 0; linear y y' of standardised numbers; auto: one-hot for "
+        "classes, linear for numbers. A matrix may be given in its place",
+    )
+
 
 class MVEConfig(EmbeddingConfig):
     """Parameters of minimum volume embedding (``mve``)."""
@@ -41,8 +47,10 @@ class MVEConfig(EmbeddingConfig):
 class SPEConfig(EmbeddingConfig):
     """Parameters of structure preserving embedding (``spe``)."""
 
-    C: Positive = Field(
-        1.0, description="cost of the largest violation: one as large as the mean distance costs C times the best value without triples"
+    C: Positive | Literal["auto"] = Field(
+        "auto",
+        description="cost of the largest violation, C xi; auto: a violation as large as the mean squared distance of a flat kernel on the "
+        "cap costs as much as the best value without triples",
     )
     B: Positive | None = Field(None, description=f"{CAP}. It only sizes the map")
     tol: Positive = Field(1e-3, description="relative gap, over all triples, at which the fit ends")

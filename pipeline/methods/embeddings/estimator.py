@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ...estimators.inputs import Column, UserRows, in_memory
@@ -15,6 +17,23 @@ from ...models.spectral import SpectralModel
 from ...records.data_set import DataSet, require
 from . import method
 from .labels import Labels, read_labels
+
+Graph = sp.sparray | sp.spmatrix | np.ndarray | Sequence[Sequence[int]] | None
+
+
+def read_graph(graph: Any, n: int) -> np.ndarray | None:
+    """Return the edges of a graph of n rows, ``(m, 2)``. Raises ValueError: neither a square sparse matrix nor edges."""
+    if graph is None:
+        return None
+    if sp.issparse(graph):
+        if graph.shape != (n, n):
+            raise ValueError(f"graph: a matrix of shape {graph.shape}; must be ({n}, {n}), one row and column per row of X")
+        matrix = graph.tocoo()
+        return np.column_stack([matrix.row, matrix.col])[matrix.data != 0].astype(np.int64)
+    edges = np.asarray(graph)
+    if edges.dtype.kind not in "iu" and edges.size:
+        raise ValueError(f"graph: edges of type {edges.dtype}; must be whole numbers (m, 2), or a sparse matrix")
+    return edges.astype(np.int64)
 
 
 class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEstimator):
@@ -35,6 +54,8 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         Mean squared distance of neighbours, the cap (``cap_`` shows the default for these rows), and how much of it is used.
     worst_violation_
         Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
+    C_
+        Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
     n_iter_, converged_, history_
         Steps, whether the fit ended by itself, and one array per figure over the steps.
 
@@ -45,16 +66,12 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
 
     _method: ClassVar[type[method.Embedding]]
     _run_parameters = (
-        replace(RUN_PARAMETERS[0], text="Not used by the fit, which takes place in this process."),
+        RUN_PARAMETERS[0],
         replace(RUN_PARAMETERS[1], text="Not used; the fit is deterministic."),
         *RUN_PARAMETERS[2:],
     )
 
-    @property
-    def _place(self) -> str:
-        return "sync"
-
-    def fit(self, X: UserRows, y: Column = None) -> Self:
+    def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
         """Learn the map of some rows.
 
         Parameters
@@ -63,19 +80,23 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
             ``(n_samples, n_features)``: an array, a sparse matrix, a Dask array, or a block store.
         y
             Not used.
+        graph
+            Graph of the rows in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries that are not
+            zero are edges, in both triangles or one; or edges ``(n_edges, 2)``.
 
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, fewer than three samples, no two that are neighbours of each other.
+            A parameter out of range, data that are not finite, fewer than three samples, no two that are neighbours of each other, a graph
+            with a row outside the data or linked with itself.
         """
         data, _ = self._data(X)
-        self._fit(method.EmbeddingInputs(data, self._labels(data, y)))
+        self._fit(method.EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows)))
         return self
 
-    def fit_transform(self, X: UserRows, y: Column = None) -> np.ndarray:
+    def fit_transform(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> np.ndarray:
         """Learn the map and return ``embedding_``, ``(n_samples, n_components)``."""
-        return self.fit(X, y).embedding_
+        return self.fit(X, y, graph=graph).embedding_
 
     def _labels(self, data: DataSet, y: object) -> Labels | None:
         """Return what the fit may know of the rows."""
@@ -98,7 +119,8 @@ class ColoredMVU(_Embedding):
         \min_{K \succeq 0, \; \mathrm{tr} KK \le B} -\mathrm{tr}(H Y Y' H K)
         + \frac{C}{2} \sum_{(i,j) \in E} (d_{ij}^2 - K_{ii} - K_{jj} + 2 K_{ij})^2
 
-    over the kernel matrix, H centring, Y with a column per class (or the standardised real target), zero for rows without a label;
+    over the kernel matrix, H centring, Y with a column per class (or the standardised real target), zero for rows without a label, or
+    :math:`Y Y'` the kernel of the labels that is given;
     coordinates are the leading eigenvectors of K by the roots of their eigenvalues. The map sees the labels: to judge it hide those it is
     judged by.
 
@@ -113,8 +135,11 @@ class ColoredMVU(_Embedding):
 
     _method = method.ColoredMVU
     _needs_target = True
+    _wider = {"label_kernel": ('{"auto", "one-hot", "linear"} or array (n_samples, n_samples)', Any)}
 
-    def fit(self, X: UserRows, y: Column = None) -> Self:
+    label_kernel: Any
+
+    def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
         """Learn the map of some rows.
 
         Parameters
@@ -123,18 +148,35 @@ class ColoredMVU(_Embedding):
             ``(n_samples, n_features)``: an array, a sparse matrix, a Dask array, or a block store.
         y
             ``(n_samples,)`` classes or real numbers; a block store may hold them. Rows without a label: -1 among integers (but -1 and +1
-            alone are two classes), NaN among real numbers, ``None`` among others.
+            alone are two classes), NaN among real numbers, ``None`` among others. Not needed where ``label_kernel`` is a matrix.
+        graph
+            Graph of the rows in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix or edges ``(n_edges, 2)``.
 
         Raises
         ------
         ValueError
             A parameter out of range, data that are not finite, fewer than three samples, no two that are neighbours of each other, no two
-            different labels.
+            different labels, a label kernel that is not symmetric and positive semidefinite.
         """
-        return super().fit(X, y)
+        data, _ = self._data(X)
+        self._fit(method.EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows), self._matrix()))
+        return self
 
-    def _labels(self, data: DataSet, y: object) -> Labels:
+    def _plain(self, params: dict[str, Any]) -> dict[str, Any]:
+        matrix = {} if self._matrix() is None else {"label_kernel": "auto"}
+        return super()._plain({**params, **matrix})
+
+    def _matrix(self) -> np.ndarray | None:
+        """Return the label kernel that is given."""
+        given = self.label_kernel
+        if given is None or isinstance(given, str):
+            return None
+        return given.toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
+
+    def _labels(self, data: DataSet, y: object) -> Labels | None:
         require(data, method.ColoredMVU.name, "columns")
+        if y is None and self._matrix() is not None:
+            return None
         if y is None and not data.has_table("y"):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         y = self._stored_target(data) if y is None else np.asarray(in_memory(y, "y"))
@@ -176,8 +218,9 @@ class StructurePreservingEmbedding(_Embedding):
 
         \min_{K \succeq 0, \; \mathrm{tr} KK \le B, \; \xi \ge 0} -\mathrm{tr}(H W H K) + C \xi, \qquad d_{ik}^2 \le d_{ij}^2 + \xi
 
-    for all rows i, their neighbours k and all other rows j; W is the adjacency matrix of the neighbour graph, and d the distances under K.
-    Only the graph counts, not how far neighbours are. The cap lets K have many dimensions: ``map_share_`` shows how much the map has.
+    for all rows i, their neighbours k and all other rows j; W is the adjacency matrix of the graph, and d the distances under K.
+    The graph is given, or that of nearest neighbours; nothing else counts: with a graph, ``X`` may be ``None``. The cap lets K have many
+    dimensions: ``map_share_`` shows how much the map has.
 
     Examples
     --------
@@ -190,6 +233,33 @@ class StructurePreservingEmbedding(_Embedding):
 
     _method = method.SPE
 
+    def fit(self, X: UserRows | None = None, y: Column = None, *, graph: Graph = None) -> Self:
+        """Learn the map of a graph.
+
+        Parameters
+        ----------
+        X
+            ``(n_samples, n_features)``: an array, a sparse matrix, a Dask array, or a block store; ``None`` where ``graph`` is a matrix.
+            Rows size the map, and make the graph where none is given.
+        y
+            Not used.
+        graph
+            The graph, in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries that are not zero
+            are edges, in both triangles or one; or edges ``(n_edges, 2)``.
+
+        Raises
+        ------
+        ValueError
+            A parameter out of range, data that are not finite, fewer than three samples, no edge, a graph with a row outside the data or
+            linked with itself.
+        """
+        if X is None:
+            if not sp.issparse(graph):
+                raise ValueError("X: is None; give the graph as a sparse matrix, or rows to make one of")
+            X = np.zeros((graph.shape[0], 1))
+        return super().fit(X, y, graph=graph)
+
     def _set_model(self, model: SpectralModel) -> None:
         super()._set_model(model)
         self.worst_violation_ = model.figures["worst_violation"]
+        self.C_ = model.figures.get("violation_cost", np.nan)

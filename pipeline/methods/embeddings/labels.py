@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ....kernels.spectral.embeddings import class_factor, value_factor
+from ....kernels.spectral.embeddings import class_factor, kernel_factor, value_factor
 from ....storage import DataError
 
 UNLABELLED = -1
+MIN_SPREAD = 1e-6  # differences along a column of a label kernel's factor, relative to its largest entry, that are more than rounding
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,14 @@ class Labels:
         """``(n,)`` mask of the rows whose label the fit must not see."""
         return np.zeros(self.size, dtype=bool) if self.held_out is None else self.held_out
 
-    def factor(self) -> np.ndarray:
-        """Return Y of the rows whose label may be seen. Raises DataError: fewer than two classes, or no two different values, are left."""
-        if self.classes is None:
-            assert self.values is not None
-            seen = np.where(self.hidden, np.nan, self.values)
+    def factor(self, kernel: str = "auto") -> np.ndarray:
+        """Return Y of the rows whose label may be seen, for a kernel ``"one-hot"`` or ``"linear"``, by default that of their kind. Raises
+        DataError: fewer than two classes, or no two different values, are left; labels that the kernel does not take.
+        """
+        if kernel == "one-hot" and self.classes is None:
+            raise DataError("label_kernel='one-hot': needs classes, the target holds real numbers; take 'linear'")
+        if self.classes is None or kernel == "linear":
+            seen = np.where(self.hidden, np.nan, self.numbers)
             if len(np.unique(seen[np.isfinite(seen)])) < 2:
                 raise DataError("y: all labelled rows have the same value; colored-mvu needs values that differ")
             return value_factor(seen)
@@ -45,6 +49,18 @@ class Labels:
         if count < 2:
             raise DataError(f"y: labelled rows are of {count} class; colored-mvu needs at least two")
         return class_factor(seen, len(self.classes))
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """``(n,)`` labels as numbers, NaN where there is none. Raises DataError: they are none."""
+        if self.classes is None:
+            assert self.values is not None
+            return self.values
+        try:
+            known = np.array([float(label) for label in self.classes])
+        except (TypeError, ValueError):
+            raise DataError(f"label_kernel='linear': needs numbers, the target holds {self.classes[0]!r}; take 'one-hot'") from None
+        return np.where(self.codes >= 0, known[self.codes], np.nan)
 
     def describe(self, row: int) -> dict[str, Any]:
         """Return the label of a row as a table shows it."""
@@ -75,6 +91,22 @@ def read_labels(y: Any) -> Labels:
     codes = np.full(len(y), UNLABELLED, np.int64)
     codes[~missing] = labelled_codes
     return Labels(codes, tuple(classes.tolist()))
+
+
+def matrix_factor(kernel: np.ndarray, labels: Labels | None, n: int) -> np.ndarray:
+    """Return Y of a label kernel ``Y Y'`` that is given, ``(n, n)``; rows whose label the fit must not see are zero. Raises ValueError:
+    another shape, a matrix that is not positive semidefinite, or one that tells nothing.
+    """
+    kernel = np.asarray(kernel, dtype=np.float64)
+    if kernel.shape != (n, n):
+        raise ValueError(f"label_kernel: an array of shape {kernel.shape}; must be ({n}, {n}), one row and column per row of the data")
+    if labels is not None:
+        seen = ~labels.hidden
+        kernel = kernel * np.multiply.outer(seen, seen)
+    factor = kernel_factor(kernel)
+    if not np.any(np.ptp(factor, axis=0) > MIN_SPREAD * np.abs(factor).max(initial=0.0)):
+        raise ValueError("label_kernel: is constant; colored-mvu needs labels that differ")
+    return factor
 
 
 def neighbour_accuracy(points: np.ndarray, codes: np.ndarray, voters: np.ndarray, judged: np.ndarray, k: int) -> float:

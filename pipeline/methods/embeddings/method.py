@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ....kernels.eigen.chebyshev import SPARE_COLUMNS
 from ....kernels.spectral.embeddings import EmbeddingState
 from ....kernels.spectral.newton import MAX_NEWTON_ROWS
-from ....storage import BlockStore, DataError, MemoryBlocks
-from ...grams.sources import all_rows
+from ....storage import BlockStore, DataError, MemoryBlocks, load_matrix
+from ...grams.eigen_blocks import WORKER_ROWS, step_bytes
+from ...grams.neighbours import plan_distances, plan_neighbours
+from ...grams.sources import FREED_BYTES
 from ...inputs.scores import held_out_rows
 from ...method import Method
 from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
-from .labels import Labels, neighbour_accuracy, read_labels
-from .loop import EmbeddingLoop, build_graph
+from .labels import Labels, matrix_factor, neighbour_accuracy, read_labels
+from .loop import Edges, EmbeddingLoop
+from .rows_pass import MAX_SCATTER_COLUMNS, WHOLE_ROWS, geometry_bytes
 
 N_MATRICES = 6  # matrices of all rows that a decomposition holds
-EDGES = f"m <= k n edges, k = `n_neighbors`; up to {MAX_NEWTON_ROWS:,} rows"
-MATRICES = Held("matrices of a decomposition", f"{8 * N_MATRICES} n^2")
-HELD = (MATRICES, Held("rows", "8 n d"), Held("eigenvectors along the edges of the graph", "8 m n", EDGES))
+FEW_ROWS = f"up to {MAX_NEWTON_ROWS:,} rows"
+MATRICES = Held("matrices of a decomposition", f"{8 * N_MATRICES} n^2", f"{FEW_ROWS}, and of spe always")
+ALONG_EDGES = Held("eigenvectors along the edges of the graph", "8 m n", f"m edges; {FEW_ROWS}, not of spe")
+GRAPH = Held("graph of neighbours", "200 n k + 100 m", "k = `n_neighbors`, 0 where a graph is given; m edges, at most n k")
+EIGENPAIRS = Held(
+    "eigenpairs, here one",
+    "n (8 b + 32 r) + 40 b^2",
+    "beyond these rows; r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20",
+)
+LABEL_KERNEL = Held("kernel of the labels that is given, and its decomposition", "32 n^2")
+SCATTER = Held("scatter matrix of the rows, or directions of an iteration", "24 d^2", f"dense rows, more than {WHOLE_ROWS:,} of them")
+HELD = (MATRICES, ALONG_EDGES, GRAPH, EIGENPAIRS, LABEL_KERNEL, SCATTER)
 MAX_EIGENVALUES = 50  # eigenvalues in a report
 
 
@@ -37,6 +50,8 @@ class EmbeddingInputs:
 
     data: BlockStore | MemoryBlocks
     labels: Labels | None
+    edges: np.ndarray | None = None  # (m, 2) of a graph in place of that of nearest neighbours
+    label_matrix: np.ndarray | None = None  # (n, n) kernel of the labels
 
 
 class Embedding(Method):
@@ -45,7 +60,7 @@ class Embedding(Method):
     config_type: ClassVar[type[EmbeddingConfig]]
     models = {SpectralModel: SpectralPredictor()}
     held = HELD
-    programs = "grams.neighbours"
+    programs = "grams.eigen_blocks"
     certified_over: ClassVar[str] = "the whole problem"
     """The problem that the gap is certified for."""
 
@@ -55,37 +70,80 @@ class Embedding(Method):
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels; ``extra`` may hold ``test_share``: rows whose labels the fit does not see."""
-        return config, EmbeddingInputs(ctx.data, store_labels(ctx, extra))
+        """Return parameters and labels; ``extra`` may hold ``test_share``: rows whose labels the fit does not see, and ``graph_edges``."""
+        edges = extra.get("graph_edges")
+        return config, EmbeddingInputs(ctx.data, store_labels(ctx, extra), None if edges is None else np.asarray(edges, np.int64))
 
     @classmethod
     def build_loop(cls, config: EmbeddingConfig, inputs: EmbeddingInputs, ctx: RunContext) -> EmbeddingLoop:
-        """Return the loop of a fit. Raises DataError: data without coordinates, or without an edge between neighbours; MemoryBoundExceeded:
-        more rows than the driver can hold the matrices of.
+        """Return the loop of a fit. Raises DataError: data without coordinates, fewer than three rows; MemoryBoundExceeded: more rows than
+        the driver can hold the matrices of; ValueError: a graph or label kernel that is none.
         """
         data = inputs.data
         require(data, cls.name, "columns")
-        refuse_beyond(driver_holdings(config, data.n_rows, data.n_cols), ctx.driver_memory, cls.name, "fewer rows")
-        return EmbeddingLoop(config, build_graph(config, all_rows(data)), inputs.labels)
+        if data.n_rows < 3:
+            raise DataError(f"n_samples={data.n_rows}: an embedding needs at least 3 rows")
+        given = None if inputs.edges is None else checked_edges(inputs.edges, data.n_rows)
+        held = driver_holdings(config, inputs)
+        refuse_beyond(held, ctx.driver_memory, cls.name, "fewer rows")
+        return EmbeddingLoop(config, given, cls.label_factor(config, inputs), ctx.driver_memory - total_bytes(held))
+
+    @classmethod
+    def label_factor(cls, config: EmbeddingConfig, inputs: EmbeddingInputs) -> np.ndarray | None:
+        """Return the factor of the label kernel, where there is one."""
+        return None
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """Graph and cap; all of it is done by the driver."""
-        held = holdings_plan(driver_holdings(self.config, self.loop.graph.n, self.ctx.data.n_cols))
-        limits = {"cap": float(self.loop.B), "iterations_at_most": self.config.max_iter}
-        return {**self._graph_figures(), **limits, **held, "tasks_per_pass": 0, "task_bytes": 0}
+        """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
+        data, given = self.ctx.data, self.loop.given
+        search = plan_neighbours(data, self._k) if given is None else plan_distances(data, *given)
+        held = holdings_plan(driver_holdings(self.config, self.inputs))
+        step = max(search["task_bytes"], geometry_bytes(data), self._solver_bytes())
+        return {
+            **search,
+            **held,
+            "task_bytes": step,
+            "iterations_at_most": self.config.max_iter,
+            "graph": self.config.graph if given is None else "given",
+        }
+
+    @property
+    def _k(self) -> int:
+        return min(self.config.n_neighbors, self.ctx.data.n_rows - 1)
+
+    @property
+    def _in_tiles(self) -> bool:
+        return self.ctx.data.n_rows >= WORKER_ROWS
+
+    def _solver_bytes(self) -> int:
+        n = self.ctx.data.n_rows
+        if isinstance(self.config, SPEConfig):
+            return 16 * n * n + FREED_BYTES
+        return step_bytes(n, SPARE_COLUMNS + 1, n + 2 * n_edges(self.config, self.inputs)) if self._in_tiles else 0
+
+    @property
+    def distributed(self) -> tuple[str, ...]:
+        """What workers do."""
+        rows = "neighbours" if self.loop.given is None else "distances along the graph"
+        triples = ("the most violated triple of every row",) if isinstance(self.config, SPEConfig) else ()
+        solver = ("the eigensolver's block of columns: filter, products, rotations",) if self._in_tiles else ()
+        return (rows, "size and directions of the rows", *triples, *(() if triples else solver))
 
     def _graph_figures(self) -> dict[str, int]:
-        n_parts, n_isolated = self.loop.graph.components()
-        return {"edges": len(self.loop.graph.goal), "graph_components": n_parts, "isolated_rows": n_isolated}
+        graph = self.loop.setting(self.ctx).graph
+        n_parts, n_isolated = graph.components()
+        return {"edges": len(graph.goal), "graph_components": n_parts, "isolated_rows": n_isolated}
 
     def model(self, state: EmbeddingState, ctx: RunContext) -> SpectralModel:
         """Return the kernel, and the coordinates as what it says of each row."""
-        graph, cap, count = self.loop.graph, self.loop.B, self.config.n_components
+        setting, count = self.loop.setting(ctx), self.config.n_components
+        graph, cap = setting.graph, setting.B
         figures = {"objective": float(state.upper), "gap": float(state.gap), "iterations": float(state.iteration)}
         figures |= {"decompositions": float(state.evaluations), "converged": float(state.stop in ("gap", "tol"))}
         figures |= {"cap": float(cap), "cap_used": float(state.spectrum @ state.spectrum) / cap, "unit": graph.unit}
         figures |= {"map_share": state.share(count), "worst_violation": float(state.worst)}
+        figures |= {"violation_cost": setting.cost_of(state)} if isinstance(self.config, SPEConfig) else {}
         arrays = {"scores": state.coordinates(count, graph.unit), "edges": np.column_stack([graph.rows, graph.cols])}
         return SpectralModel(self.config.model_dump_json(), ctx.data.digest, graph.n, state.vectors, state.spectrum, figures, arrays)
 
@@ -94,13 +152,16 @@ class Embedding(Method):
         return self._graph_warnings()
 
     def _graph_warnings(self) -> list[str]:
-        config, graph, messages = self.config, self.loop.graph, []
+        config, graph, messages = self.config, self.loop.setting(self.ctx).graph, []
         n_parts, n_isolated = graph.components()
         if n_parts > 1:
             others = f", {n_isolated} of them single rows," if n_isolated else ""
-            remedy = f"take more than n_neighbors={config.n_neighbors}" + ("" if config.graph == "union" else ", or graph='union'")
-            messages.append(f"the neighbour graph has {n_parts} components{others} which nothing but the cap holds together: {remedy}")
-        if config.n_neighbors >= graph.n:
+            more = f"take more than n_neighbors={config.n_neighbors}" + ("" if config.graph == "union" else ", or graph='union'")
+            remedy = more if self.loop.given is None else "add edges between them"
+            kind = "neighbour" if self.loop.given is None else "given"
+            parts = f"{n_parts} components{others} which nothing but the cap holds together"
+            messages.append(f"the {kind} graph has {parts}: {remedy}")
+        if config.n_neighbors >= graph.n and self.loop.given is None:
             messages.append(f"n_neighbors={config.n_neighbors} exceeds the {graph.n - 1} other rows")
         return messages
 
@@ -134,11 +195,25 @@ class ColoredMVU(Embedding):
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels. Raises DataError: the store has none."""
+        """Return parameters and labels. Raises DataError: the store has none, and no kernel of them is given."""
         config, inputs = super().read_inputs(config, ctx, extra)
+        given = extra.get("label_matrix")
+        if isinstance(given, str):
+            return config.model_copy(update={"label_kernel": given}), inputs
+        if given is not None:
+            return config, replace(inputs, label_matrix=load_matrix(given))
         if inputs.labels is None:
             raise DataError("there is no target; colored-mvu needs one (ingest a file that has it)", ctx.data.url)
         return config, inputs
+
+    @classmethod
+    def label_factor(cls, config: EmbeddingConfig, inputs: EmbeddingInputs) -> np.ndarray | None:
+        """Return the factor of the label kernel. Raises ValueError: a kernel that is none, or that says nothing."""
+        assert isinstance(config, ColoredMVUConfig)
+        if inputs.label_matrix is not None:
+            return matrix_factor(inputs.label_matrix, inputs.labels, inputs.data.n_rows)
+        assert inputs.labels is not None
+        return inputs.labels.factor(config.label_kernel)
 
 
 class MVE(Embedding):
@@ -156,10 +231,40 @@ class SPE(Embedding):
     config_type = SPEConfig
 
 
-def driver_holdings(config: EmbeddingConfig, n: int, d: int) -> tuple[Holding, ...]:
-    """Return what the driver holds: decompositions of matrices of all rows, the rows while neighbours are searched, Newton's edges."""
-    edges = n * min(config.n_neighbors, n - 1) if n <= MAX_NEWTON_ROWS else 0
-    return tuple(item.of(n=n, d=d, m=edges) for item in HELD)
+def n_edges(config: EmbeddingConfig, inputs: EmbeddingInputs) -> int:
+    """Return the edges of the graph, at most."""
+    n = inputs.data.n_rows
+    return n * min(config.n_neighbors, n - 1) if inputs.edges is None else len(inputs.edges)
+
+
+def driver_holdings(config: EmbeddingConfig, inputs: EmbeddingInputs) -> tuple[Holding, ...]:
+    """Return what the driver holds: decompositions of matrices of all rows with Newton's edges, or the least eigenpairs; the graph."""
+    n, d, edges = inputs.data.n_rows, inputs.data.n_cols, n_edges(config, inputs)
+    is_triples = isinstance(config, SPEConfig)
+    if n <= MAX_NEWTON_ROWS or is_triples:
+        solver = [MATRICES.of(n=n), ALONG_EDGES.of(n=n, m=0 if is_triples else edges)]
+    else:
+        solver = [EIGENPAIRS.of(n=n, b=SPARE_COLUMNS + 1, r=1)]
+    held = [*solver, GRAPH.of(n=n, k=0 if inputs.edges is not None else min(config.n_neighbors, n - 1), m=edges)]
+    if inputs.label_matrix is not None:
+        held.append(LABEL_KERNEL.of(n=n))
+    if n > WHOLE_ROWS and inputs.data.meta.kind != "sparse" and d <= MAX_SCATTER_COLUMNS:
+        held.append(SCATTER.of(d=d))
+    return tuple(held)
+
+
+def checked_edges(edges: np.ndarray, n: int) -> Edges:
+    """Return edges once each, rows < columns, ordered. Raises ValueError: none, another shape, a row outside the data, a loop."""
+    if edges.ndim != 2 or edges.shape[1:] != (2,) or not len(edges):
+        raise ValueError(f"graph: an array of shape {edges.shape}; must be a sparse matrix, or edges (m, 2) of rows i, j, at least one")
+    low, high = edges.min(axis=1), edges.max(axis=1)
+    bad = np.flatnonzero((low < 0) | (high >= n) | (low == high))
+    if len(bad):
+        i, j = edges[bad[0]]
+        why = "links a row with itself" if i == j else f"names a row outside 0 ... {n - 1}"
+        raise ValueError(f"graph: the edge ({i}, {j}) {why}")
+    keys = np.unique(low * np.int64(n) + high)
+    return keys // n, keys % n
 
 
 def store_labels(ctx: RunContext, extra: Mapping[str, Any]) -> Labels | None:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.eigen.chebyshev import SPARE_COLUMNS, block_bytes
+from ....kernels.eigen.chebyshev import SPARE_COLUMNS
+from ....kernels.eigen.column_block import block_bytes
 from ....kernels.eigen.dense import dense_bytes
 from ....kernels.eigen.operator import SymmetricOperator
 from ....kernels.eigen.positive_part import MAX_WHOLE_ROWS, normalized_laplacian
@@ -25,17 +26,14 @@ from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance_a
 from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
-from ....storage import BlockStore, MemoryBlocks
-from ...grams.neighbours import nearest_neighbours
-from ...grams.sources import rows_of
+from ...grams.eigen_blocks import WORKER_ROWS, step_bytes, tiles_bytes, worker_engine
+from ...grams.neighbours import nearest_neighbours, squared_distances
 from ...loops.protocol import Step
-from ...models.kernel_predict import spans
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, total_bytes
 from .config import NPKLConfig
 
 WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the kernel that selects constraints
-ROWS = 4096  # rows read at a time
 
 GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
 CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m constraints")
@@ -45,7 +43,13 @@ EIGENPAIRS = Held(
     "eigenpairs, here one", "n (8 b + 16 r) + 40 b^2", "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20"
 )
 
-HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS)  # what the driver may hold
+TILES = Held(
+    "small matrices of a block in tiles",
+    "40 b^2 + 1024 n",
+    f"in place of the eigenpairs where they would be more than is left, and on workers from {WORKER_ROWS:,} rows that are linked",
+)
+
+HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS, TILES)  # what the driver may hold
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,23 @@ class NPKLLoop:
 
     def driver_held(self, n: int) -> tuple[Holding, ...]:
         """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
-        least = DENSE_MATRIX.of(n=n) if n <= MAX_WHOLE_ROWS else EIGENPAIRS.taking(block_bytes(n, SPARE_COLUMNS + 1, 1))
-        return (*self.given_held(n), least)
+        return (*self.given_held(n), self._least_held(n))
+
+    def _least_held(self, n: int) -> Holding:
+        if n <= MAX_WHOLE_ROWS:
+            return DENSE_MATRIX.of(n=n)
+        if self.in_tiles(n):
+            return TILES.taking(tiles_bytes(n, SPARE_COLUMNS + 1))
+        return EIGENPAIRS.taking(block_bytes(n, SPARE_COLUMNS + 1, 1))
+
+    def in_tiles(self, n: int) -> bool:
+        """Tell whether workers take the eigensolver's block: it has the rows, and no base makes it small."""
+        return n >= WORKER_ROWS and self.config.base is None
+
+    def task_bytes(self, n: int) -> int:
+        """Return the bytes of the largest task on the eigensolver's block, of the least columns there can be; 0 where none is."""
+        entries = (2 * self.n_neighbors + 1) * n + 2 * self.given.size
+        return step_bytes(n, SPARE_COLUMNS + 1, entries) if self.in_tiles(n) else 0
 
     def setting(self, ctx: RunContext) -> Setting:
         """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""
@@ -88,13 +107,15 @@ class NPKLLoop:
             config = self.config
             graph: Any = neighbour_graph(nearest_neighbours(ctx, self.n_neighbors).ids, config.graph)
             laplacian = normalized_laplacian(graph)
-            pairs = select_constraints(config, self.given, ctx.data, self.seed)
+            pairs = select_constraints(config, self.given, ctx, self.seed)
             ctx.emit({"event": "phase", "phase": f"graph of {graph.nnz // 2} edges, {pairs.size} constraints"})
             goal = np.zeros(pairs.size) if config.loss == "linear" else np.ones(pairs.size)
             terms, cap = EntryTerms(pairs.n, pairs.rows, pairs.cols, pairs.signs), config.B if config.G is None else None
             basis = None if config.base is None else smooth_basis(laplacian, config.base)
             budget, operator = ctx.driver_memory - total_bytes(self.given_held(pairs.n)), SymmetricOperator(sp.csr_array(-laplacian))
-            problem = SpectralProblem(operator, terms, goal, config.loss, config.C, config.p, cap, config.G, basis, self.seed, budget)
+            engine = worker_engine(ctx, pairs.n, budget, keeps_blocks=config.loss != "linear")
+            weights = (config.loss, config.C, config.p, cap, config.G)
+            problem = SpectralProblem(operator, terms, goal, *weights, basis, self.seed, budget, engine)
             self._setting = Setting(pairs, problem, np.diff(graph.indptr) == 0, count_components(graph))
         return self._setting
 
@@ -114,33 +135,20 @@ class NPKLLoop:
         return kernel_at(self.setting(ctx).problem, state, tol=self.config.tol, evaluator=self._evaluator)
 
 
-def select_constraints(config: NPKLConfig, pairs: PairConstraints, data: BlockStore | MemoryBlocks, seed: int) -> PairConstraints:
+def select_constraints(config: NPKLConfig, pairs: PairConstraints, ctx: RunContext, seed: int) -> PairConstraints:
     """Return the constraints that are used (section 3.4 of the thesis); the kernel that judges certainty is a Gaussian."""
     if config.selection is None:
         return pairs
     rows = config.n_select or -(-int(np.count_nonzero(pairs.counts)) // 2)
     rng = np.random.default_rng(seed)
-    active = select_uncertain_pairs(pairs, gaussian_at(data, pairs, rng), rows)
+    active = select_uncertain_pairs(pairs, gaussian_at(ctx, pairs, rng), rows)
     return active if config.selection == "active" else select_random_pairs(pairs, active.size, rng)
 
 
-def gaussian_at(data: BlockStore | MemoryBlocks, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
+def gaussian_at(ctx: RunContext, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
     """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, m the median over pairs of rows drawn at random."""
     i, j = rng.integers(0, pairs.n, (2, WIDTH_PAIRS))
     j = np.where(i == j, (j + 1) % pairs.n, j)
-    squares = squared_distances(data, np.concatenate([pairs.rows, i]), np.concatenate([pairs.cols, j]))
+    squares = squared_distances(ctx, np.concatenate([pairs.rows, i]), np.concatenate([pairs.cols, j]))
     width = float(np.median(squares[pairs.size :]))
     return np.exp(-squares[: pairs.size] / (width if width > 0 else 1.0))
-
-
-def squared_distances(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances of pairs of rows; only rows of a pair are kept."""
-    ids = np.unique(np.concatenate([i, j]))
-    parts = []
-    for lo, hi in spans(data.n_rows, ROWS):
-        inside = ids[(ids >= lo) & (ids < hi)] - lo
-        if len(inside):
-            parts.append(rows_of(data, lo, hi)[inside].astype(np.float64))
-    rows = sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
-    steps: Any = rows[np.searchsorted(ids, i)] - rows[np.searchsorted(ids, j)]
-    return np.asarray(steps.multiply(steps).sum(axis=1)).ravel() if sp.issparse(steps) else np.einsum("ij,ij->i", steps, steps)

@@ -22,6 +22,7 @@ from ...records.holdings import holdings_plan, refuse_beyond
 from .config import NPKLConfig
 from .loop import HELD, NPKLLoop
 
+EIGENSOLVER = "the eigensolver's block of columns: filter, products, rotations"
 ACTIVE_CAP = 1.0 - 1e-6  # share of the cap from which it counts as active
 
 
@@ -40,7 +41,7 @@ class NPKL(Method):
     config_type = NPKLConfig
     models = {SpectralModel: SpectralPredictor()}
     held = HELD
-    programs = "grams.neighbours"
+    programs = "grams.eigen_blocks"
 
     config: NPKLConfig
     inputs: NPKLInputs
@@ -71,10 +72,13 @@ class NPKL(Method):
 
     @cached_property
     def plan(self) -> dict[str, Any]:
-        """The graph's pass, and decompositions in this process."""
+        """The graph's pass, and where the eigensolver's block lies; its columns show on the way, and with them the bytes of a task."""
         loop, data = self.loop, self.ctx.data
+        neighbours = plan_neighbours(data, loop.n_neighbors)
         return {
-            **plan_neighbours(data, loop.n_neighbors),
+            **neighbours,
+            "task_bytes": max(neighbours["task_bytes"], loop.task_bytes(data.n_rows)),
+            "eigensolver": "in tiles, on workers where there are some" if loop.in_tiles(data.n_rows) else "in this process",
             **holdings_plan(loop.driver_held(data.n_rows)),
             "n_rows": data.n_rows,
             "n_neighbors": loop.n_neighbors,
@@ -85,12 +89,12 @@ class NPKL(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("neighbours",)
+        return ("neighbours", *((EIGENSOLVER,) if self.loop.in_tiles(self.ctx.data.n_rows) else ()))
 
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel of the least objective."""
         best, setting = self.loop.kernel(state, ctx), self.loop.setting(ctx)
-        positive, dual = best.spectrum > 0, max(state.best_dual, best.dual)
+        rank, dual = int(np.count_nonzero(best.spectrum > 0)), max(state.best_dual, best.dual)
         # Rows of K are zero where a row has neither a neighbour nor a constraint.
         alone = setting.isolated & (setting.constraints.counts == 0)
         figures = {
@@ -106,9 +110,10 @@ class NPKL(Method):
         }
         entries = setting.constraints.signs * best.forms
         arrays = {"constraints": setting.constraints.triples(), "alpha": state.best_alpha, "entries": entries}
-        vectors = np.ascontiguousarray(best.part.vectors[:, positive])
+        vectors = best.part.vectors
+        vectors = np.ascontiguousarray(vectors[:, :rank]) if isinstance(vectors, np.ndarray) else vectors.leading(rank)
         digest = getattr(ctx.data, "digest", "") if ctx.data.url != "memory" else ""
-        return SpectralModel(self.config.model_dump_json(), digest, ctx.data.n_rows, vectors, best.spectrum[positive], figures, arrays)
+        return SpectralModel(self.config.model_dump_json(), digest, ctx.data.n_rows, vectors, best.spectrum[:rank], figures, arrays)
 
     def warnings(self, state: SpectralState, model: SpectralModel, ctx: RunContext) -> list[str]:
         """Return what of graph, constraints or cap has no effect."""
@@ -133,6 +138,7 @@ class NPKL(Method):
             "certified_over": "all kernel matrices" if self.config.base is None else "kernel matrices on the base",
             "rank": len(model.eigenvalues),
             "constraints": len(model.arrays["constraints"]),
+            "constraints_given": self.loop.given.size,
             "satisfied": int(sum(row["satisfied"] for row in constraint_counts(model))),
             "stop": state.stop,
             **({"remark": "; ".join(messages)} if messages else {}),

@@ -20,6 +20,7 @@ from gramplane.kernels.spectral.embeddings import (
     structure_problem,
     structure_step,
     value_factor,
+    violation_unit,
     volume_step,
 )
 from gramplane.kernels.spectral.newton import Hessian, Proximal, decompose, newton_start, newton_steps, prepare_edges
@@ -48,7 +49,7 @@ def near_of(X, k=2, count=2):
     for i, row in enumerate(np.argsort(squares + np.diag(np.full(len(X), np.inf)), axis=1)[:, :k]):
         linked[i, row] = linked[row, i] = True
     i, j = np.nonzero(np.triu(linked))
-    return build_neighbourhood(X, i, j, squares[i, j], count)
+    return build_neighbourhood(len(X), i, j, squares[i, j], *leading_directions(X, count))
 
 
 def gram(state):
@@ -76,7 +77,7 @@ def volume(near, C, B, seen=None, **options):
 
 def structure(near, C, B, seen=None, **options):
     given = {"tol": 1e-5, "max_iter": 100, **options}
-    problem = structure_problem(near, C, B)
+    problem = structure_problem(near, C * violation_unit(near), B)
     return problem, ended(lambda state: structure_step(problem, state, **given), initial_state(near.n, 0), seen)
 
 
@@ -339,7 +340,7 @@ def test_duplicate_rows_are_at_one_place():
 def test_steps_from_a_state_have_the_bits_of_an_undisturbed_course():
     """Every step is a function of the state alone: taken again from a copy of any state it gives the same bits."""
     near = near_of(points(5))
-    B, problem = 20 * near.energy, structure_problem(near_of(points(5)), 1.0, 5.0)
+    B, problem = 20 * near.energy, structure_problem(near_of(points(5)), violation_unit(near_of(points(5))), 5.0)
     target = colored_problem(near, label_target(FACTOR), 1.0, B)
     steps = [
         (lambda s: colored_step(target, s, tol=1e-6, max_iter=50), initial_state(9, near.terms.size)),

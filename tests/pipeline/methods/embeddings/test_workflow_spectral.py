@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gramplane.pipeline import load_model
 from gramplane.workflows.cli import main
 from tests.support.typed import result
 
@@ -88,3 +89,48 @@ def test_bad_input_is_told_before_there_is_a_run(rows, capsys, monkeypatch, word
     assert main([*map(str, fit(rows, *words)), "--run", "run"]) == code
     assert told in capsys.readouterr().err
     assert not (rows / "run").exists()
+
+
+# -- selection and clusters ----------------------------------------------------------------------------------------------------------
+
+
+def test_constraints_are_selected_actively(rows, capsys):
+    fit = fit_words(rows)
+    every = result([*fit, "--run", rows / "all"], capsys)["summary"]
+    active = result([*fit, "--set", "selection=active", "--set", "n_select=6", "--run", rows / "active"], capsys)["summary"]
+    drawn = result([*fit, "--set", "selection=random", "--set", "n_select=6", "--seed", "3", "--run", rows / "drawn"], capsys)["summary"]
+    assert every["constraints"] == every["constraints_given"] == active["constraints_given"] == 60
+    assert 6 <= active["constraints"] == drawn["constraints"] < 60
+
+
+def fit_words(folder: Path) -> list[object]:
+    return fit(folder, "npkl", "--constraints", folder / "pairs.csv", "--set", "C=0.4", "--set", "graph=union")
+
+
+def test_rows_of_a_run_are_clustered(rows, capsys):
+    result([*fit_words(rows), "--run", rows / "run"], capsys)
+    found = result(["cluster", rows / "run", rows / "c.csv", "--n-clusters", "2", "--store", rows / "s", "--normalize"], capsys)
+    with (rows / "c.csv").open(encoding="utf-8") as file:
+        labels = [int(row["prediction"]) for row in csv.DictReader(file)]
+    model = load_model(rows / "run")
+    np.testing.assert_array_equal(labels, model.set_params(random_state=0).cluster(2, normalize=True))
+    assert found["clusters"] == {str(k): labels.count(k) for k in (0, 1)} and found["rand_accuracy"] > 0.6
+    result(["cluster", rows / "run", rows / "c.csv", "--n-clusters", "3", "--seed", "1"], capsys)  # predictions are replaced
+    assert set(np.loadtxt(rows / "c.csv", skiprows=1)) == {0, 1, 2}
+
+
+def test_what_cannot_be_clustered_is_told(rows, capsys):
+    result([*fit_words(rows), "--run", rows / "run"], capsys)
+    result(["ingest", rows / "rows.csv", rows / "other", "--target", "label", "--scale", "standard"], capsys)
+    result(fit(rows, "mve", "--set", "max_iter=1", "--set", "graph=union", "--run", rows / "map"), capsys)
+    cases = (
+        (["run", "c.csv", "--n-clusters", "41"], "n_clusters=41: must be a whole number from 1 to the number of rows, 40"),
+        (["run", "c.txt", "--n-clusters", "2"], "the ending must be one of"),
+        (["map", "c.csv", "--n-clusters", "2"], "is a fit of mve, which has no clusters; cluster takes fits of npkl"),
+        (["run", "c.csv", "--n-clusters", "2", "--store", "other"], "is not the store that the run was made on"),
+        (["run", "c.csv", "--n-clusters", "2", "--driver-memory", "1KiB"], "cluster: this process would hold"),
+    )
+    for words, told in cases:
+        given = [str(rows / word) if (rows / word).exists() or word.startswith("c.") else word for word in words]
+        assert main(["cluster", *given]) != 0
+        assert told in capsys.readouterr().err

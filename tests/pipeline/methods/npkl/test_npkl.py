@@ -170,7 +170,8 @@ def test_selections_of_a_fit():
     active = SimpleNPKL(C=0.3, selection="active", n_select=4).fit(X, triples)
     drawn = SimpleNPKL(C=0.3, selection="random", n_select=4, random_state=3).fit(X, triples)
     T = pair_constraints(triples, 40)
-    entries = gaussian_at(MemoryBlocks(X), T, np.random.default_rng(0))
+    with open_executor(None) as executor:
+        entries = gaussian_at(RunContext(executor, MemoryBlocks(X)), T, np.random.default_rng(0))
     least = np.lexsort((np.arange(40), margins(T, entries)))[:4]
     expected = [t for t in T.triples().tolist() if t[0] in least or t[1] in least]
     assert active.constraints_.tolist() == expected

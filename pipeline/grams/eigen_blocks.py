@@ -1,0 +1,504 @@
+"""The eigensolver's block of columns on workers: it lies in tiles of the run directory, and every operation on it is a pass.
+
+A column is filtered by itself, so a task takes some columns through all products of a stage; products of columns with one another go by
+tiles of their result, rotations by rows. Each step calls the function that works in memory on the same shapes, so that the result has the
+same bits wherever the block lies, and on any number of workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...cluster import BlockProgram, plan
+from ...kernels.eigen.column_block import RANDOM_ROWS, block_bytes, filter_block, random_rows
+from ...kernels.eigen.operator import Panels, SymmetricOperator
+from ...kernels.eigen.signs import column_signs
+from ...kernels.eigen.tall_blocks import TILE_COLUMNS, TILE_ROWS, rotate_columns, rotate_in_place, solve_columns
+from ...storage import RunStore, TiledMatrix
+from ...storage.tiles import PANEL_COLUMNS
+from ..passes.blocks import join_lists
+from ..records.context import RunContext, Shared, resolve
+from . import neighbours
+from .sources import FREED_BYTES
+
+WORKER_ROWS = 8192  # rows of a part of the matrix from which its block goes to workers, where there are some
+TILE_BYTES = 32 << 20  # rows of a tile, all columns together in float64, about
+ROW_TASKS = 16  # tasks over rows at least, where rows suffice
+TASK_PRODUCTS = 1e9  # multiplications with entries of the matrix that a task does at least
+ROW_STEP = max(TILE_ROWS, RANDOM_ROWS)  # rows of a tile are a multiple of it: it decides the order of sums
+KEPT_BLOCKS = 4  # blocks that later evaluations may start from: as many as a resumed run may ask for, and one
+WIDENING = 1.5  # a block that fits the memory must fit it when it is widened
+
+
+@dataclass(frozen=True)
+class Span:
+    """Rows or columns of a task."""
+
+    lo: int
+    hi: int
+    nbytes: int  # that it reads
+
+
+@dataclass(frozen=True)
+class SharedOperator:
+    """A symmetric matrix as tasks get it."""
+
+    sparse: tuple[Shared, Shared, Shared]  # data, indices, indptr
+    factor: tuple[Shared, ...]  # of the low rank part: nothing, an array, or data, indices and indptr
+    columns: int  # of the factor
+    weights: np.ndarray | None
+    centre: bool
+
+    @classmethod
+    def of(cls, ctx: RunContext, operator: SymmetricOperator) -> SharedOperator:
+        """Return a matrix for tasks."""
+        matrix, factor = operator.sparse, operator.factor
+        parts = () if factor is None else (factor.data, factor.indices, factor.indptr) if sp.issparse(factor) else (factor,)
+        names = ("data", "indices", "indptr")
+        sparse = tuple(ctx.broadcast(f"eigen-{name}", getattr(matrix, name), ROW_TASKS) for name in names)
+        shared = tuple(ctx.broadcast(f"eigen-factor-{k}", part, ROW_TASKS) for k, part in enumerate(parts))
+        return cls(sparse, shared, 0 if factor is None else factor.shape[1], operator.weights, operator.centre)
+
+    def load(self) -> SymmetricOperator:
+        """Return the matrix."""
+        data, indices, indptr = (resolve(part) for part in self.sparse)
+        n = len(indptr) - 1
+        parts: list[Any] = [resolve(part) for part in self.factor]
+        factor = None if not parts else parts[0] if len(parts) == 1 else sp.csr_array(tuple(parts), shape=(n, self.columns))
+        return SymmetricOperator(sp.csr_array((data, indices, indptr), shape=(n, n)), factor, self.weights, self.centre)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Columns of a part of the matrix: its rows in the whole, and its columns among those of all parts."""
+
+    rows: Shared
+    matrix: TiledMatrix
+    first: int
+
+
+# -- steps of tasks ----------------------------------------------------------------------------------------------------------------
+
+
+def filter_chunk(
+    ref: Span, matrix: SharedOperator, source: TiledMatrix, target: TiledMatrix, degree: int, damped: tuple[float, float], top: float
+) -> list[Any]:
+    """Write some columns of the filtered block."""
+    columns = source.read(0, source.shape[0], ref.lo, ref.hi)
+    filter_block(Panels.of(matrix.load(), np.float32), columns, degree, damped, top, 1)
+    target.write(0, ref.lo, columns)
+    return []
+
+
+def product_chunk(ref: Span, matrix: SharedOperator, source: TiledMatrix, target: TiledMatrix) -> list[Any]:
+    """Write some columns of the product of matrix and block, in double precision."""
+    target.write(0, ref.lo, Panels.of(matrix.load(), np.float64).product(source.read(0, source.shape[0], ref.lo, ref.hi)))
+    return []
+
+
+def inner_chunk(ref: Span, left: TiledMatrix, right: TiledMatrix | None, dtype: str) -> list[np.ndarray]:
+    """Return columns of ``V'W`` from the first row to the diagonal tile; without W it is V."""
+    out = np.zeros((ref.hi, ref.hi - ref.lo))
+    for lo, hi in left.row_spans():
+        block = left.read(lo, hi, 0, ref.hi)
+        other = block[:, ref.lo :] if right is None else right.read(lo, hi, ref.lo, ref.hi)
+        for row in range(0, hi - lo, TILE_ROWS):
+            rows = slice(row, min(hi - lo, row + TILE_ROWS))
+            out += np.asarray(block[rows], dtype=dtype).T @ np.asarray(other[rows], dtype=dtype)
+    return [out]
+
+
+def solve_chunk(ref: Span, source: TiledMatrix, target: TiledMatrix, scale: np.ndarray, lower: Shared) -> list[Any]:
+    """Write some rows of ``V diag(scale) L'^{-1}``."""
+    rows = source.read(ref.lo, ref.hi)
+    solve_columns(rows, scale, resolve(lower), 1)
+    target.write(ref.lo, 0, rows)
+    return []
+
+
+def sample_chunk(ref: Span, source: TiledMatrix, target: TiledMatrix, weights: Shared) -> list[Any]:
+    """Write some rows of ``V weights``."""
+    target.write(ref.lo, 0, rotate_columns(source.read(ref.lo, ref.hi), resolve(weights), 1))
+    return []
+
+
+def residual_chunk(ref: Span, matrix: SharedOperator, vectors: TiledMatrix, values: np.ndarray) -> list[np.ndarray]:
+    """Return the squared lengths of ``A u - values u``."""
+    columns = vectors.read(ref.lo, ref.hi)
+    return [np.square(matrix.load().product(columns) - columns * values).sum(axis=0)]
+
+
+def rotate_chunk(ref: Span, source: TiledMatrix, block: TiledMatrix, vectors: TiledMatrix | None, weights: Shared) -> list[Any]:
+    """Write some rows of the block, rotated, and those of its first columns in double precision."""
+    rows = source.read(ref.lo, ref.hi)
+    exact = rotate_in_place(rows, resolve(weights), 0 if vectors is None else vectors.shape[1], 1)
+    block.write(ref.lo, 0, rows)
+    if vectors is not None:
+        vectors.write(ref.lo, 0, exact)
+    return []
+
+
+def peak_chunk(ref: Span, source: TiledMatrix, rows: Shared | None) -> list[np.ndarray]:
+    """Return the largest magnitude of some columns, on some rows."""
+    columns = source.read(0, source.shape[0], ref.lo, ref.hi)
+    return [np.abs(columns if rows is None else columns[resolve(rows)]).max(axis=0, initial=0.0)]
+
+
+def take_chunk(ref: Span, source: TiledMatrix, rows: Shared | None, ids: np.ndarray, target: TiledMatrix) -> list[Any]:
+    """Write columns of a block that are columns ``ids`` of another; those beyond are zero."""
+    chosen = source.take(ids[ref.lo : ref.hi])
+    out = np.zeros((target.shape[0], ref.hi - ref.lo), target.dtype)
+    out[:, : chosen.shape[1]] = chosen if rows is None else chosen[resolve(rows)]
+    target.write(0, ref.lo, out)
+    return []
+
+
+def place_chunk(
+    ref: Span, pieces: tuple[Piece, ...], rest: tuple[Shared, ...], order: np.ndarray, target: TiledMatrix, signed: bool
+) -> list[Any]:
+    """Write some columns of the whole: those of the parts, each in its rows, in an order; ``signed`` as eigenvectors are.
+
+    ``rest`` are the columns of all small parts: data, rows, where columns begin, and the place of the first among those of all parts.
+    """
+    out, ids = np.zeros((target.shape[0], ref.hi - ref.lo), target.dtype), order[ref.lo : ref.hi]
+    for piece in pieces:
+        inside = np.flatnonzero((ids >= piece.first) & (ids < piece.first + piece.matrix.shape[1]))
+        rows, columns = resolve(piece.rows), piece.matrix.take(ids[inside] - piece.first)
+        for k, column in enumerate(inside):
+            out[rows, column] = columns[:, k]
+    if rest:
+        data, rows, starts, first = (resolve(part) for part in rest)
+        for k in np.flatnonzero((ids >= first[0]) & (ids < first[0] + len(starts) - 1)):
+            part = slice(*starts[ids[k] - first[0] : ids[k] - first[0] + 2])
+            out[rows[part], k] = data[part]
+    target.write(0, ref.lo, out * column_signs(out) if signed else out)
+    return []
+
+
+# -- the block ---------------------------------------------------------------------------------------------------------------------
+
+
+class TiledBlock:
+    """A block of columns in tiles, for a matrix that is the part ``rows`` of the whole."""
+
+    def __init__(self, engine: WorkerEngine, operator: SymmetricOperator, rows: np.ndarray) -> None:
+        self._engine, self._rows, self._n, self._entries = engine, rows, operator.n, operator.sparse.nnz
+        factor = 0 if operator.factor is None else operator.factor.shape[1]
+        self._matrix_bytes = matrix_bytes(operator.n, self._entries) + 16 * operator.n * factor
+        self._matrix = SharedOperator.of(engine.ctx, operator)
+        self.tiles = engine.new(operator.n, 0)
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return self.tiles.shape[1]
+
+    def driver_bytes(self, columns: int, rank: float) -> int:
+        """Return the bytes that this process holds of a block, with the step of a pass that runs in it."""
+        return self._engine.driver_bytes(self._n, columns, self._entries)
+
+    def begin(self, columns: int, start: Any, seed: int) -> bool:
+        """Make V of the columns of ``start`` that are not zero and of random ones; tell whether most of them were known."""
+        if isinstance(start, np.ndarray):
+            start = KeptBlock("", self._engine.written(start))
+        rows = self._engine.ctx.broadcast("eigen-rows", self._rows, ROW_TASKS)
+        return self._fill(columns, None if start is None else start.tiles, rows, seed)
+
+    def widen(self, columns: int, seed: int) -> None:
+        """Add random columns to V."""
+        self._fill(columns, self.tiles, None, seed)
+
+    def _fill(self, columns: int, source: TiledMatrix | None, rows: Shared | None, seed: int) -> bool:
+        target, ids = self._engine.new(self._n, columns), np.zeros(0, np.int64)
+        if source is not None:
+            taken = 16 * source.shape[0] * PANEL_COLUMNS
+            peaks = self._run("block-peaks", peak_chunk, _panels(source.shape[1], source.shape[0]), source, rows, step=taken)
+            ids = np.flatnonzero(np.concatenate(peaks) > 0)[:columns]
+        if len(ids) and source is not None:
+            refs = [ref for ref in _panels(columns, self._n) if ref.lo < len(ids)]
+            self._run("block-columns", take_chunk, refs, source, rows, ids, target, step=16 * source.shape[0] * PANEL_COLUMNS)
+        self._draw(target, len(ids), seed)
+        self._replace(target)
+        return 2 * len(ids) > columns
+
+    def _draw(self, target: TiledMatrix, known: int, seed: int) -> None:
+        """Write random columns behind the known ones, tile by tile."""
+        n, columns = target.shape
+        edge = known // PANEL_COLUMNS * PANEL_COLUMNS
+        drawn = random_rows(n, columns - known, seed)
+        for lo, hi in target.row_spans() if known < columns else ():
+            out = np.empty((hi - lo, columns - edge), np.float32)
+            if known > edge:
+                out[:, : known - edge] = target.read(lo, hi, edge, known)
+            for _ in range(lo, hi, RANDOM_ROWS):
+                rows, values = next(drawn)
+                out[rows.start - lo : rows.stop - lo, known - edge :] = values
+            target.write(lo, edge, out)
+
+    def filter(self, degree: int, damped: tuple[float, float], top: float) -> None:
+        """Overwrite V as :func:`gramplane.kernels.eigen.column_block.filter_block` does."""
+        target = self._engine.new(*self.tiles.shape)
+        refs = _panels(self.columns, self._n, self._group(degree))
+        self._run("block-filter", filter_chunk, refs, self._matrix, self.tiles, target, degree, damped, top, step=self._panel_bytes(refs))
+        self._replace(target)
+
+    def _group(self, degree: int) -> int:
+        """Return the columns of a task: as many as make it worth its way, up to a tile of products."""
+        panels = int(TASK_PRODUCTS // max(1, degree * (self._entries + self._n) * PANEL_COLUMNS)) + 1
+        return min(TILE_COLUMNS, panels * PANEL_COLUMNS)
+
+    def _panel_bytes(self, refs: Sequence[Span]) -> int:
+        # The matrix in both precisions, columns as they are read and written, panels in double precision.
+        return self._matrix_bytes + max(ref.hi - ref.lo for ref in refs) * 24 * self._n + 32 * PANEL_COLUMNS * self._n
+
+    def gram(self) -> np.ndarray:
+        """Return ``V'V``, products in V's precision."""
+        return self._inner(None, "float32")
+
+    def exact_gram(self) -> np.ndarray:
+        """Return ``V'V``, products in double precision."""
+        return self._inner(None, "float64")
+
+    def form(self) -> np.ndarray:
+        """Return ``V'AV`` in double precision."""
+        image = self._engine.new(*self.tiles.shape, np.float64)
+        refs = _panels(self.columns, self._n, self._group(1))
+        self._run("block-product", product_chunk, refs, self._matrix, self.tiles, image, step=self._panel_bytes(refs))
+        out = self._inner(image, "float64")
+        image.remove()
+        return out
+
+    def _inner(self, right: TiledMatrix | None, dtype: str) -> np.ndarray:
+        b, rows = self.columns, self.tiles.tile_rows
+        # The largest first, so that workers end together.
+        refs = [Span(lo, min(b, lo + TILE_COLUMNS), 4 * self._n * b) for lo in range(0, b, TILE_COLUMNS)][::-1]
+        step = 8 * b * TILE_COLUMNS * 2 + 24 * rows * b + 8 * rows * TILE_COLUMNS
+        results = self._run("block-inner", inner_chunk, refs, self.tiles, right, dtype, step=step, result=8 * b * TILE_COLUMNS)
+        out = np.zeros((b, b))
+        for ref, part in zip(refs, results, strict=True):
+            lo, hi = ref.lo, ref.hi
+            out[:hi, lo:hi] = part
+            corner = out[lo:hi, lo:hi]
+            out[lo:hi, lo:hi] = 0.5 * (corner + corner.T)
+            out[lo:hi, :lo] = out[:lo, lo:hi].T
+        return out
+
+    def solve(self, scale: np.ndarray, lower: np.ndarray) -> None:
+        """Overwrite V by ``V diag(scale) L'^{-1}``."""
+        target = self._engine.new(*self.tiles.shape)
+        shared = self._engine.ctx.broadcast("eigen-lower", lower, ROW_TASKS)
+        self._run("block-solve", solve_chunk, self._row_refs(), self.tiles, target, scale, shared, step=self._row_bytes())
+        self._replace(target)
+
+    def squared_residuals(self, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return ``||A u_i - values_i u_i||^2`` of the columns u of ``V weights``."""
+        sample = self._engine.new(self._n, weights.shape[1], np.float64, self.tiles.tile_rows)
+        shared = self._engine.ctx.broadcast("eigen-sample", weights, ROW_TASKS)
+        self._run("block-sample", sample_chunk, self._row_refs(), self.tiles, sample, shared, step=self._row_bytes())
+        step = self._matrix_bytes + 32 * self._n * weights.shape[1]
+        whole = [Span(0, self._n, 8 * self._n * weights.shape[1])]
+        (out,) = self._run("block-residuals", residual_chunk, whole, self._matrix, sample, values, step=step)
+        sample.remove()
+        return out
+
+    def rotate(self, weights: np.ndarray, count: int) -> Any:
+        """Overwrite V by ``V weights``, and return its first ``count`` columns in double precision, in tiles."""
+        target, rows = self._engine.new(*self.tiles.shape), self.tiles.tile_rows
+        vectors = self._engine.new(self._n, count, np.float64, rows) if count else None
+        shared = self._engine.ctx.broadcast("eigen-weights", weights, ROW_TASKS)
+        self._run("block-rotate", rotate_chunk, self._row_refs(), self.tiles, target, vectors, shared, step=self._row_bytes())
+        self._replace(target)
+        return np.zeros((self._n, 0)) if vectors is None else vectors
+
+    def result(self) -> TiledBlock:
+        """Return the block."""
+        return self
+
+    def _row_refs(self) -> list[Span]:
+        return [Span(lo, hi, 4 * (hi - lo) * self.columns) for lo, hi in self.tiles.row_spans()]
+
+    def _row_bytes(self) -> int:
+        # Two small matrices that a process keeps, one of them in V's precision, too; rows as read, in double precision, and rotated.
+        return 24 * self.columns**2 + 32 * self.tiles.tile_rows * self.columns
+
+    def _replace(self, tiles: TiledMatrix) -> None:
+        self.tiles.remove()
+        self.tiles = tiles
+
+    def _run(self, name: str, chunk: Callable[..., list[Any]], refs: Sequence[Span], *shared: Any, step: int, result: int = 1024) -> Any:
+        return self._engine.run(name, chunk, refs, *shared, step=step, result=result)
+
+
+@dataclass(frozen=True)
+class KeptBlock:
+    """The block of an earlier result, in tiles."""
+
+    name: str
+    tiles: TiledMatrix
+
+    def rows(self, rows: np.ndarray) -> np.ndarray:
+        """Return some of its rows."""
+        return self.tiles.read(0, self.tiles.shape[0])[rows]
+
+
+class WorkerEngine:
+    """Where blocks lie that are better on workers, or larger than this process may hold.
+
+    ``n`` rows of the whole; ``memory``: bytes this process may hold; ``keeps_blocks``: whether later evaluations start from earlier blocks.
+    """
+
+    def __init__(self, ctx: RunContext, run: RunStore, n: int, memory: int, *, keeps_blocks: bool) -> None:
+        self.ctx, self._folder, self._n, self._memory = ctx, run.scratch / "eigen", n, memory
+        self._keeps_blocks, self._made = keeps_blocks, 0
+
+    def takes(self, n: int, columns: int, rank: float) -> bool:
+        """Tell whether a block goes to tiles: on workers a large one, else one that this process could not hold. No bit depends on it."""
+        here = block_bytes(n, int(WIDENING * columns), WIDENING * rank)
+        on_workers = self.ctx.executor.kind != "sync" and n >= WORKER_ROWS
+        return on_workers or here > max(self._memory, self.driver_bytes(n, columns, 0))
+
+    def driver_bytes(self, n: int, columns: int, entries: int) -> int:
+        """Return the bytes that this process holds of a block in tiles, with the step of a pass that runs in it."""
+        step = step_bytes(n, columns, entries) if self.ctx.executor.kind == "sync" else 0
+        return tiles_bytes(n, columns) + step
+
+    def open(self, operator: SymmetricOperator, rows: np.ndarray) -> TiledBlock:
+        """Return a block for a matrix that is the part ``rows`` of the whole."""
+        return TiledBlock(self, operator, rows)
+
+    def stored(self, name: str) -> KeptBlock:
+        """Return the block that a result kept under a name."""
+        columns = int(name.rpartition("-")[2])
+        return KeptBlock(name, TiledMatrix(str(self._folder / name), (self._n, columns), tile_rows(self._n, columns), np.dtype(np.float32)))
+
+    def new(self, n: int, columns: int, dtype: Any = np.float32, rows: int | None = None) -> TiledMatrix:
+        """Return a matrix that nothing is written of yet."""
+        self._made += 1
+        path = str(self._folder / f"block{self._made}")
+        return TiledMatrix(path, (n, columns), tile_rows(n, columns) if rows is None else rows, np.dtype(dtype))
+
+    def written(self, array: np.ndarray) -> TiledMatrix:
+        """Write an array and return it in tiles."""
+        tiles = self.new(*array.shape, array.dtype)
+        tiles.write(0, 0, array)
+        return tiles
+
+    def run(self, name: str, chunk: Callable[..., list[Any]], refs: Sequence[Span], *shared: Any, step: int, result: int = 1024) -> Any:
+        """Run a pass that writes tiles, and return what its tasks do, in order."""
+        program = BlockProgram(name, chunk, join_lists, lambda ref: step + FREED_BYTES, result, combine_bytes=3 * result * len(refs))
+        return self.ctx.run_pass(plan(program, refs, *shared))
+
+    def assemble(self, n: int, solved: list[tuple[np.ndarray, Any]], order: np.ndarray) -> tuple[Any, Any]:
+        """Return eigenvectors and block of the whole, in tiles; earlier eigenvectors are removed."""
+        for old in self._folder.glob("vectors-*"):
+            TiledMatrix(str(old), (0, 0), 1, np.dtype(np.float64)).remove()
+        large = [part for part in solved if part[1].block is not None]
+        rows = [self.ctx.broadcast(f"eigen-part-{k}", ids, ROW_TASKS) for k, (ids, _) in enumerate(large)]
+        vectors = self._place_vectors(n, solved, large, rows, order) if len(order) else np.zeros((n, 0))
+        block = self._place_block(n, large, rows, order) if self._keeps_blocks else None
+        for part in (*(result.vectors for _, result in large), *(result.block for _, result in large)):
+            tiles = part.tiles if isinstance(part, TiledBlock) else part
+            if isinstance(tiles, TiledMatrix):
+                tiles.remove()
+        return vectors, block
+
+    def _place_vectors(self, n: int, solved: Sequence[Any], large: Sequence[Any], rows: Sequence[Shared], order: np.ndarray) -> Any:
+        # The pairs of all parts in the order that pieces have: large parts, then small ones.
+        of_small = np.repeat([part.block is None for _, part in solved], [len(part.values) for _, part in solved])
+        places = np.argsort(of_small, kind="stable")
+        small = [part for part in solved if part[1].block is None]
+        back = np.empty(len(places), np.int64)
+        back[places] = np.arange(len(places))
+        pieces, first = [], 0
+        for ids, (_, part) in zip(rows, large, strict=True):
+            if len(part.values):
+                pieces.append(Piece(ids, part.vectors if isinstance(part.vectors, TiledMatrix) else self.written(part.vectors), first))
+            first += len(part.values)
+        rest = self._rest(small, first)
+        name = hashlib.sha256(np.ascontiguousarray(order).tobytes()).hexdigest()[:16]
+        target = TiledMatrix(str(self._folder / f"vectors-{name}"), (n, len(order)), tile_rows(n, len(order)), np.dtype(np.float64))
+        self._place(tuple(pieces), rest, back[order], target, signed=True)
+        return target
+
+    def _rest(self, small: Sequence[Any], first: int) -> tuple[Shared, ...]:
+        """Return the columns of small parts for tasks, each in the rows of its part."""
+        if not small:
+            return ()
+        data = np.concatenate([part.vectors.T.ravel() for _, part in small])
+        rows = np.concatenate([np.tile(ids, len(part.values)) for ids, part in small])
+        lengths = np.concatenate([np.full(len(part.values), len(ids)) for ids, part in small])
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        return tuple(
+            self.ctx.broadcast(f"eigen-rest-{k}", part, ROW_TASKS) for k, part in enumerate((data, rows, starts, np.array([first])))
+        )
+
+    def _place_block(self, n: int, large: Sequence[Any], rows: Sequence[Shared], order: np.ndarray) -> KeptBlock:
+        blocks = [part.block.tiles if isinstance(part.block, TiledBlock) else self.written(part.block) for _, part in large]
+        columns = max(block.shape[1] for block in blocks)
+        values = np.concatenate([part.values for _, part in large])
+        kept = self.stored(f"kept-{hashlib.sha256(values.tobytes()).hexdigest()[:16]}-{columns}")
+        refs = _panels(columns, n)
+        pieces = tuple(Piece(ids, block, 0) for ids, block in zip(rows, blocks, strict=True))
+        self._place(pieces, (), np.arange(columns), kept.tiles, signed=False, refs=refs)
+        others = [path for path in self._folder.glob("kept-*") if path != Path(kept.tiles.path)]
+        for old in sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)[KEPT_BLOCKS - 1 :]:
+            self.stored(old.name).tiles.remove()
+        return kept
+
+    def _place(
+        self, pieces: tuple[Piece, ...], rest: tuple[Shared, ...], order: np.ndarray, target: TiledMatrix, *, signed: bool, refs: Any = None
+    ) -> None:
+        n, columns = target.shape
+        step = 4 * target.dtype.itemsize * n * PANEL_COLUMNS + 8 * n + sum(16 * part.nbytes for part in rest)
+        self.run("block-place", place_chunk, refs or _panels(columns, n), pieces, rest, order, target, signed, step=step)
+
+
+def _panels(columns: int, n: int, group: int = PANEL_COLUMNS) -> list[Span]:
+    """Return tasks over columns, whole panels each."""
+    return [Span(lo, min(columns, lo + group), 4 * n * (min(columns, lo + group) - lo)) for lo in range(0, columns, group)]
+
+
+def tiles_bytes(n: int, columns: int) -> int:
+    """Return the bytes that the driver holds of a block in tiles: small matrices, and some columns as it reads them."""
+    return 40 * columns**2 + 1024 * n
+
+
+def matrix_bytes(n: int, entries: int) -> int:
+    """Return the bytes of a sparse matrix in a task: as it is shared, and in another precision."""
+    return 24 * entries + 8 * n
+
+
+def step_bytes(n: int, columns: int, entries: int) -> int:
+    """Return the bytes of the largest step of a pass on a block; the matrix has no low rank part."""
+    rows, panel = tile_rows(n, columns), min(PANEL_COLUMNS, columns)
+    over_columns = matrix_bytes(n, entries) + (24 * panel + 32 * PANEL_COLUMNS) * n
+    over_rows = 24 * columns**2 + 32 * rows * columns
+    products = (16 * columns + 8 * rows) * TILE_COLUMNS + 24 * rows * columns
+    return max(over_columns, over_rows, products) + FREED_BYTES
+
+
+def tile_rows(n: int, columns: int) -> int:
+    """Return the rows of a tile: from the sizes alone, a multiple of ``ROW_STEP``."""
+    fits = TILE_BYTES // (8 * max(1, columns)) // ROW_STEP * ROW_STEP
+    even = -(-n // (ROW_TASKS * ROW_STEP)) * ROW_STEP
+    return max(ROW_STEP, min(fits, even))
+
+
+def worker_engine(ctx: RunContext, n: int, memory: int, *, keeps_blocks: bool) -> WorkerEngine | None:
+    """Return where blocks may lie outside of this process; nothing for a fit that has no directory."""
+    return None if ctx.run is None else WorkerEngine(ctx, ctx.run, n, memory, keeps_blocks=keeps_blocks)
+
+
+def load_programs() -> None:
+    """Compile or load what a task runs, so that a worker's memory is measured with it."""
+    neighbours.load_programs()
+    matrix = SymmetricOperator(sp.csr_array(np.eye(3)))
+    for dtype in (np.float32, np.float64):
+        filter_block(Panels.of(matrix, dtype), np.ones((3, 1), dtype), 1, (-1.0, 0.5), 1.0, 1)

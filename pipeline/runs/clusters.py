@@ -1,0 +1,55 @@
+"""Clusters of the rows of a finished run, under the kernel that it learnt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import rand_score
+
+from ...storage import BlockStore, DataError, RunStore
+from ..records.holdings import Held, refuse_beyond
+from .outputs import refuse_foreign
+from .predict_and_score import Predictions, predictions_writer
+from .run import load_model
+
+FACTOR = Held("coordinates of the rows, and k-means' copies of them", "32 n r", "r eigenpairs")
+
+
+def cluster_run(
+    run: str, out: str, n_clusters: int, *, normalize: bool = False, seed: int = 0, store: str | None = None, memory: int | None = None
+) -> dict[str, Any]:
+    """Write the cluster of every row of the run's data; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
+
+    K-means under the learnt kernel, ten starts from ``seed``; ``normalize``: on directions. The ``store`` of the run adds the Rand
+    accuracy, the share of pairs of rows that clusters and labels agree on.
+
+    Returns ``rows``, ``out``, the number of rows per cluster. Raises ValueError: a run that learnt no kernel of its rows alone, or another
+    number of clusters than there can be; MemoryBoundExceeded: coordinates beyond ``memory``; DataError: a store without labels, or of other
+    rows.
+    """
+    write = predictions_writer(out)
+    refuse_foreign(out, Predictions.__name__)
+    labels = None if store is None else _labels(store, RunStore.open(run).config["data_digest"])
+    estimator = load_model(run)
+    # Elsewhere ``cluster`` is the parameter that says where passes run.
+    if not callable(getattr(estimator, "cluster", None)):
+        method = RunStore.open(run).config.get("method", "tune")
+        raise ValueError(f"run={run!r}: is a fit of {method}, which has no clusters; cluster takes fits of npkl")
+    n, rank = estimator.eigenvectors_.shape
+    if memory is not None:
+        refuse_beyond([FACTOR.of(n=n, r=rank)], memory, "cluster", "fewer rows, or a smaller base")
+    found = estimator.set_params(random_state=seed).cluster(n_clusters, normalize=normalize)
+    write(found, np.zeros((n, 0)))
+    names, counts = np.unique(found, return_counts=True)
+    sizes = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+    return {"rows": n, "out": out, "clusters": sizes, **({} if labels is None else {"rand_accuracy": float(rand_score(labels, found))})}
+
+
+def _labels(store: str, digest: str) -> np.ndarray:
+    data = BlockStore.open(store)
+    if data.digest != digest:
+        raise DataError("is not the store that the run was made on, whose rows the kernel knows", data.url)
+    if data.meta.labels is None or not data.has_table("y"):
+        raise DataError("has no labels that clusters could be compared with", data.url)
+    return data.target()

@@ -1,0 +1,207 @@
+"""Graphs and kernels of labels that are given; the cost of a violation in the unit of the problem as it is written."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gramplane.cluster import open_executor
+from gramplane.kernels.spectral.embeddings import violation_unit
+from gramplane.pipeline import load_model
+from gramplane.pipeline.loops.run import run_loop
+from gramplane.pipeline.methods.embeddings.config import SPEConfig
+from gramplane.pipeline.methods.embeddings.estimator import ColoredMVU, MinimumVolumeEmbedding, StructurePreservingEmbedding
+from gramplane.pipeline.methods.embeddings.method import SPE, EmbeddingInputs
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import MemoryBlocks
+from gramplane.workflows.cli import main
+from tests.support.oracles.embedding import all_triples, centring, violations
+from tests.support.typed import result
+
+X = np.random.default_rng(0).normal(size=(24, 3))
+Y = np.arange(24) % 3
+
+
+def ring(n: int) -> sp.csr_array:
+    i = np.arange(n)
+    return sp.csr_array((np.ones(n), (i, (i + 1) % n)), shape=(n, n))
+
+
+def test_the_neighbour_graph_given_is_the_neighbour_graph():
+    for estimator in (StructurePreservingEmbedding, MinimumVolumeEmbedding):
+        found = estimator(graph="union", tol=1e-2).fit(X)
+        edges = found.edges_
+        matrix = sp.coo_array((np.full(len(edges), 2.5), edges.T), shape=(24, 24))
+        for given in (edges, edges[::-1, ::-1].tolist(), matrix, sp.csr_matrix(matrix + matrix.T)):
+            other = estimator(tol=1e-2).fit(X, graph=given)
+            np.testing.assert_array_equal(other.edges_, found.edges_)
+            assert other.objective_ == pytest.approx(found.objective_, rel=1e-2) and other.unit_ == pytest.approx(found.unit_, rel=1e-12)
+            if estimator is StructurePreservingEmbedding:
+                np.testing.assert_allclose(other.embedding_, found.embedding_, atol=1e-7 * np.abs(found.embedding_).max())
+
+
+def test_a_graph_alone_is_embedded_as_the_problem_is_written():
+    n, C = 12, 40.0
+    found = StructurePreservingEmbedding(C=C, B=12.0, tol=1e-6).fit(graph=ring(n))
+    links = (ring(n) + ring(n).T).toarray()
+    K, H = found.kernel_block(), centring(n)
+    worst = max(0.0, violations(K, all_triples(links > 0)).max())
+    assert found.objective_ == pytest.approx(-np.trace(H @ links @ H @ K) + C * worst, rel=1e-6)
+    assert found.C_ == C and found.worst_violation_ == pytest.approx(worst, abs=1e-9) and np.sum(K * K) <= 12.0 * (1 + 1e-9)
+    # Every row of a ring is like every other: the map is a circle.
+    radii = np.linalg.norm(found.embedding_, axis=1)
+    np.testing.assert_allclose(radii, radii.mean(), rtol=1e-3)
+    assert StructurePreservingEmbedding(tol=1e-2).fit(graph=ring(n)).converged_
+
+
+def inputs():
+    data = MemoryBlocks(X)
+    ctx = RunContext(open_executor("sync").__enter__(), data)
+    return ctx, EmbeddingInputs(data, None)
+
+
+def test_auto_is_the_cost_at_which_a_violation_weighs_as_much_as_the_graph():
+    ctx, given = inputs()
+    loop = SPE.build_loop(SPEConfig(graph="union"), given, ctx)
+    unit = violation_unit(loop.setting(ctx).graph)
+    auto, same = (StructurePreservingEmbedding(graph="union", C=C, tol=1e-2).fit(X) for C in ("auto", unit))
+    np.testing.assert_array_equal(auto.embedding_, same.embedding_)
+    assert unit == auto.C_
+    none = StructurePreservingEmbedding(graph="union", C=1e-9, tol=1e-4).fit(X)
+    K = none.kernel_block()
+    values = np.linalg.eigvalsh(loop.setting(ctx).structure.target.dense())
+    best = np.sqrt(none.cap_ * np.sum(np.maximum(values, 0) ** 2))
+    # A violation of the mean squared distance of a flat kernel on the cap, 2 sqrt(2B)/n, costs that best value.
+    assert unit * 2 * np.sqrt(2 * none.cap_) / len(X) == pytest.approx(best, rel=1e-6)
+    assert -none.objective_ == pytest.approx(best, rel=1e-3) and np.sum(K * K) == pytest.approx(none.cap_, rel=1e-6)
+
+
+def test_a_run_of_an_earlier_version_keeps_its_unit():
+    ctx, given = inputs()
+    loop = SPE.build_loop(SPEConfig(graph="union", C=1.5), given, ctx)
+    unit = loop.setting(ctx).violation_unit
+    began = loop.init(ctx)
+    assert began.violation_cost == 1.5 and loop.setting(ctx).cost_of(began) == 1.5
+    old = replace(began, violation_cost=np.nan)
+    assert loop.setting(ctx).cost_of(old) == 1.5 * unit
+    old = loop.step(old, ctx).state
+    new = SPE.build_loop(SPEConfig(graph="union", C=1.5 * unit), given, ctx)
+    np.testing.assert_array_equal(old.upper, new.step(new.init(ctx), ctx).state.upper)
+    assert run_loop(new, ctx, keep=False).state.stop == "gap"
+
+
+@pytest.mark.parametrize(
+    ("graph", "told"),
+    [
+        ([], r"graph: an array of shape \(0,\); must be a sparse matrix, or edges"),
+        ([[0, 1, 2]], r"graph: an array of shape \(1, 3\)"),
+        ([[0, 24]], r"graph: the edge \(0, 24\) names a row outside 0 ... 23"),
+        ([[3, 3]], r"graph: the edge \(3, 3\) links a row with itself"),
+        ([[0.5, 1.0]], "graph: edges of type float64"),
+        (ring(20), r"graph: a matrix of shape \(20, 20\); must be \(24, 24\)"),
+        (sp.eye_array(24), r"links a row with itself"),
+    ],
+)
+def test_graphs_that_are_none_are_named(graph, told):
+    with pytest.raises(ValueError, match=told):
+        StructurePreservingEmbedding().fit(X, graph=graph)
+
+
+def test_without_rows_the_graph_must_be_a_matrix():
+    with pytest.raises(ValueError, match="X: is None; give the graph as a sparse matrix"):
+        StructurePreservingEmbedding().fit(graph=[[0, 1]])
+
+
+def test_a_given_graph_in_parts_warns():
+    with pytest.warns(UserWarning, match="the given graph has 22 components, .*: add edges between them"):
+        StructurePreservingEmbedding(tol=0.1).fit(X, graph=[[0, 1], [1, 2]])
+
+
+# -- kernels of the labels -----------------------------------------------------------------------------------------------------------
+
+
+def colored(y=None, **options):
+    return ColoredMVU(graph="union", n_neighbors=4, tol=1e-7, **options).fit(X, y)
+
+
+def test_matrices_are_the_kernels_they_are_made_of():
+    z = (Y - Y.mean()) / Y.std()
+    for kernel, matrix in (("one-hot", np.equal.outer(Y, Y).astype(float)), ("linear", np.multiply.outer(z, z))):
+        named = colored(Y, label_kernel=kernel)
+        for given in (matrix, sp.csr_array(matrix)):
+            other = colored(label_kernel=given)
+            np.testing.assert_allclose(other.kernel_block(), named.kernel_block(), atol=1e-3 * np.abs(named.kernel_block()).max())
+            assert other.objective_ == pytest.approx(named.objective_, rel=1e-6)
+    assert colored(Y).objective_ == colored(Y, label_kernel="one-hot").objective_ != colored(Y, label_kernel="linear").objective_
+    numbers = Y + 0.5
+    assert colored(numbers).objective_ == colored(numbers, label_kernel="linear").objective_
+
+
+@pytest.mark.parametrize(
+    ("kernel", "y", "told"),
+    [
+        (np.eye(3), None, r"label_kernel: an array of shape \(3, 3\); must be \(24, 24\)"),
+        (-np.eye(24), None, "label_kernel: has the eigenvalue -1; must be positive semidefinite"),
+        (np.triu(np.ones((24, 24))), None, "label_kernel: must be finite and symmetric"),
+        (np.ones((24, 24)), None, "label_kernel: is constant"),
+        ("one-hot", Y + 0.5, "label_kernel='one-hot': needs classes"),
+        ("linear", np.array(["a", "b", "c"])[Y], "label_kernel='linear': needs numbers, the target holds 'a'"),
+        ("rbf", Y, "label_kernel='rbf'"),
+    ],
+)
+def test_label_kernels_that_are_none_are_named(kernel, y, told):
+    with pytest.raises(ValueError, match=told):
+        colored(y, label_kernel=kernel)
+
+
+# -- the command line ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, capsys):
+    lines = [",".join([f"{y}", *(f"{value:.6f}" for value in x)]) for x, y in zip(X, Y, strict=True)]
+    (tmp_path / "rows.csv").write_text("\n".join(["y,a,b,c", *lines]) + "\n")
+    result(["ingest", tmp_path / "rows.csv", tmp_path / "s", "--target", "y"], capsys)
+    return tmp_path
+
+
+def test_a_graph_and_a_label_kernel_are_typed(folder, capsys):
+    (folder / "edges.csv").write_text("row,other\n" + "".join(f"{i},{(i + 1) % 24}\n" for i in range(24)) + "1,0\n")
+    fit = ["--data", folder / "s", "--set", "tol=0.01"]
+    done = result(["fit", "spe", *fit, "--graph", folder / "edges.csv", "--run", folder / "spe", "--set", "C=30"], capsys)
+    assert done["summary"]["edges"] == 24 and load_model(folder / "spe").C_ == 30.0
+    np.save(folder / "kernel.npy", np.equal.outer(Y, Y).astype(np.float32))
+    objectives = []
+    for k, kernel in enumerate(("one-hot", "linear", folder / "kernel.npy")):
+        words = ["fit", "colored-mvu", *fit, "--label-kernel", kernel, "--run", folder / f"run{k}", "--set", "graph=union"]
+        objectives.append(result(words, capsys)["summary"]["objective"])
+    assert objectives[2] == pytest.approx(objectives[0], rel=1e-2) and objectives[1] != objectives[0]
+
+
+def test_bad_files_are_told_before_there_is_a_run(folder, capsys):
+    (folder / "edges.csv").write_text("0,1\n0,1,1\n")
+    np.save(folder / "small.npy", np.eye(3))
+    cases = (
+        (["spe", "--graph", "edges.csv"], "edges.csv:2: '0 1 1' must be two integers: row, row"),
+        (["colored-mvu", "--label-kernel", "small.npy"], "small.npy: holds an array of shape (3, 3); must be (24, 24)"),
+        (["colored-mvu", "--label-kernel", "edges.csv"], "is no .npy file of numbers"),
+        (["mve", "--label-kernel", "linear"], "mve does not take a kernel of the labels; of the methods colored-mvu does"),
+    )
+    for words, told in cases:
+        given = [str(folder / word) if "." in word else word for word in words]
+        assert main(["fit", *given, "--data", str(folder / "s"), "--run", str(folder / "run")]) in (2, 3)
+        assert told in capsys.readouterr().err
+        assert not (folder / "run").exists()
+
+
+def test_a_label_kernel_that_was_changed_is_refused(folder, capsys):
+    np.save(folder / "kernel.npy", np.equal.outer(Y, Y).astype(np.float32))
+    words = ["fit", "colored-mvu", "--data", folder / "s", "--label-kernel", folder / "kernel.npy", "--run", folder / "run"]
+    result([*words, "--set", "graph=union", "--set", "max_iter=1"], capsys)
+    from gramplane.storage import DigestMismatch, load_matrix, matrix_file
+
+    record = matrix_file(str(folder / "kernel.npy"), 24)
+    np.save(folder / "kernel.npy", np.eye(24))
+    with pytest.raises(DigestMismatch, match="is not the file that the run began with"):
+        load_matrix(record)
