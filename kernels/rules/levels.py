@@ -95,11 +95,16 @@ class Finds(NamedTuple):
 
 
 @dataclass
-class _Level:
+class Level:
     """Sets of one length, as far as they were visited."""
 
     finds: Finds
     open: list[Open]  # of every set those extensions that are worth following
+
+
+def visited_level(extensions: list[Open]) -> Level:
+    """Return a level whose visits somebody else has counted."""
+    return Level(Finds([], [], [], 0, True), extensions)
 
 
 @dataclass
@@ -116,7 +121,8 @@ class LevelSearch:
     threshold: float
     known: frozenset[tuple[int, ...]]  # the hull
     roots: tuple[int, int] | None = None
-    levels: list[_Level] = field(default_factory=list)
+    levels: list[Level] = field(default_factory=list)
+    seen_at: list[int] = field(default_factory=list)  # visits at which the violators of the last search everywhere were seen
 
     def __post_init__(self) -> None:
         self._scales = np.asarray(float(self.a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
@@ -145,27 +151,28 @@ class LevelSearch:
 
     def everywhere(self, depth: int, max_visits: int, max_violators: int = MAX_VIOLATORS) -> ViolatorSearch:
         """Visit all conjunctions of at most ``depth`` propositions, of which at most ``max_visits`` in all."""
-        depth, visits, items, values = min(depth, MAX_LENGTH), 0, [], []
+        depth, visits, items, values, self.seen_at = min(depth, MAX_LENGTH), 0, [], [], []
         for length in range(1, depth + 1):
             finds = self._level(length, max_visits - visits, max_violators - len(items)).finds
+            self.seen_at += [visits + at for at in finds.visits]
             items, values, visits = [*items, *finds.items], [*values, *finds.values], visits + finds.count
             if not finds.finished:
                 return _search(items, values, visits, depth, False, False)
         whole = next(self._extensions(self.levels[depth - 1].open, depth), None) is None
         return _search(items, values, visits, depth, True, whole)
 
-    def _level(self, length: int, max_visits: int, max_violators: int) -> _Level:
+    def _level(self, length: int, max_visits: int, max_violators: int) -> Level:
         if length <= len(self.levels):
             return self._cut(self.levels[length - 1], max_visits, max_violators)
         found: list[Open] = []
         sets = [Open((), np.arange(self.p))] if length == 1 else self._extensions(self.levels[length - 2].open, length - 1)
-        level = _Level(self._visit(sets, max_visits, max_violators, found), found)
+        level = Level(self._visit(sets, max_visits, max_violators, found), found)
         if level.finds.finished:
             self.levels.append(level)
         return level
 
     @staticmethod
-    def _cut(level: _Level, max_visits: int, max_violators: int) -> _Level:
+    def _cut(level: Level, max_visits: int, max_violators: int) -> Level:
         """Return a level that was visited before as far as the limits let it be visited again."""
         finds = level.finds
         within = sum(at < max_visits for at in finds.visits)
@@ -173,7 +180,7 @@ class LevelSearch:
             return level
         count = min(max_visits, finds.visits[max_violators] + 1 if len(finds.items) > max_violators else max_visits)
         n = min(within, max_violators)
-        return _Level(Finds(finds.items[:n], finds.values[:n], finds.visits[:n], count, False), [])
+        return Level(Finds(finds.items[:n], finds.values[:n], finds.visits[:n], count, False), [])
 
     def _extensions(self, parents: Sequence[Open], length: int) -> Iterator[Open]:
         """Yield the sets of some length that may be extended, in order, from what was worth following one proposition earlier."""
