@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,19 +45,25 @@ def _rule_truth(flags: Flags, item: Sequence[int]) -> FloatArray:
     return np.logical_and.reduce(flags[list(item)], axis=0).astype(np.float64) if len(item) else np.ones(flags.shape[1])
 
 
-def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int, kind: int, cut: float, values: FloatArray) -> float:
-    """Return the cut of proposition e with the least loss; the one it has if none is better. ``flags`` are the truth of the propositions,
-    uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth, ``kind`` is ``AT_MOST`` or ``ABOVE``, and ``values`` ``(n,)`` is the column
-    of e, NaN for missing values.
+def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int) -> FloatArray:
+    """Return what the loss of every row gains where proposition e becomes true of it, ``(n,)``. ``flags`` are the truth of the
+    propositions, uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth.
     """
     with_e = [r for r, item in enumerate(machine.items) if e in item]
     others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)
     gain = others @ machine.weights[with_e]
     without_e = decisions - gain * flags[e][:, None]
-    change = np.zeros(len(values))
+    change = np.zeros(len(decisions))
     for t, (rows, y, cost) in enumerate(zip(machine.rows, machine.y, machine.cost, strict=True)):
         base = 1.0 - y * (without_e[rows, t] - machine.bias[t])
         np.add.at(change, rows, cost * np.maximum(base - y * gain[rows, t], 0.0) - cost * np.maximum(base, 0.0))
+    return change
+
+
+def find_best_cut(change: FloatArray, kind: int, cut: float, values: FloatArray) -> float:
+    """Return the cut with the least loss; the one there is if none is better. ``change`` is that of :func:`cut_changes`, ``kind`` is
+    ``AT_MOST`` or ``ABOVE``, and ``values`` ``(n,)`` is the column of the proposition, NaN for missing values.
+    """
     order = np.argsort(values, kind="stable")
     order = order[: int(np.sum(~np.isnan(values)))]
     ordered = values[order]
@@ -75,22 +82,67 @@ def find_best_cut(machine: CutMachine, flags: Flags, decisions: FloatArray, e: i
     return float(middle if low < middle < high else low)
 
 
+class CutRows(Protocol):
+    """Rows on which cuts are moved; each asks with the cuts as they are by then."""
+
+    def changes(self, e: int, cuts: FloatArray) -> FloatArray:
+        """Return :func:`cut_changes` of proposition e, ``(n,)``."""
+        ...
+
+    def column(self, e: int) -> FloatArray:
+        """Return the values of its column, ``(n,)``."""
+        ...
+
+
+@dataclass
+class LocalCutRows:
+    """Rows in this process: truth of the propositions, uint8 ``(p, n)``, and the column ``(n,)`` of every one."""
+
+    machine: CutMachine
+    flags: Flags
+    kinds: IntArray
+    columns: Sequence[FloatArray]
+
+    def __post_init__(self) -> None:
+        self._decisions, self._cuts = self.machine.decisions(self.flags), None
+
+    def changes(self, e: int, cuts: FloatArray) -> FloatArray:
+        """Return :func:`cut_changes` of proposition e, ``(n,)``."""
+        self.follow(cuts)
+        return cut_changes(self.machine, self.flags, self._decisions, e)
+
+    def follow(self, cuts: FloatArray) -> None:
+        """Take over the cuts that were moved since the last call."""
+        moved = np.flatnonzero(cuts != self._cuts) if self._cuts is not None else ()
+        self._cuts = cuts.copy()
+        for e in moved:
+            self.flags[e] = (self.columns[e] <= cuts[e]) if self.kinds[e] == AT_MOST else (self.columns[e] > cuts[e])
+        if len(moved):
+            self._decisions = self.machine.decisions(self.flags)
+
+    def column(self, e: int) -> FloatArray:
+        """Return the values of its column, ``(n,)``."""
+        return self.columns[e]
+
+
+def move_cuts(rows: CutRows, items: Sequence[Sequence[int]], weights: FloatArray, kinds: IntArray, cuts: FloatArray) -> FloatArray:
+    """Move every cut of rules with weights ``(R, T)`` in turn, those of the heaviest rules first; returns cuts ``(p,)``."""
+    cuts, sizes = cuts.copy(), np.abs(weights).sum(axis=1)
+    heavy = np.array([sum(sizes[r] for r, item in enumerate(items) if e in item) for e in range(len(cuts))])
+    for e in np.argsort(-heavy, kind="stable").tolist():
+        if heavy[e] != 0 and kinds[e] in (AT_MOST, ABOVE):
+            cuts[e] = find_best_cut(rows.changes(e, cuts), int(kinds[e]), float(cuts[e]), rows.column(e))
+    return cuts
+
+
 def refine_cuts(
     machine: CutMachine, flags: Flags, kinds: IntArray, cuts: FloatArray, columns: Sequence[FloatArray]
 ) -> tuple[FloatArray, Flags]:
-    """Move every cut in turn, those of the heaviest rules first; returns cuts ``(p,)`` and the truth of the propositions, uint8 ``(p, n)``.
-    ``columns`` holds the column ``(n,)`` of every proposition.
+    """Move every cut on rows in this process; returns cuts ``(p,)`` and the truth of the propositions, uint8 ``(p, n)``. ``columns`` holds
+    the column ``(n,)`` of every proposition.
     """
-    flags, cuts = flags.copy(), cuts.copy()
-    sizes = np.abs(machine.weights).sum(axis=1)
-    heavy = np.array([sum(sizes[r] for r, item in enumerate(machine.items) if e in item) for e in range(len(cuts))])
-    decisions = machine.decisions(flags)
-    for e in np.argsort(-heavy, kind="stable"):
-        if heavy[e] == 0 or kinds[e] not in (AT_MOST, ABOVE):
-            continue
-        moved = find_best_cut(machine, flags, decisions, int(e), int(kinds[e]), float(cuts[e]), columns[int(e)])
-        if moved != cuts[e]:
-            cuts[e] = moved
-            flags[e] = (columns[int(e)] <= moved) if kinds[e] == AT_MOST else (columns[int(e)] > moved)
-            decisions = machine.decisions(flags)
-    return cuts, flags
+    rows = LocalCutRows(machine, flags.copy(), kinds, columns)
+    rows.follow(cuts)
+    cuts = move_cuts(rows, machine.items, machine.weights, kinds, cuts)
+    rows.follow(cuts)
+    return cuts, rows.flags

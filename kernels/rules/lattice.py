@@ -18,23 +18,20 @@ from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_compatible, fin
 NODES_PER_BATCH = 512  # Conjunctions whose sums over descendants are computed at once.
 
 
-@dataclass(frozen=True)
-class RuleLattice:
-    """Propositions as packed columns, and rows, labels and costs of every task; tasks may share rows (one class against the rest each)."""
+class Conjunctions:
+    """The lattice of conjunctions of propositions as far as it needs none of their rows: names, parents, penalties, hulls."""
 
-    columns: Words  # (p, words) over the n rows
     n: int
-    rows: tuple[IntArray, ...]
+    rows: tuple[IntArray, ...]  # of every task, ascending; tasks may share rows (one class against the rest each)
     y: tuple[FloatArray, ...]  # -1 and +1
     cost: tuple[FloatArray, ...]  # positive
     similarity: FloatArray  # B, (T, T), positive semidefinite
     a: float  # d = a^length
-    skip: bool = True  # leave out conjunctions with two propositions of which one implies or contradicts the other on the rows
 
     @property
     def p(self) -> int:
         """Number of propositions."""
-        return len(self.columns)
+        raise NotImplementedError
 
     @cached_property
     def root(self) -> FloatArray:
@@ -45,16 +42,6 @@ class RuleLattice:
         values, vectors = np.linalg.eigh(B)
         positive = values > 1e-12 * max(float(values.max(initial=0.0)), 0.0)
         return np.ascontiguousarray(vectors[:, positive] * np.sqrt(values[positive]))
-
-    @cached_property
-    def keys(self) -> NDArray[np.uint64]:
-        """Random bits of the propositions, by which a search knows a conjunction."""
-        return node_keys(self.p)
-
-    @cached_property
-    def pairs(self) -> Words:
-        """Bits of the pairs of propositions that may stand in one conjunction."""
-        return find_compatible(self.columns) if self.skip else np.full((self.p, self.width), ~np.uint64(0))
 
     @property
     def width(self) -> int:
@@ -71,8 +58,10 @@ class RuleLattice:
 
     def items(self, keys: Words) -> list[list[int]]:
         """Return the propositions of nodes, ascending."""
-        flags = unpack_bits(keys, 64 * self.width) if len(keys) else np.zeros((0, 64 * self.width), np.uint8)
-        return [np.flatnonzero(row).tolist() for row in flags]
+        node, word = np.nonzero(keys)
+        which, bit = np.nonzero(unpack_bits(keys[node, word][:, None], 64))
+        ends = np.cumsum(np.bincount(node[which], minlength=len(keys)))
+        return [part.tolist() for part in np.split(64 * word[which] + bit, ends[:-1])] if len(keys) else []
 
     def parents(self, key: Words) -> Words:
         """Return a node without each of its propositions in turn."""
@@ -107,10 +96,67 @@ class RuleLattice:
 
     def products(self, weight: FloatArray) -> FloatArray:
         """Return the sums of a weight (n,) over the rows of every proposition."""
-        # As bytes, and as the numbers that a product makes of them.
-        step = max(MAX_UNPACKED_BYTES // (9 * max(self.n, 1)), 1)
-        parts = [unpack_bits(self.columns[lo : lo + step], self.n) @ weight for lo in range(0, self.p, step)]
-        return np.concatenate(parts or [np.zeros(0)])
+        raise NotImplementedError
+
+    @cached_property
+    def unit(self) -> float:
+        """Cost of most rows: a multiplier at this bound is counted, not added."""
+        values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
+        return float(values[np.argmax(amounts)])
+
+
+def weighted_counts(columns: Words, n: int, weight: FloatArray) -> FloatArray:
+    """Return the sums of a weight (n,) over the rows of packed columns."""
+    # As bytes, and as the numbers that a product makes of them.
+    step = max(MAX_UNPACKED_BYTES // (9 * max(n, 1)), 1)
+    return np.concatenate([np.zeros(0), *(unpack_bits(columns[lo : lo + step], n) @ weight for lo in range(0, len(columns), step))])
+
+
+def rule_decisions(
+    columns: Words, n: int, rows: Sequence[IntArray], items: Sequence[Sequence[int]], weights: FloatArray
+) -> list[FloatArray]:
+    """Return sum_r w_rt phi_r on the rows of every task, of conjunctions of packed columns with weights ``(r, T)``."""
+    if not len(items):
+        return [np.zeros(len(ids)) for ids in rows]
+    flags = unpack_bits(pack_conjunctions([list(item) for item in items], columns, n), n)
+    return [flags.T[ids].astype(np.float64) @ np.ascontiguousarray(weights[:, t]) for t, ids in enumerate(rows)]
+
+
+@dataclass(frozen=True)
+class RuleLattice(Conjunctions):
+    """Propositions as packed columns, and rows, labels and costs of every task."""
+
+    columns: Words  # (p, words) over the n rows
+    n: int
+    rows: tuple[IntArray, ...]
+    y: tuple[FloatArray, ...]
+    cost: tuple[FloatArray, ...]
+    similarity: FloatArray
+    a: float
+    skip: bool = True  # leave out conjunctions with two propositions of which one implies or contradicts the other on the rows
+
+    @property
+    def p(self) -> int:
+        """Number of propositions."""
+        return len(self.columns)
+
+    @cached_property
+    def keys(self) -> NDArray[np.uint64]:
+        """Random bits of the propositions, by which a search knows a conjunction."""
+        return node_keys(self.p)
+
+    @cached_property
+    def pairs(self) -> Words:
+        """Bits of the pairs of propositions that may stand in one conjunction."""
+        return find_compatible(self.columns) if self.skip else np.full((self.p, self.width), ~np.uint64(0))
+
+    def products(self, weight: FloatArray) -> FloatArray:
+        """Return the sums of a weight (n,) over the rows of every proposition."""
+        return weighted_counts(self.columns, self.n, weight)
+
+    def decisions(self, items: Sequence[Sequence[int]], weights: FloatArray) -> list[FloatArray]:
+        """Return sum_r w_rt phi_r on the rows of every task, of conjunctions with weights ``(r, T)``."""
+        return rule_decisions(self.columns, self.n, self.rows, items, weights)
 
     def flags(self, nodes: NodeSet) -> NDArray[np.uint8]:
         """Return the columns of a hull, (W, n) zeros and ones."""
@@ -124,8 +170,7 @@ class RuleLattice:
 
     def signed(self, alpha: Sequence[FloatArray]) -> SignedRows:
         """Return the rows in the order a search counts them."""
-        values, amounts = np.unique(np.concatenate(self.cost), return_counts=True)
-        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, float(values[np.argmax(amounts)]))
+        return order_signed_rows(self.columns, self.n, self.rows, self.y, alpha, self.similarity, self.unit)
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,

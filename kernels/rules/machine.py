@@ -23,8 +23,8 @@ from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import Hull
 from ..graphs.norms import DualBound, DualPoint, dual_bound, dual_shares, gauge, joint_weights, start_weights
 from ..jit import one_thread
-from .bits import Bytes, apply_columns, apply_transpose
-from .newton import bias_root, cost_planes, find_zone, multipliers, smooth_value, take_newton_steps, zone_curvature
+from .hull_rows import HullRows, LocalRows, MergedRows, NewtonStart, TaskRows
+from .newton import bias_root, find_zone, multipliers, smooth_value
 
 FIRST_SMOOTHING, WARM_SMOOTHING = 0.5, 0.1  # Width of the hinge's parabola at first, and when a solution is known.
 
@@ -44,40 +44,7 @@ FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
 """Passes for the bound of a dual gauge, which need no data: few at first, many where these can close the gap; and its share of the
 tolerance."""
 
-MERGE_RATIO = 4  # Rows are merged when the different ones are so many times fewer.
 MAX_UNKNOWNS = 3000  # Unknowns of one Newton system of tasks that share weight.
-
-
-@dataclass(frozen=True)
-class MergedRows:
-    """Rows of one task on the hull; rows that agree in all conjunctions and in the label are one row of their common cost."""
-
-    rows: Bytes  # (m, ceil(W / 8))
-    y: FloatArray
-    cost: FloatArray
-    member: IntArray  # (n,) merged row of every row
-    share: FloatArray  # (n,) a row's share of the merged cost
-
-    @classmethod
-    def of(cls, rows: Bytes, y: FloatArray, cost: FloatArray) -> MergedRows:
-        """Return the rows, merged where that pays."""
-        n = len(y)
-        keys = np.ascontiguousarray(np.column_stack([rows, (y > 0).astype(np.uint8)]))
-        _, first, member = np.unique(keys.view(f"V{keys.shape[1]}").reshape(-1), return_index=True, return_inverse=True)
-        member = member.reshape(-1).astype(np.int64)
-        if MERGE_RATIO * len(first) > n:
-            return cls(rows, y, cost, np.arange(n), np.ones(n))
-        total = np.bincount(member, cost, minlength=len(first)).astype(np.float64)
-        return cls(rows[first], y[first], total, member, cost / np.maximum(total[member], np.finfo(float).tiny))
-
-    @cached_property
-    def planes(self) -> tuple[IntArray, float]:
-        """Costs as integers and their unit, for Hessians."""
-        return cost_planes(self.cost)
-
-    def spread(self, alpha: FloatArray) -> FloatArray:
-        """Return multipliers of all rows from those of the merged ones."""
-        return alpha[self.member] * self.share
 
 
 @dataclass(frozen=True)
@@ -85,9 +52,15 @@ class RuleProblem:
     """The restricted problem: hull, rows of every task, similarity of the tasks."""
 
     hull: Hull
-    tasks: Sequence[MergedRows]
+    tasks: Sequence[TaskRows]
     root: FloatArray  # (T, r), L with B = L L'
     rho: float
+    elsewhere: HullRows | None = None  # the tasks' rows where they lie in blocks elsewhere
+
+    @cached_property
+    def rows(self) -> HullRows:
+        """Products with the rows."""
+        return self.elsewhere or LocalRows([task for task in self.tasks if isinstance(task, MergedRows)])
 
     @cached_property
     def tasks_independent(self) -> bool:
@@ -181,17 +154,13 @@ class RuleSearch:
             self._G, self._bias, values, steps = take_coupled_steps(self.problem, delta, self._G, self._bias, self._h, NEWTON_STEPS)
             self._steps += steps
             return values
-        values = []
-        for t, task in enumerate(self.problem.tasks):
-            scale = float(self.problem.root[t, t])
-            start = self._G[:, t] * scale, float(self._bias[t])
-            f, self._bias[t], F, steps = take_newton_steps(
-                task.rows, *task.planes, task.y, task.cost, delta * scale**2, *start, self._h, NEWTON_STEPS
-            )
-            self._G[:, t] = f / scale
-            self._steps += steps
-            values.append(F)
-        return values
+        scales = [float(scale) for scale in np.diag(self.problem.root)]
+        starts = [NewtonStart(delta * s**2, self._G[:, t] * s, float(self._bias[t])) for t, s in enumerate(scales)]
+        ends = self.problem.rows.newton_steps(starts, self._h, NEWTON_STEPS)
+        for t, (end, scale) in enumerate(zip(ends, scales, strict=True)):
+            self._G[:, t], self._bias[t] = end.f / scale, end.bias
+            self._steps += end.steps
+        return [end.F for end in ends]
 
     def update_bounds(self, values: list[FloatArray], tol: float, eta: FloatArray | None = None) -> RulePoint:
         """Bound the optimum at the point, keep the better of both bounds, narrow the parabola; returns the best so far. The dual gauge is
@@ -201,7 +170,7 @@ class RuleSearch:
         tasks, h, norms = problem.tasks, self._h, self.norms
         parts = list(zip(values, tasks, self._bias, strict=True))
         alpha = [multipliers(F, task.y, task.cost, h, b) for F, task, b in parts]
-        sums = np.column_stack([apply_transpose(task.rows, task.y * a, hull.size) for task, a in zip(tasks, alpha, strict=True)])
+        sums = np.column_stack(problem.rows.sums([task.y * a for task, a in zip(tasks, alpha, strict=True)], hull.size))
         self.forms = np.sum((sums @ problem.root) ** 2, axis=1)
         loss = sum(smooth_value(F, task.y, task.cost, 0.0, b) for F, task, b in parts)
         objective = 0.5 * gauge(hull, norms, problem.rho) ** 2 + loss
@@ -281,21 +250,18 @@ class _CoupledSystem:
         """Return the smoothed value, the biases and the decisions of every task."""
         f = np.zeros((self._problem.hull.size, len(self._problem.tasks)))
         f[self._keep] = self._D[:, None] * (unknowns @ self._problem.root.T)
-        biases, total, values = np.empty(len(bias)), 0.5 * float(np.sum(unknowns**2)), []
-        for t, task in enumerate(self._problem.tasks):
-            F = apply_columns(task.rows, np.ascontiguousarray(f[:, t]))
+        biases, total = np.empty(len(bias)), 0.5 * float(np.sum(unknowns**2))
+        values = self._problem.rows.products([np.ascontiguousarray(f[:, t]) for t in range(len(bias))])
+        for t, (task, F) in enumerate(zip(self._problem.tasks, values, strict=True)):
             biases[t] = bias_root(F, task.y, task.cost, self._h, float(bias[t]))
             total += smooth_value(F, task.y, task.cost, self._h, biases[t])
-            values.append(F)
         return total, biases, values
 
     def sums(self, values: list[FloatArray], bias: FloatArray) -> FloatArray:
         """Return s ``(k, T)`` of the nodes with weight."""
-        parts = []
-        for F, task, b in zip(values, self._problem.tasks, bias, strict=True):
-            alpha = multipliers(F, task.y, task.cost, self._h, b)
-            parts.append(apply_transpose(task.rows, task.y * alpha, self._problem.hull.size)[self._keep])
-        return np.column_stack(parts)
+        parts = zip(values, self._problem.tasks, bias, strict=True)
+        vectors = [task.y * multipliers(F, task.y, task.cost, self._h, b) for F, task, b in parts]
+        return np.column_stack([sums[self._keep] for sums in self._problem.rows.sums(vectors, self._problem.hull.size)])
 
     def direction(self, values: list[FloatArray], bias: FloatArray, gradient: FloatArray) -> FloatArray:
         """Return the Newton direction, ``(k, r)``; with very many unknowns from the blocks of the r coordinates alone."""
@@ -303,10 +269,10 @@ class _CoupledSystem:
         root, scale = self._problem.root, np.outer(self._D, self._D)
         whole = k * r <= MAX_UNKNOWNS
         H = np.zeros((r, k, r, k)) if whole else np.zeros((r, k, k))
-        for t, (F, task, b) in enumerate(zip(values, self._problem.tasks, bias, strict=True)):
-            multiples, unit = task.planes
-            part = scale * zone_curvature(task.rows, multiples, unit / self._h, find_zone(F, task.y, task.cost, self._h, b), self._keep)
-            row = root[t]
+        parts = zip(values, self._problem.tasks, bias, strict=True)
+        zones = [find_zone(F, task.y, task.cost, self._h, b) for F, task, b in parts]
+        for row, curvature in zip(root, self._problem.rows.curvatures(zones, self._h, self._keep), strict=True):
+            part = scale * curvature
             for i in np.flatnonzero(row):
                 if whole:
                     for j in np.flatnonzero(row):

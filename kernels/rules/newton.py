@@ -20,6 +20,7 @@ from .bits import Bytes, apply_columns, apply_transpose, weighted_gram, zone_col
 NEGLIGIBLE_SHARE = 1e-10  # Columns whose delta is a smaller share of the largest are dropped from a step.
 ARMIJO = 1e-4  # Share of the decrease along the slope that a step has to reach.
 MIN_DECREASE_SHARE = 1e-7  # Newton steps that lower the value by a smaller share are the last.
+MAX_LINE_SEARCHES = 25  # Lengths of one Newton step that are tried.
 MAX_PLANES = 8
 """Bits of a row's cost in the Hessian: costs that are not small multiples of one number are rounded up there, and there alone."""
 
@@ -150,6 +151,18 @@ def zone_curvature(rows: Bytes, multiples: IntArray, unit: float, zone: IntArray
 
 
 @compiled
+def half_square(g: FloatArray) -> float:
+    """Return 1/2 g'g."""
+    return 0.5 * np.sum(g * g)
+
+
+@compiled
+def inner(a: FloatArray, b: FloatArray) -> float:
+    """Return a'b."""
+    return np.sum(a * b)
+
+
+@compiled
 def take_newton_steps(
     rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float, h: float,
     steps: int,
@@ -162,23 +175,23 @@ def take_newton_steps(
     full[keep] = f[keep]
     F = apply_columns(rows, full)
     b = bias_root(F, y, cost, h, b)
-    value = 0.5 * np.sum(g * g) + smooth_value(F, y, cost, h, b)
+    value = half_square(g) + smooth_value(F, y, cost, h, b)
     taken = 0
     for _ in range(steps):
         alpha = multipliers(F, y, cost, h, b)
         gradient = g - D * apply_transpose(rows, y * alpha, f.size)[keep]
         H = zone_curvature(rows, multiples, unit / h, find_zone(F, y, cost, h, b), keep)
         direction = newton_direction(H, D, gradient)
-        slope = np.sum(gradient * direction)
+        slope = inner(gradient, direction)
         full[keep] = D * direction
         dF = apply_columns(rows, full)
         step = 1.0
         trial = np.inf
-        for _trial in range(25):
+        for _trial in range(MAX_LINE_SEARCHES):
             trial_F = F + step * dF
             trial_b = bias_root(trial_F, y, cost, h, b)
             trial_g = g + step * direction
-            trial = 0.5 * np.sum(trial_g * trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
+            trial = half_square(trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
             if trial <= value + ARMIJO * step * slope:
                 break
             step *= 0.5

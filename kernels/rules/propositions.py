@@ -8,6 +8,7 @@ Kernels for Multiple Predictive Tasks", PhD thesis, 2014, section 5.4; positions
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -47,9 +48,10 @@ class Propositions:
         mine = np.isin(self.known_column, self.column[ids])
         return Propositions(self.column[ids], self.kind[ids], self.cut[ids], self.known_column[mine], self.known_value[mine])
 
-    def joined(self, other: Propositions) -> Propositions:
-        """Return these and others, of other columns."""
-        return Propositions(*(np.concatenate([getattr(self, part.name), getattr(other, part.name)]) for part in fields(self)))
+    @classmethod
+    def joined_all(cls, parts: Sequence[Propositions]) -> Propositions:
+        """Return the propositions of several lists, of different columns, one after the other."""
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
 
     def categories(self, column: int) -> FloatArray:
         """Return the training categories of a column; none for a numeric one."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray, IntArray
 from ..jit import compiled
-from .bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits, popcount, unpack_bits
+from .bits import Words, popcount
 
 MAX_VIOLATORS = 4096  # Conjunctions above the threshold that a search collects before it gives up.
 MAX_LENGTH = 24  # Greatest length of a conjunction that is visited.
@@ -66,33 +66,67 @@ def order_signed_rows(
 
 
 def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
-    p, out = len(columns), np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
-    step = max(MAX_UNPACKED_BYTES // max(n + len(places), 1), 1)
-    for lo in range(0, p, step) if len(places) else ():
-        flags = unpack_bits(columns[lo : lo + step], n)
-        out[lo : lo + step] = pack_bits(np.concatenate([flags, np.zeros((len(flags), 1), np.uint8)], axis=1)[:, places])
+    out = np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
+    gather_bits(columns, n, places, out)
     return out
+
+
+@compiled
+def gather_bits(columns: Words, n: int, places: IntArray, out: Words) -> None:
+    """Write the bits of some rows in their order, packed anew; row n, of the padding, has none."""
+    for e in range(columns.shape[0]):
+        for at in range(places.size):
+            i = places[at]
+            if i < n:
+                out[e, at >> 6] |= ((columns[e, i >> 6] >> np.uint64(i & 63)) & np.uint64(1)) << np.uint64(at & 63)
 
 
 def find_compatible(columns: Words) -> Words:
     """Return which propositions neither contradict nor imply each other on the rows: bit w of row v, 64 to a word, in p^2 / 8 bytes."""
     out = np.zeros((len(columns), max(-(-len(columns) // 64), 1)), np.uint64)
-    write_compatible(columns, count_ones(columns), out)
+    write_compatible(columns, out)
     return out
 
 
+BOTH, FIRST_ALONE, SECOND_ALONE = 1, 2, 4
+COMPATIBLE = BOTH | FIRST_ALONE | SECOND_ALONE
+"""What rows two propositions have: in common, and each for itself. Compatible ones have all three."""
+
+
 @compiled
-def write_compatible(columns: Words, sizes: IntArray, out: Words) -> None:
+def shared_kinds(columns: Words, v: int, others: Words, w: int) -> int:
+    """Return which kinds of rows two propositions have; most have all three among the first rows, where the search for them ends."""
+    kinds = 0
+    for k in range(columns.shape[1]):
+        a, b = columns[v, k], others[w, k]
+        if a & b:
+            kinds |= BOTH
+        if a & ~b:
+            kinds |= FIRST_ALONE
+        if b & ~a:
+            kinds |= SECOND_ALONE
+        if kinds == COMPATIBLE:
+            break
+    return kinds
+
+
+@compiled
+def write_compatible(columns: Words, out: Words) -> None:
     """Set the bits of pairs whose shared rows are some, but not all of either."""
     one = np.uint64(1)
     for v in range(columns.shape[0]):
         for w in range(v):
-            together = 0
-            for k in range(columns.shape[1]):
-                together += popcount(columns[v, k] & columns[w, k])
-            if together > 0 and together < sizes[v] and together < sizes[w]:
+            if shared_kinds(columns, v, columns, w) == COMPATIBLE:
                 out[v, w >> 6] |= one << np.uint64(w & 63)
                 out[w, v >> 6] |= one << np.uint64(v & 63)
+
+
+@compiled
+def kinds_of_pairs(columns: Words, ids: IntArray, out: NDArray[np.uint8]) -> None:
+    """Write the kinds of rows that some propositions have with every one, ``(len(ids), p)``."""
+    for i in range(ids.size):
+        for w in range(columns.shape[0]):
+            out[i, w] = shared_kinds(columns, ids[i], columns, w)
 
 
 class ViolatorSearch(NamedTuple):

@@ -12,9 +12,10 @@ from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, refuse_beyond
+from ...records.holdings import Held, Holding, refuse_beyond, total_bytes
+from .blocked_lattice import ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
-from .proposition_pass import dense_column, packed_propositions
+from .proposition_pass import dense_column, outlined_propositions, packed_propositions
 
 REMEDY = "choose fewer columns, n_thresholds or max_rules"  # what helps where propositions are too many
 BITS = Held(
@@ -27,7 +28,19 @@ NEWTON = Held("Newton matrices of the hull", "24 W^2")
 VECTORS = Held("labels, costs and multipliers of the machines", "64 n T")
 VALUES = Held("columns of the rules, as fetched and side by side", "16 n c", "c = min(d, W)")
 UNPACKED_SOME = Held("propositions unpacked, some at a time", "9 p n", f"{2 * MAX_UNPACKED_BYTES >> 20} MiB at most")
-HELD = (BITS, PAIRS, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
+HELD_HERE = (BITS, PAIRS, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
+
+IN_BLOCKS = f"rows in blocks: more than {ROW_BLOCK:,} rows, or the above beyond L"
+TABLE = Held("propositions, not their rows", "200 p", IN_BLOCKS)
+NAME_BITS = Held("names of the hull, and which propositions stand beside its own, a bit each", "3/8 p W", IN_BLOCKS)
+COUNTS = Held("Newton matrices of the hull, and the counts they are made of", "88 W^2", IN_BLOCKS)
+STEPS = Held("labels, costs, decisions and multipliers of the machines, step by step", "240 n T", IN_BLOCKS)
+COLUMN = Held("a column of the rules with its order", "80 n", IN_BLOCKS)
+CANDIDATES = Held("candidates of a search with their sums, and answers about pairs", "24 V + 50331648", f"{IN_BLOCKS}; V = `max_visits`")
+HELD_IN_BLOCKS = (TABLE, NAME_BITS, COUNTS, STEPS, COLUMN, CANDIDATES)
+HELD = (*HELD_HERE, *HELD_IN_BLOCKS)
+
+Lattice = RuleLattice | BlockedLattice
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class RuleData:
     """Propositions, their lattice, and the rows in use."""
 
     propositions: Propositions
-    lattice: RuleLattice
+    lattice: Lattice
     rows: np.ndarray
 
 
@@ -53,12 +66,22 @@ def most_propositions(config: RuleConfig, d: int, n: int) -> int:
     return d * (2 * min(config.n_thresholds, max(n - 1, 1)) + 1)
 
 
-def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int) -> tuple[Holding, ...]:
+def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_blocked: bool) -> tuple[Holding, ...]:
     """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
     word, hull = 8 * -(-n // 64), config.max_rules
+    if is_blocked:
+        sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=config.max_visits)
+        return (TABLE.of(p=p), NAME_BITS.of(p=p, W=hull), *sums)
     matrices = (BITS.of(p=p, w=word), PAIRS.taking(p * 8 * -(-p // 64)), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
     vectors = (NEWTON.of(W=hull), VECTORS.of(n=n, T=machines), VALUES.of(n=n, c=min(d, hull)))
     return (*matrices, *vectors, UNPACKED_SOME.taking(min(9 * p * n, 2 * MAX_UNPACKED_BYTES)))
+
+
+def lies_in_blocks(config: RuleConfig, n: int, d: int, machines: int, limit: int) -> bool:
+    """Return whether what holds on the rows lies in blocks, which passes ask: more rows than one block has, or more than the driver may
+    hold of all the propositions that there may be. Decided from sizes alone.
+    """
+    return n > ROW_BLOCK or total_bytes(driver_held(config, most_propositions(config, d, n), n, d, machines, False)) > limit
 
 
 def read_rule_data(
@@ -71,13 +94,19 @@ def read_rule_data(
     used = np.zeros(n_samples, bool)
     for task in tasks:
         used[task.rows] = True
-    n = int(used.sum())
+    n, d, position = int(used.sum()), ctx.data.n_cols, np.cumsum(used) - 1
+    rows, y, cost = zip(*((position[task.rows], task.y, task.cost) for task in tasks), strict=True)
+    if lies_in_blocks(config, n_samples, d, len(tasks), ctx.driver_memory):
+        most = most_propositions(config, d, n_samples)
+        blocks = RowBlocks(ctx, used, rows, y, cost, block_rows(most, n_samples))
+        propositions = outlined_propositions(ctx, used, config.n_thresholds, categorical)
+        has_subtrees = fits_a_task(most, n_samples)
+        blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
+        return RuleData(propositions, blocked, np.flatnonzero(used))
     packed = packed_propositions(ctx, used, config.n_thresholds, categorical)
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
-    holdings = driver_held(config, packed.propositions.size, n, ctx.data.n_cols, len(tasks))
+    holdings = driver_held(config, packed.propositions.size, n, d, len(tasks), False)
     refuse_beyond(holdings, ctx.driver_memory, "rule-ensemble", REMEDY)
-    position = np.cumsum(used) - 1
-    rows, y, cost = zip(*((position[task.rows], task.y, task.cost) for task in tasks), strict=True)
     lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 

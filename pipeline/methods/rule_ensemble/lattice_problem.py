@@ -8,12 +8,12 @@ import numpy as np
 
 from ....kernels.graphs.hulls import NodeSet
 from ....kernels.graphs.norms import DualPoint
-from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.machine import solve_rules
 from ....kernels.rules.search import MAX_LENGTH, ViolatorSearch
 from ...loops.active_set import EVERYWHERE, Restricted, Violations
 from ...records.context import RunContext
 from .config import RuleConfig
+from .data import Lattice
 from .mirror import solve_mirror
 from .state import RuleMaster
 
@@ -24,7 +24,7 @@ FIRST_DEPTH = 2  # length of conjunctions at which a search over all of them beg
 class LatticeProblem:
     """Restricted problems on hulls of the lattice, and searches for the conjunctions outside that break their certificate."""
 
-    def __init__(self, lattice: RuleLattice, config: RuleConfig) -> None:
+    def __init__(self, lattice: Lattice, config: RuleConfig) -> None:
         self._lattice, self._config = lattice, config
         self.parents, self.penalties = lattice.parents, lattice.penalties
 
@@ -48,7 +48,8 @@ class LatticeProblem:
         budget, depth_reached, visits = self._config.max_visits, None, 0
         rows = self._lattice.signed(split_alpha(self._lattice, master))
         for depth in range(FIRST_DEPTH, MAX_LENGTH + 1):
-            search = self._lattice.outside(nodes, (), threshold, frontier=False, depth=depth, visits=budget - visits, rows=rows)
+            # (rows are those of the lattice, of whichever kind it is)
+            search = self._lattice.outside(nodes, (), threshold, frontier=False, depth=depth, visits=budget - visits, rows=rows)  # pyright: ignore[reportArgumentType]
             visits += search.visits
             if not search.finished:
                 if len(search.values) and depth_reached is None:
@@ -70,6 +71,6 @@ class LatticeProblem:
         return replace(master, weights=np.concatenate([master.weights, zeros]))
 
 
-def split_alpha(lattice: RuleLattice, master: RuleMaster) -> list[np.ndarray]:
+def split_alpha(lattice: Lattice, master: RuleMaster) -> list[np.ndarray]:
     """Return the multipliers task by task."""
     return np.split(master.alpha, np.cumsum([len(rows) for rows in lattice.rows])[:-1])

@@ -27,6 +27,8 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, active_step, unchanged_figures
 from ...loops.protocol import Step
 from ...records.context import RunContext
+from .blocked_lattice import BlockedLattice
+from .blocked_rules import BlockedRules
 from .config import RuleConfig
 from .data import RuleData, RuleTask, raw_columns, read_rule_data, rule_flags
 from .lattice_problem import LatticeProblem
@@ -115,11 +117,15 @@ class RuleLoop:
 
     def decision_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of the rules so far."""
-        rules, share = (state.hull_rules(self.data(ctx)), 0.0) if state.kept is None else (state.kept, self.config.prune)
+        data = self.data(ctx)
+        rules, share = (state.hull_rules(data), 0.0) if state.kept is None else (state.kept, self.config.prune)
         items, (positions, weights) = rules.items(), rules.above(share)
+        chosen = [items[r] for r in positions]
+        if isinstance(data.lattice, BlockedLattice):
+            return BlockedRules.of(data.lattice, rules.propositions, chosen, weights).decision_values() - rules.bias
         columns = rules.columns_above(share)
         raw = raw_columns(ctx, columns)
-        flags = rule_flags(rules.propositions, [items[r] for r in positions], columns, raw, self.n_samples)
+        flags = rule_flags(rules.propositions, chosen, columns, raw, self.n_samples)
         # Some rows at a time: as numbers they take eight times as much.
         step = max(MAX_UNPACKED_BYTES // (8 * max(len(positions), 1)), 1)
         parts = [flags[lo : lo + step].astype(np.float64) @ weights for lo in range(0, self.n_samples, step)]

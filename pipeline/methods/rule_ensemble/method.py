@@ -19,12 +19,14 @@ from ...passes.blocks import column_tasks
 from ...records.context import RunContext
 from ...records.data_set import DataSet
 from ...records.holdings import holdings_plan, refuse_beyond
+from .blocked_lattice import block_rows, fits_a_task, largest_step
 from .config import RuleConfig
-from .data import HELD, REMEDY, RuleTask, driver_held, most_propositions
+from .data import HELD, REMEDY, RuleTask, driver_held, lies_in_blocks, most_propositions
 from .loop import RuleLoop
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
 from .predict import RulePredictor
+from .proposition_pass import OUTLINE_ROOM
 from .state import RuleState
 
 
@@ -49,7 +51,7 @@ class Rule(Method):
     config_type = RuleConfig
     models = {RuleModel: RulePredictor()}
     held = HELD
-    programs = "methods.rule_ensemble.proposition_pass"
+    programs = "methods.rule_ensemble.blocked_rules"
 
     config: RuleConfig
     inputs: RuleInputs
@@ -88,28 +90,40 @@ class Rule(Method):
             fit, codes = AccuracyTracker(0, len(machines), rows.target, rows.held_out), None
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
-        refuse_beyond(driver_held(config, 1, n, 1, len(machines)), ctx.fit_limit, cls.name, REMEDY)
+        is_blocked = lies_in_blocks(config, n, n_cols, len(machines), ctx.driver_memory)
+        refuse_beyond(driver_held(config, 1, n, 1, len(machines), is_blocked), ctx.fit_limit, cls.name, REMEDY)
         return RuleLoop(config, machines, similarity, categorical, n, (fit,), codes)
 
     @cached_property
+    def _in_blocks(self) -> bool:
+        data = self.ctx.data
+        return lies_in_blocks(self.config, data.n_rows, data.n_cols, len(self.loop.tasks), self.ctx.driver_memory)
+
+    @cached_property
     def plan(self) -> dict[str, Any]:
-        """Tasks of the one pass, memory of a task; of the driver with as many propositions as there may be."""
+        """Tasks of a pass over columns, and of one over rows where these lie in blocks; memory of a task, and of the driver, with as many
+        propositions as there may be.
+        """
         config, data, machines = self.config, self.ctx.data, len(self.loop.tasks)
         tasks, n, d = column_tasks(data), data.n_rows, data.n_cols
-        largest = max((max(ref.nbytes for ref in task) for task in tasks), default=0)
-        return {
-            "machines": machines,
-            "tasks_per_pass": len(tasks),
-            "task_bytes": int(largest + 64 * n),
-            **holdings_plan(driver_held(config, most_propositions(config, d, n), n, d, machines)),
-            "max_rules": config.max_rules,
-            "max_visits": config.max_visits,
-        }
+        largest, most = max((max(ref.nbytes for ref in task) for task in tasks), default=0), most_propositions(config, d, n)
+        figures: dict[str, Any] = {"machines": machines, "rows": "blocks" if self._in_blocks else "driver", "tasks_per_pass": len(tasks)}
+        step = largest + 64 * n
+        if self._in_blocks:
+            rows = block_rows(most, n)
+            figures |= {"rows_per_block": rows, "row_blocks": -(-n // rows)}
+            step = max(step + OUTLINE_ROOM, largest_step(most, n, machines, config.max_rules, config.max_visits))
+        held = holdings_plan(driver_held(config, most, n, d, machines, self._in_blocks))
+        return {**figures, "task_bytes": int(step), **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("propositions of features",)
+        if not self._in_blocks:
+            return ("propositions of features",)
+        most, n = most_propositions(self.config, self.ctx.data.n_cols, self.ctx.data.n_rows), self.ctx.data.n_rows
+        search = "searches below single propositions" if fits_a_task(most, n) else "sums of candidates over blocks of rows"
+        return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
 
     def model(self, state: RuleState, ctx: RunContext) -> RuleModel:
         """Return the model of the last state: the selected rules, and the active set they came from."""

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ....kernels.graphs.norms import DualPoint
-from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
 from ...inputs.labels import Inputs
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import EVERYWHERE, FINISHED
 from ...records.context import RunContext
+from .blocked_lattice import BlockedLattice
+from .blocked_rules import BlockedRules
 from .config import RuleConfig
-from .data import RuleData, raw_columns, renumber, rule_flags
+from .data import Lattice, RuleData, raw_columns, renumber, rule_flags
 from .lattice_problem import split_alpha
 from .model import RuleModel
 from .state import RuleState, SelectedRules
@@ -36,8 +37,6 @@ def build_rule_model(
     """Return the model of the last state: the selected rules, equal ones as one, and the active set they came from."""
     assert state.kept is not None
     propositions, items, weights = _merge_rules(state.kept, config.prune)
-    columns = np.unique(propositions.column[sorted({j for item in items for j in item})])
-    flags = rule_flags(propositions, items, columns, raw_columns(ctx, columns), ctx.data.n_rows)
     hull = state.hull_rules(data)
     active, active_items = renumber(hull.items())
     return RuleModel(
@@ -51,12 +50,23 @@ def build_rule_model(
         **_packed_lists("rule", items),
         weights=weights,
         intercepts=-state.kept.bias,
-        support=flags[data.rows].sum(axis=0).astype(np.int64),
+        support=_supports(data, propositions, items, weights, ctx),
         active_propositions=data.propositions.take(active),
         **_packed_lists("active", active_items),
         active_weights=hull.weights,
         figures={**_figures(state, state.kept), "descendant_gap": descendant_gap(data.lattice, state)},
     )
+
+
+def _supports(
+    data: RuleData, propositions: Propositions, items: Sequence[Sequence[int]], weights: np.ndarray, ctx: RunContext
+) -> np.ndarray:
+    """Return on how many rows in use each rule holds."""
+    if isinstance(data.lattice, BlockedLattice):
+        return BlockedRules.of(data.lattice, propositions, items, weights).supports()
+    columns = np.unique(propositions.column[sorted({j for item in items for j in item})])
+    flags = rule_flags(propositions, items, columns, raw_columns(ctx, columns), ctx.data.n_rows)
+    return flags[data.rows].sum(axis=0).astype(np.int64)
 
 
 def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
@@ -102,10 +112,12 @@ def _figures(state: RuleState, rules: SelectedRules) -> dict[str, float]:
     return {name: float(value) for name, value in figures.items()}
 
 
-def descendant_gap(lattice: RuleLattice, state: RuleState) -> float:
-    """Return the gap that the thesis' sums over descendants certify, on the lattice of all conjunctions; NaN for more than a few rows."""
+def descendant_gap(lattice: Lattice, state: RuleState) -> float:
+    """Return the gap that the thesis' sums over descendants certify, on the lattice of all conjunctions; NaN for more than a few rows, and
+    for rows in blocks.
+    """
     active, alpha = state.active, state.master.alpha
-    if lattice.p > MAX_PROPOSITIONS or lattice.n > MAX_ROWS or not np.isfinite(active.upper):
+    if isinstance(lattice, BlockedLattice) or lattice.p > MAX_PROPOSITIONS or lattice.n > MAX_ROWS or not np.isfinite(active.upper):
         return float("nan")
     used = alpha > 0
     reach = float(max(np.min(np.concatenate(lattice.cost)[used] / alpha[used]), 1.0)) if used.any() else 1.0

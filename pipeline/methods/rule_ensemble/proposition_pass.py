@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ....cluster import BlockProgram, plan
-from ....kernels.rules.bits import Words, count_ones, pack_bits
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
 from ...passes.blocks import Columns, Task, column_tasks, join_lists, load_blocks, task_bytes
 from ...records.context import RunContext, resolve
+
+DIGEST_BYTES, OUTLINE_BYTES = 16, 200  # of the truth of a proposition; and what a proposition takes on its way
+OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,64 @@ class Packed:
 def dense_column(X: Columns, j: int) -> np.ndarray:
     """Return one column as float64."""
     return (X[:, j] if isinstance(X, np.ndarray) else X[:, [j]].toarray()[:, 0]).astype(np.float64)
+
+
+def packed_flags(propositions: Propositions, ids: np.ndarray, column: int, values: np.ndarray) -> Words:
+    """Return which propositions ``ids`` about a column hold of its values, packed; some of them unpacked at a time."""
+    step = max(MAX_UNPACKED_BYTES // max(len(values), 1), 1)
+    parts = [pack_bits(propositions.flags(ids[lo : lo + step], column, values)) for lo in range(0, len(ids), step)]
+    return np.concatenate(parts) if parts else np.zeros((0, max(-(-len(values) // 64), 1)), np.uint64)
+
+
+@dataclass(frozen=True)
+class Outlined:
+    """Propositions with what tells equal ones and constant ones, not with their rows."""
+
+    propositions: Propositions
+    sizes: np.ndarray  # (p,) rows on which each holds
+    digests: tuple[bytes, ...]  # of its truth on the rows
+
+
+def outline_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[int]) -> list[Outlined]:
+    """Return the propositions of the columns of a task, from the rows of a mask, without their bits (on a worker)."""
+    mask, outlined = resolve(rows).astype(bool), []
+    for block in load_blocks(task):
+        for k in range(block.width):
+            column = block.offset + k
+            values = dense_column(block.X, k)[mask]
+            propositions = column_propositions(column, values, n_thresholds, column in categorical)
+            if propositions.size:
+                outlined.append(_outlined(propositions, column, values))
+    return outlined
+
+
+def _outlined(propositions: Propositions, column: int, values: np.ndarray) -> Outlined:
+    sizes, digests = [], []
+    step = max(MAX_UNPACKED_BYTES // max(len(values), 1), 1)
+    for lo in range(0, propositions.size, step):
+        words = packed_flags(propositions, np.arange(lo, min(lo + step, propositions.size)), column, values)
+        sizes.append(count_ones(words))
+        digests += [hashlib.blake2b(row.tobytes(), digest_size=DIGEST_BYTES).digest() for row in words]
+    return Outlined(propositions, np.concatenate(sizes), tuple(digests))
+
+
+def outlined_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Propositions:
+    """Return the propositions of :func:`packed_propositions` without their bits: whoever has the rows makes them."""
+    tasks, n = column_tasks(ctx.data), int(rows.sum())
+    width = max((sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks), default=1)
+    # Names may be as many as rows, but then few of them are in a column each.
+    result = width * (2 * (n_thresholds + 1) * OUTLINE_BYTES + n)
+    program = BlockProgram("propositions", outline_chunk, join_lists, _Memory(OUTLINE_ROOM + 64 * n), result, combine_bytes=2 * result)
+    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks))
+    parts = ctx.run_pass(plan(program, tasks, shared, n_thresholds, frozenset(int(j) for j in categorical)))
+    if not parts:
+        return Propositions.none()
+    propositions = Propositions.joined_all([part.propositions for part in parts])
+    sizes, digests = np.concatenate([part.sizes for part in parts]), [digest for part in parts for digest in part.digests]
+    first: dict[bytes, int] = {}
+    for j in np.flatnonzero((sizes > 0) & (sizes < n)).tolist():
+        first.setdefault(digests[j], j)
+    return propositions.take(np.array(sorted(first.values()), np.int64))
 
 
 def pack_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
@@ -58,7 +119,7 @@ def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, ca
     parts = ctx.run_pass(plan(program, tasks, shared, n_thresholds, frozenset(int(j) for j in categorical)))
     if not parts:
         return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))
-    propositions = reduce(Propositions.joined, (part.propositions for part in parts))
+    propositions = Propositions.joined_all([part.propositions for part in parts])
     return _distinct(propositions, np.concatenate([part.columns for part in parts]), n)
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
-from ....kernels.rules.bits import pack_bits, pack_conjunctions, unpack_bits
+from ....kernels.rules.bits import pack_bits, unpack_bits
 from ....kernels.rules.cuts import CutMachine, refine_cuts
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.machine import solve_rules
 from ....kernels.rules.newton import bias_root
-from ....kernels.rules.propositions import ABOVE, AT_MOST
+from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
 from ...records.context import RunContext
+from .blocked_lattice import BlockedLattice
+from .blocked_rules import BlockedRules
 from .config import RuleConfig
-from .data import RuleData, raw_columns, renumber
+from .data import Lattice, RuleData, raw_columns, renumber
 from .lattice_problem import MAX_REWEIGHTINGS
 from .proposition_pass import dense_column
 from .state import SelectedRules
+from .value_pass import Rules
+
+L = TypeVar("L", RuleLattice, BlockedLattice)
 
 BIAS_SMOOTHING = 1e-2  # width of the hinge's parabola where the bias alone is fitted
 ROUND_OFF = 1e-12  # share of the largest weight below which that of the empty conjunction, which the bias stands for, is round-off
@@ -25,28 +32,39 @@ ROUND_OFF = 1e-12  # share of the largest weight below which that of the empty c
 
 def refine_rules(rules: SelectedRules, data: RuleData, config: RuleConfig, ctx: RunContext) -> SelectedRules:
     """Return the rules with moved cuts and weights fitted again, as far as the parameters say."""
-    columns = rules.columns_above(config.prune)
-    raw = raw_columns(ctx, columns)
-    values = {int(column): dense_column(raw, k)[data.rows] for k, column in enumerate(columns)}
-    rules, lattice = restrict_propositions(rules, data.lattice, config, values)
-    if config.refine_cuts:
-        rules, lattice = move_cuts(rules, lattice, values)
+    if isinstance(data.lattice, BlockedLattice):
+        blocked, values = data.lattice, {}
+        rules, lattice = restrict_propositions(rules, config, blocked.of)
+    else:
+        local, columns = data.lattice, rules.columns_above(config.prune)
+        raw = raw_columns(ctx, columns)
+        values = {int(column): dense_column(raw, k)[data.rows] for k, column in enumerate(columns)}
+        rules, lattice = restrict_propositions(rules, config, lambda propositions: _with_values(local, propositions, values))
+    if config.refine_cuts and np.isin(rules.propositions.kind, (AT_MOST, ABOVE)).any():
+        cuts = _moved_cuts(rules, lattice, values)
+        rules = replace(rules, propositions=replace(rules.propositions, cut=cuts))
+        lattice = (
+            lattice.of(rules.propositions) if isinstance(lattice, BlockedLattice) else _with_values(lattice, rules.propositions, values)
+        )
     return refit_rules(rules, lattice, config)
 
 
-def restrict_propositions(
-    rules: SelectedRules, lattice: RuleLattice, config: RuleConfig, values: dict[int, np.ndarray]
-) -> tuple[SelectedRules, RuleLattice]:
-    """Return the rules on the propositions that occur in them, with the lattice of these; ``values`` are the columns of the rows in use."""
-    items, (positions, weights) = rules.items(), rules.above(config.prune)
-    used, new_items = renumber([items[r] for r in positions])
-    propositions = rules.propositions.take(used)
-    flags = np.zeros((len(used), lattice.n), bool)
+def _with_values(lattice: RuleLattice, propositions: Propositions, values: dict[int, np.ndarray]) -> RuleLattice:
+    """Return the lattice of some propositions; ``values`` are their columns on the rows in use."""
+    flags = np.zeros((propositions.size, lattice.n), bool)
     for column, column_values in values.items():
         members = np.flatnonzero(propositions.column == column)
         if len(members):
             flags[members] = propositions.flags(members, column, column_values)
-    lattice = replace(lattice, columns=pack_bits(flags.astype(np.uint8)))
+    return replace(lattice, columns=pack_bits(flags.astype(np.uint8)))
+
+
+def restrict_propositions(rules: SelectedRules, config: RuleConfig, lattice_of: Callable[[Propositions], L]) -> tuple[SelectedRules, L]:
+    """Return the rules on the propositions that occur in them, with the lattice of these."""
+    items, (positions, weights) = rules.items(), rules.above(config.prune)
+    used, new_items = renumber([items[r] for r in positions])
+    propositions = rules.propositions.take(used)
+    lattice = lattice_of(propositions)
     nodes = lattice.hull(lattice.named([[], *new_items]))
     hull_weights = np.zeros((nodes.size, rules.weights.shape[1]))
     for name, row in zip(lattice.named(new_items), weights, strict=True):
@@ -54,19 +72,18 @@ def restrict_propositions(
     return replace(rules, propositions=propositions, nodes=nodes, weights=hull_weights), lattice
 
 
-def move_cuts(rules: SelectedRules, lattice: RuleLattice, values: dict[int, np.ndarray]) -> tuple[SelectedRules, RuleLattice]:
-    """Return the rules with every cut at the training value of the least loss, and the lattice of the moved propositions."""
-    propositions = rules.propositions
-    if not np.isin(propositions.kind, (AT_MOST, ABOVE)).any():
-        return rules, lattice
-    machine = CutMachine(rules.items(), rules.weights, rules.bias, lattice.rows, lattice.y, lattice.cost)
+def _moved_cuts(rules: SelectedRules, lattice: Lattice, values: dict[int, np.ndarray]) -> np.ndarray:
+    """Return every cut at the training value of the least loss."""
+    items, propositions = rules.items(), rules.propositions
+    if isinstance(lattice, BlockedLattice):
+        return BlockedRules(lattice, Rules(propositions, tuple(map(tuple, items)), rules.weights)).moved_cuts(rules.bias)
+    machine = CutMachine(items, rules.weights, rules.bias, lattice.rows, lattice.y, lattice.cost)
     flags = unpack_bits(lattice.columns, lattice.n)
     columns = [values[int(column)] for column in propositions.column]
-    cuts, flags = refine_cuts(machine, flags, propositions.kind, propositions.cut, columns)
-    return replace(rules, propositions=replace(propositions, cut=cuts)), replace(lattice, columns=pack_bits(flags))
+    return refine_cuts(machine, flags, propositions.kind, propositions.cut, columns)[0]
 
 
-def refit_rules(rules: SelectedRules, lattice: RuleLattice, config: RuleConfig) -> SelectedRules:
+def refit_rules(rules: SelectedRules, lattice: Lattice, config: RuleConfig) -> SelectedRules:
     """Return the rules with weights fitted again, small ones dropped; unchanged where the parameters want neither refit nor moved cuts."""
     if not config.refit and not config.refine_cuts:
         return rules
@@ -76,7 +93,7 @@ def refit_rules(rules: SelectedRules, lattice: RuleLattice, config: RuleConfig) 
     return prune_rules(rules, lattice, config.prune)
 
 
-def prune_rules(rules: SelectedRules, lattice: RuleLattice, share: float, is_last: bool = False) -> SelectedRules:
+def prune_rules(rules: SelectedRules, lattice: Lattice, share: float, is_last: bool = False) -> SelectedRules:
     """Return the machine without weights below a share of the largest, the bias of every task anew.
 
     The last machine, which is not fitted again, keeps its biases where nothing is dropped: its objective is of these.
@@ -87,10 +104,9 @@ def prune_rules(rules: SelectedRules, lattice: RuleLattice, share: float, is_las
     if is_last and np.abs(rules.weights - pruned).max(initial=0.0) <= ROUND_OFF * np.abs(pruned).max(initial=0.0):
         return replace(rules, weights=pruned)
     items = rules.items()
-    flags = unpack_bits(pack_conjunctions([items[r] for r in positions], lattice.columns, lattice.n), lattice.n)
+    decisions = lattice.decisions([items[r] for r in positions], weights)
     bias = np.empty(len(rules.bias))
-    for t, (rows, y, cost) in enumerate(zip(lattice.rows, lattice.y, lattice.cost, strict=True)):
-        F = np.zeros(len(rows)) if not positions else flags.T[rows].astype(np.float64) @ np.ascontiguousarray(weights[:, t])
+    for t, (F, y, cost) in enumerate(zip(decisions, lattice.y, lattice.cost, strict=True)):
         bias[t] = bias_root(F, y, cost, BIAS_SMOOTHING, float(rules.bias[t]))
     return replace(rules, weights=pruned, bias=bias)
 

@@ -90,7 +90,7 @@ def test_categories_that_training_did_not_have_make_every_comparison_false_and_a
     assert flags[:, 0].tolist() == [True, False, False, True, False, True]
     assert found.unseen(1, new) == 1
     assert column_propositions(0, np.array([3.0, 7.0]), 4, False).kind.tolist() == [EQUAL, EQUAL]
-    assert Propositions.none().joined(found).take(np.array([2])).size == 1
+    assert Propositions.joined_all([Propositions.none(), found]).take(np.array([2])).size == 1
 
 
 def test_thresholds_are_a_matter_of_the_training_values_alone_and_part_neighbours():

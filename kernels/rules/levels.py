@@ -1,0 +1,270 @@
+"""The search of :mod:`gramplane.kernels.rules.search` by lengths: all conjunctions of one length before any longer one.
+
+The walk of that module visits a set only with what it finds at shorter ones, its threshold never changes, and a certificate is looked for
+by length; so both visit the same conjunctions and find the same, in the same order. Here the sums of a batch of candidates are one question
+to whoever has the rows: a pass over blocks of rows, whose sums are added, or rows at hand. Which propositions may stand together is asked
+for those that open a set, when they do; no square of the propositions is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import FloatArray, IntArray
+from ..jit import compiled
+from .bits import Words
+from .search import MAX_LENGTH, MAX_VIOLATORS, SignedRows, ViolatorSearch, conjunction_forms, side_sums
+
+BATCH = 1 << 17  # Candidates whose sums are asked for at once; of several machines so many fewer.
+PAIR_BYTES = 16 << 20  # What is asked at once of which propositions may stand together, a byte for each pair.
+
+
+class Candidates(NamedTuple):
+    """Conjunctions: a set, and one proposition more."""
+
+    sets: IntArray  # (m, longest) propositions ascending, -1 behind them
+    owner: IntArray  # (c,) set of each candidate, ascending
+    last: IntArray  # (c,) its last proposition
+
+
+Sums = Callable[[Candidates], FloatArray]  # (c, T, 2): sums of multipliers of positive and of negative rows
+Kinds = Callable[[IntArray], NDArray[np.bool_]]  # (m, p): which propositions may stand in one conjunction with some
+
+
+class Open(NamedTuple):
+    """A set, and the propositions that may extend it, ascending."""
+
+    items: tuple[int, ...]
+    candidates: IntArray
+
+
+@compiled
+def add_candidates(
+    columns: Words, starts: IntArray, amounts: FloatArray, unit: float, sets: IntArray, owner: IntArray, last: IntArray, out: FloatArray
+) -> None:
+    """Write the sums of candidates over some rows to ``out``, ``(c, T, 2)``."""
+    n_words, tasks, before = columns.shape[1], starts.shape[0], -1
+    support, word = np.empty(n_words, np.uint64), np.empty(n_words, np.uint64)
+    plus, minus = np.empty(tasks), np.empty(tasks)
+    for c in range(owner.size):
+        if owner[c] != before:
+            before = owner[c]
+            support[:] = ~np.uint64(0)
+            for e in sets[before]:
+                if e >= 0:
+                    for k in range(n_words):
+                        support[k] &= columns[e, k]
+        e = last[c]
+        for k in range(n_words):
+            word[k] = support[k] & columns[e, k]
+        side_sums(word, starts, amounts, unit, plus, minus)
+        for t in range(tasks):
+            out[c, t, 0], out[c, t, 1] = plus[t], minus[t]
+
+
+def candidate_sums(rows: SignedRows, candidates: Candidates) -> FloatArray:
+    """Return the sums of candidates over the rows of one block, ``(c, T, 2)``."""
+    out = np.empty((len(candidates.owner), len(rows.starts), 2))
+    add_candidates(rows.columns, rows.starts, rows.values, float(rows.unit), *candidates, out)
+    return out
+
+
+@compiled
+def candidate_forms(sums: FloatArray, similarity: FloatArray, values: FloatArray, bounds: FloatArray) -> None:
+    """Write M of candidates, and the greatest M that longer ones may have."""
+    plus, minus = np.empty(sums.shape[1]), np.empty(sums.shape[1])
+    for c in range(sums.shape[0]):
+        for t in range(plus.size):
+            plus[t], minus[t] = sums[c, t, 0], sums[c, t, 1]
+        values[c], bounds[c] = conjunction_forms(plus, minus, similarity)
+
+
+class Finds(NamedTuple):
+    """Violators with the visit at which each was seen, and how many visits there were."""
+
+    items: list[tuple[int, ...]]
+    values: list[float]
+    visits: list[int]
+    count: int
+    finished: bool
+
+
+@dataclass
+class Level:
+    """Sets of one length, as far as they were visited."""
+
+    finds: Finds
+    open: list[Open]  # of every set those extensions that are worth following
+
+
+def visited_level(extensions: list[Open]) -> Level:
+    """Return a level whose visits somebody else has counted."""
+    return Level(Finds([], [], [], 0, True), extensions)
+
+
+@dataclass
+class LevelSearch:
+    """Looks for conjunctions out of a hull with M / d^2 above a threshold. ``roots``: positions among the single propositions worth
+    following where longer sets begin; ``None``: everywhere.
+    """
+
+    p: int
+    sums: Sums
+    kinds: Kinds
+    similarity: FloatArray
+    a: float
+    threshold: float
+    known: frozenset[tuple[int, ...]]  # the hull
+    roots: tuple[int, int] | None = None
+    levels: list[Level] = field(default_factory=list)
+    seen_at: list[int] = field(default_factory=list)  # visits at which the violators of the last search everywhere were seen
+
+    def __post_init__(self) -> None:
+        self._scales = np.asarray(float(self.a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
+        self._batch, self._pairs_at_once = max(BATCH // len(self.similarity), 1), max(PAIR_BYTES // max(self.p, 1), 1)
+
+    def frontier(self) -> ViolatorSearch:
+        """Visit the children of the hull."""
+        finds = self._visit(self._frontier_sets(), 1 << 62, MAX_VIOLATORS, None)
+        return _search(finds.items, finds.values, finds.count, MAX_LENGTH, finds.finished, finds.finished)
+
+    def _frontier_sets(self) -> Iterator[Open]:
+        """Yield the sets of the hull with all that may extend them, each after its beginnings, as the walk comes to them."""
+        used = np.array(sorted({e for item in self.known for e in item}), np.int64)
+        parts = np.split(used, range(self._pairs_at_once, len(used), self._pairs_at_once))
+        rows = {e: np.packbits(row) for part in parts if len(part) for e, row in self._rows(part)}
+        for item in sorted(self.known):
+            if len(item) < MAX_LENGTH:
+                allowed = np.ones(self.p, bool)
+                allowed[: item[-1] + 1 if item else 0] = False
+                for e in item:
+                    allowed &= np.unpackbits(rows[e], count=self.p).astype(bool)
+                yield Open(item, np.flatnonzero(allowed))
+
+    def _rows(self, ids: IntArray) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        return zip(ids.tolist(), self.kinds(ids), strict=True)
+
+    def everywhere(self, depth: int, max_visits: int, max_violators: int = MAX_VIOLATORS) -> ViolatorSearch:
+        """Visit all conjunctions of at most ``depth`` propositions, of which at most ``max_visits`` in all."""
+        depth, visits, items, values, self.seen_at = min(depth, MAX_LENGTH), 0, [], [], []
+        for length in range(1, depth + 1):
+            finds = self._level(length, max_visits - visits, max_violators - len(items)).finds
+            self.seen_at += [visits + at for at in finds.visits]
+            items, values, visits = [*items, *finds.items], [*values, *finds.values], visits + finds.count
+            if not finds.finished:
+                return _search(items, values, visits, depth, False, False)
+        whole = next(self._extensions(self.levels[depth - 1].open, depth), None) is None
+        return _search(items, values, visits, depth, True, whole)
+
+    def _level(self, length: int, max_visits: int, max_violators: int) -> Level:
+        if length <= len(self.levels):
+            return self._cut(self.levels[length - 1], max_visits, max_violators)
+        found: list[Open] = []
+        sets = [Open((), np.arange(self.p))] if length == 1 else self._extensions(self.levels[length - 2].open, length - 1)
+        level = Level(self._visit(sets, max_visits, max_violators, found), found)
+        if level.finds.finished:
+            self.levels.append(level)
+        return level
+
+    @staticmethod
+    def _cut(level: Level, max_visits: int, max_violators: int) -> Level:
+        """Return a level that was visited before as far as the limits let it be visited again."""
+        finds = level.finds
+        within = sum(at < max_visits for at in finds.visits)
+        if finds.count <= max_visits and len(finds.items) <= max_violators:
+            return level
+        count = min(max_visits, finds.visits[max_violators] + 1 if len(finds.items) > max_violators else max_visits)
+        n = min(within, max_violators)
+        return Level(Finds(finds.items[:n], finds.values[:n], finds.visits[:n], count, False), [])
+
+    def _extensions(self, parents: Sequence[Open], length: int) -> Iterator[Open]:
+        """Yield the sets of some length that may be extended, in order, from what was worth following one proposition earlier."""
+        step = self._pairs_at_once
+        for parent in parents:
+            lo, hi = self.roots if self.roots is not None and length == 1 else (0, len(parent.candidates))
+            for first in range(lo, hi, step):
+                firsts = parent.candidates[first : min(first + step, hi)]
+                for k, (e, allowed) in enumerate(self._rows(firsts), first + 1):
+                    later = parent.candidates[k:]
+                    later = later[allowed[later]]
+                    if len(later):
+                        yield Open((*parent.items, e), later)
+
+    def _visit(self, sets: Iterable[Open], max_visits: int, max_violators: int, follow: list[Open] | None) -> Finds:
+        """Look at every extension of some sets; ``follow`` takes those worth following, with their sets."""
+        finds = Finds([], [], [], 0, True)
+        for batch, is_cut in _batches(sets, self._batch, max_visits):
+            if not batch:
+                return finds._replace(finished=False)
+            candidates, lengths = _candidates(batch)
+            values, bounds = np.empty(len(candidates.owner)), np.empty(len(candidates.owner))
+            candidate_forms(self.sums(candidates), self.similarity, values, bounds)
+            values *= self._scales[lengths]
+            for c in np.flatnonzero(values > self.threshold).tolist():
+                item = (*batch[candidates.owner[c]].items, int(candidates.last[c]))
+                if item in self.known:
+                    continue
+                if len(finds.items) == max_violators:
+                    return finds._replace(count=finds.count + c + 1, finished=False)
+                finds.items.append(item)
+                finds.values.append(float(values[c]))
+                finds.visits.append(finds.count + c)
+            finds = finds._replace(count=finds.count + len(values), finished=not is_cut)
+            if follow is not None and not is_cut:
+                keep = bounds * self._scales[lengths + 1] > self.threshold
+                ends = np.searchsorted(candidates.owner, np.arange(len(batch)), side="right")
+                for one, lo, hi in zip(batch, [0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+                    _follow(follow, one.items, candidates.last[lo:hi][keep[lo:hi]])
+        return finds
+
+
+def _follow(follow: list[Open], items: tuple[int, ...], candidates: IntArray) -> None:
+    """Note extensions worth following; a set may come in several batches."""
+    if not len(candidates):
+        return
+    if follow and follow[-1].items == items:
+        candidates = np.concatenate([follow.pop().candidates, candidates])
+    follow.append(Open(items, candidates))
+
+
+def _batches(sets: Iterable[Open], size: int, limit: int) -> Iterator[tuple[list[Open], bool]]:
+    """Yield sets with ``size`` candidates at a time, of all at most ``limit``; with the last whether the limit left some out."""
+    batch: list[Open] = []
+    room = min(size, limit)
+    for items, candidates in sets:
+        while len(candidates):
+            if not room:
+                limit -= sum(len(one.candidates) for one in batch)
+                yield batch, limit == 0
+                if limit == 0:
+                    return
+                batch, room = [], min(size, limit)
+            part = candidates[:room]
+            batch.append(Open(items, part))
+            candidates, room = candidates[len(part) :], room - len(part)
+    if batch:
+        yield batch, False
+
+
+def _candidates(batch: Sequence[Open]) -> tuple[Candidates, IntArray]:
+    """Return the candidates of some sets, and their lengths."""
+    counts, sizes = [len(one.candidates) for one in batch], np.array([len(one.items) for one in batch], np.int64)
+    sets = np.full((len(batch), max(int(sizes.max()), 1)), -1, np.int64)
+    for row, one in zip(sets, batch, strict=True):
+        row[: len(one.items)] = one.items
+    owner = np.repeat(np.arange(len(batch)), counts)
+    return Candidates(sets, owner, np.concatenate([one.candidates for one in batch]).astype(np.int64)), sizes[owner] + 1
+
+
+def _search(
+    items: Sequence[tuple[int, ...]], values: Sequence[float], visits: int, depth: int, finished: bool, whole: bool
+) -> ViolatorSearch:
+    rows = np.full((len(items), MAX_LENGTH), -1, np.int64)
+    for row, item in zip(rows, items, strict=True):
+        row[: len(item)] = item
+    return ViolatorSearch(rows, np.array(values, np.float64), visits, depth, finished, whole)

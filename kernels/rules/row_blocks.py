@@ -1,0 +1,196 @@
+"""The rows of a restricted problem in fixed blocks that may lie elsewhere.
+
+The solver holds one number a row for labels, costs, decisions and multipliers; which conjunctions hold on a row is known to its block
+alone. A block answers three kinds of requests: decisions Phi_b f of its rows, its part of Phi'u, and how many of its rows two conjunctions
+share within the zone of the hinge's parabola. Decisions are put side by side, sums are added in the fixed tree of a pass, counts are whole
+numbers: the bits depend on the blocks alone, and with one block they are those of :class:`gramplane.kernels.rules.hull_rows.LocalRows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import FloatArray, IntArray
+from .bits import Bytes, Words, apply_columns, apply_transpose, pack_bits, weighted_gram, zone_columns
+from .hull_rows import NewtonEnd, NewtonStart, TaskRows, merged_costs
+from .newton import (
+    ARMIJO,
+    MAX_LINE_SEARCHES,
+    MAX_PLANES,
+    MIN_DECREASE_SHARE,
+    NEGLIGIBLE_SHARE,
+    bias_root,
+    find_zone,
+    half_square,
+    inner,
+    multipliers,
+    newton_direction,
+    smooth_value,
+)
+
+PRODUCT, SUMS, COUNTS = "product", "sums", "counts"
+NO_ROWS, NO_COLUMNS = np.zeros(0), np.zeros(0, np.int64)
+
+
+class HullRequest(NamedTuple):
+    """What is asked of the rows of one task."""
+
+    kind: str  # PRODUCT: decisions of a vector (W,); SUMS: Phi'u of a vector over the rows; COUNTS: shared rows of a zone
+    task: int
+    vector: FloatArray = NO_ROWS
+    zone: Bytes = np.zeros(0, np.uint8)  # over the rows: the cost as an integer, 0 outside the zone
+    keep: IntArray = NO_COLUMNS  # columns that are counted
+    planes: tuple[int, ...] = ()  # bits of these integers that occur
+
+
+Ask = Callable[[Sequence[HullRequest]], list[FloatArray]]
+Walk = Generator[list[HullRequest], list[FloatArray], NewtonEnd]
+
+
+def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray:
+    """Answer a request for the rows of one block, ``(m, ceil(W / 8))`` of ``size`` conjunctions; vectors are those of its rows."""
+    if request.kind == PRODUCT:
+        return apply_columns(rows, request.vector)
+    if request.kind == SUMS:
+        return apply_transpose(rows, request.vector, size)
+    return count_zone(rows, request.zone, request.keep, request.planes)
+
+
+def count_zone(rows: Bytes, zone: Bytes, keep: IntArray, planes: Sequence[int]) -> FloatArray:
+    """Return how many rows of a zone two columns share, plane by plane, ``(planes, k + 1, k + 1)`` whole numbers; the first column is the
+    zone itself.
+    """
+    places, size = np.flatnonzero(zone), len(keep) + 1
+    counts = np.zeros((len(planes), size, size))
+    if not len(places):
+        return counts
+    columns: Words = np.concatenate([pack_bits(np.ones((1, len(places)), np.uint8)), zone_columns(rows, places, keep)])
+    for out, q in zip(counts, planes, strict=True):
+        weighted_gram(columns, pack_bits(((zone[places] >> q) & 1)[None, :]), np.ones(1), out)
+    return counts
+
+
+def curvature_of(counts: FloatArray, weights: Sequence[float]) -> FloatArray:
+    """Return Phi_Z' diag(c) Phi_Z with the bias eliminated from the counts of planes and their weights, as
+    :func:`gramplane.kernels.rules.newton.zone_curvature` does.
+    """
+    full = np.zeros(counts.shape[1:])
+    for weight, plane in zip(weights, counts, strict=True):
+        full += weight * plane
+    cross = full[0, 1:]
+    return full[1:, 1:] - cross[:, None] * cross[None, :] / max(float(full[0, 0]), 1e-300)
+
+
+@dataclass(frozen=True)
+class SpreadRows(TaskRows):
+    """Rows of one task whose conjunctions are known elsewhere, block after block."""
+
+    y: FloatArray
+    cost: FloatArray
+    member: IntArray
+    share: FloatArray
+
+    @classmethod
+    def of(cls, y: FloatArray, cost: FloatArray, merged: Sequence[tuple[int, tuple[IntArray, IntArray] | None]]) -> SpreadRows:
+        """Return the rows of labels and costs ``(n,)``; every block has its number of rows, and its merged ones if it merged any."""
+        parts, at, kinds = [], 0, 0
+        for n, kind in merged:
+            labels, costs = y[at : at + n], cost[at : at + n]
+            if kind is None:
+                parts.append((labels, costs, kinds + np.arange(n), np.ones(n)))
+            else:
+                total, share = merged_costs(costs, kind[1], len(kind[0]))
+                parts.append((labels[kind[0]], total, kinds + kind[1], share))
+            at, kinds = at + n, kinds + len(parts[-1][0])
+        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def zone_request(self, task: int, zone: IntArray, keep: IntArray) -> HullRequest:
+        """Return the request for the shared rows of a zone."""
+        multiples = np.zeros(len(self.y), np.uint8)
+        multiples[zone] = self.planes[0][zone]
+        bits = int(np.bitwise_or.reduce(multiples, initial=0))
+        return HullRequest(COUNTS, task, zone=multiples, keep=keep, planes=tuple(q for q in range(MAX_PLANES) if bits >> q & 1))
+
+
+@dataclass(frozen=True)
+class BlockedRows:
+    """Rows reached through a function that asks all blocks at once; ``size`` is the number of conjunctions."""
+
+    tasks: Sequence[SpreadRows]
+    ask: Ask
+
+    def products(self, coefs: Sequence[FloatArray]) -> list[FloatArray]:
+        """Return Phi coef of coefficients ``(W,)``."""
+        return self.ask([HullRequest(PRODUCT, t, coef) for t, coef in enumerate(coefs)])
+
+    def sums(self, vectors: Sequence[FloatArray], size: int) -> list[FloatArray]:
+        """Return Phi'u, ``(size,)``, of vectors over the rows."""
+        return self.ask([HullRequest(SUMS, t, vector) for t, vector in enumerate(vectors)])
+
+    def curvatures(self, zones: Sequence[IntArray], h: float, keep: IntArray) -> list[FloatArray]:
+        """Return Phi_Z' diag(c / h) Phi_Z of some columns over rows Z, with the bias eliminated."""
+        requests = [task.zone_request(t, zone, keep) for t, (task, zone) in enumerate(zip(self.tasks, zones, strict=True))]
+        return [curvature_of(counts, self._weights(request, h)) for counts, request in zip(self.ask(requests), requests, strict=True)]
+
+    def _weights(self, request: HullRequest, h: float) -> list[float]:
+        unit = self.tasks[request.task].planes[1] / h
+        return [unit * (1 << q) for q in request.planes]
+
+    def newton_steps(self, starts: Sequence[NewtonStart], h: float, steps: int) -> list[NewtonEnd]:
+        """Take up to ``steps`` Newton steps of every task, all tasks at once: what they ask for at the same time is one request."""
+        walks = {t: self._walk(t, start, h, steps) for t, start in enumerate(starts)}
+        ends: dict[int, NewtonEnd] = {}
+        asked = {t: next(walk) for t, walk in walks.items()}
+        while asked:
+            answers = iter(self.ask([request for requests in asked.values() for request in requests]))
+            replies = {t: [next(answers) for _ in requests] for t, requests in asked.items()}
+            asked = {}
+            for t, reply in replies.items():
+                try:
+                    asked[t] = walks[t].send(reply)
+                except StopIteration as end:
+                    ends[t] = end.value
+        return [ends[t] for t in range(len(starts))]
+
+    def _walk(self, t: int, start: NewtonStart, h: float, steps: int) -> Walk:
+        """Take the steps of :func:`gramplane.kernels.rules.newton.take_newton_steps`, one by one."""
+        task, (delta, f, b) = self.tasks[t], start
+        y, cost, keep = task.y, task.cost, np.flatnonzero(delta > NEGLIGIBLE_SHARE * delta.max())
+        D = np.sqrt(delta[keep])
+        g = f[keep] / D
+        (F,) = yield [HullRequest(PRODUCT, t, _scattered(f[keep], keep, f.size))]
+        b = bias_root(F, y, cost, h, b)
+        value, taken = half_square(g) + smooth_value(F, y, cost, h, b), 0
+        for _ in range(steps):
+            request = task.zone_request(t, find_zone(F, y, cost, h, b), keep)
+            sums, counts = yield [HullRequest(SUMS, t, y * multipliers(F, y, cost, h, b)), request]
+            gradient = g - D * sums[keep]
+            direction = newton_direction(curvature_of(counts, self._weights(request, h)), D, gradient)
+            slope, step, trial = inner(gradient, direction), 1.0, np.inf
+            (dF,) = yield [HullRequest(PRODUCT, t, _scattered(D * direction, keep, f.size))]
+            for _trial in range(MAX_LINE_SEARCHES):
+                trial_F = F + step * dF
+                trial_b = bias_root(trial_F, y, cost, h, b)
+                trial_g = g + step * direction
+                trial = half_square(trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
+                if trial <= value + ARMIJO * step * slope:
+                    break
+                step *= 0.5
+            taken += 1
+            if not trial < value:
+                break
+            decrease = value - trial
+            F, b, g, value = trial_F, trial_b, trial_g, trial
+            if decrease <= MIN_DECREASE_SHARE * value:
+                break
+        return NewtonEnd(_scattered(D * g, keep, f.size), b, F, taken)
+
+
+def _scattered(values: FloatArray, keep: IntArray, size: int) -> FloatArray:
+    out = np.zeros(size)
+    out[keep] = values
+    return out

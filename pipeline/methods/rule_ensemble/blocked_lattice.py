@@ -1,0 +1,371 @@
+"""The lattice of conjunctions over rows in blocks: every sum over rows is a pass; the driver holds numbers of rows and of nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ....cluster import BlockProgram, plan
+from ....kernels.graphs.hulls import NodeSet
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES
+from ....kernels.rules.lattice import Conjunctions
+from ....kernels.rules.levels import BATCH, PAIR_BYTES, Candidates, LevelSearch
+from ....kernels.rules.machine import RuleProblem
+from ....kernels.rules.newton import MAX_PLANES
+from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.row_blocks import COUNTS, PRODUCT, BlockedRows, HullRequest, SpreadRows
+from ....kernels.rules.search import COMPATIBLE, MAX_LENGTH, MAX_VIOLATORS, ViolatorSearch
+from ...passes.blocks import add_parts, join_lists, serial
+from ...records.context import RunContext, Shared
+from .row_pass import (
+    GROUP_BYTES,
+    GROUP_COLUMNS,
+    Asked,
+    BitsPart,
+    HullPart,
+    HullTask,
+    JoinAnswers,
+    MergedSpans,
+    SignedPart,
+    SubtreeQuery,
+    Subtrees,
+    TaskTables,
+    decisions_chunk,
+    hull_chunk,
+    join_kinds,
+    join_tasks,
+    kinds_chunk,
+    merge_chunk,
+    subtree_chunk,
+    sums_chunk,
+    weighted_chunk,
+)
+
+ROW_BLOCK = 1 << 16  # rows of a block at most; part of the definition of the result: another value changes the last bits
+BLOCK_BYTES = 64 << 20  # bits of a block at most
+FAN_IN = 8  # partial sums that are added together at one node of the tree
+SUBTREE_BYTES = 64 << 20  # bits of all rows up to which a task has them all, and searches below some propositions alone
+SUBTREE_VISITS = 1 << 15  # conjunctions of two propositions of one such task, about
+ROUND = 16  # such tasks that start with the same limits
+
+
+def block_rows(p: int, n: int) -> int:
+    """Return the rows of a block for at most p propositions over n rows, from sizes alone."""
+    return max(min(ROW_BLOCK, n, BLOCK_BYTES * 8 // max(p, 1) // 64 * 64), 64)
+
+
+def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> int:
+    """Bound the bytes of any step of the passes below, and of joining their results, with at most p propositions."""
+    rows, blocks = block_rows(p, n), -(-n // block_rows(p, n))
+    bits = 8 * p * max(-(-rows // 64), 1)
+    reading = bits_bytes(bits, rows, rows, machines)
+    values = 8 * n * machines  # numbers of all rows, one for each machine
+    counts = machines * 8 * MAX_PLANES * (hull + 1) ** 2
+    solving = hull_bytes(hull, rows, machines) + counts + 4 * values + 8 * machines * hull
+    ordered = signed_bytes(p, [rows] * machines)
+    batch = 16 * BATCH + 8 * MAX_LENGTH * BATCH
+    searching = [ordered + 3 * values + 2 * batch, max(PAIR_BYTES, p)]
+    if fits_a_task(p, n):
+        searching.append(blocks * (bits + ordered) + subtree_bytes(max_visits, machines))
+    refining = rows * (32 * min(p, hull) + 20 * hull + 80 * machines + 64) + 4 * values
+    joining = max(2 * values, (FAN_IN + 1) * (counts + 8 * machines * hull) + 2 * values, (FAN_IN + 1) * max(16 * BATCH, PAIR_BYTES))
+    return max(reading + max(solving, *searching, refining), joining)
+
+
+def fits_a_task(p: int, n: int) -> bool:
+    """Return whether one task may have the bits of all rows, for at most p propositions; from sizes alone."""
+    return p * -(-n // 8) <= SUBTREE_BYTES
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """The rows in use in blocks of the data's rows: how many and which, and how tasks find what they need of them."""
+
+    ctx: RunContext
+    used: np.ndarray  # (n_samples,) bool
+    rows: tuple[np.ndarray, ...]  # of every task, positions among the rows in use, ascending
+    y: tuple[np.ndarray, ...]
+    cost: tuple[np.ndarray, ...]
+    size: int  # rows of a block
+
+    @cached_property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Ranges of the data's rows, one a block; blocks without a row in use are none."""
+        n = len(self.used)
+        every = [(lo, min(lo + self.size, n)) for lo in range(0, n, self.size)]
+        return [span for span in every if self.used[slice(*span)].any()]
+
+    def share(self, name: str, array: np.ndarray) -> Shared:
+        """Return an array as the tasks of a pass receive it."""
+        return self.ctx.broadcast(f"rule-{name}", array, len(self.ranges))
+
+    @cached_property
+    def tables(self) -> TaskTables:
+        """Rows and labels of all tasks."""
+        y = np.concatenate(self.y)
+        return TaskTables(self.share("task-rows", np.concatenate(self.rows)), self.share("labels", (y > 0).astype(np.uint8)))
+
+    def parts(self, propositions: Propositions, name: str) -> list[BitsPart]:
+        """Return the bits of propositions, block by block; newer ones of a name replace older ones."""
+        table = np.array([propositions.column, propositions.kind, propositions.cut], np.float64)
+        known = np.array([propositions.known_column, propositions.known_value], np.float64)
+        token = hashlib.sha256(f"{serial(self.ctx.data)} {self.size}".encode() + self.used.tobytes() + table.tobytes() + known.tobytes())
+        arrays = (("mask", self.used.astype(np.uint8)), (name, table), (f"{name}-categories", known))
+        shared = [self.share(each, array) for each, array in arrays]
+        ref, digest = self.ctx.data.column_blocks()[0], token.hexdigest()
+        before = np.concatenate([[0], np.cumsum(self.used)])
+        offsets = np.cumsum([0, *(len(rows) for rows in self.rows)])
+        parts = []
+        for lo, hi in self.ranges:
+            first, end = int(before[lo]), int(before[hi])
+            inside = [np.searchsorted(rows, (first, end)) + offset for rows, offset in zip(self.rows, offsets, strict=False)]
+            spans = tuple((int(a), int(b)) for a, b in inside)
+            nbytes = 8 * propositions.size * max(-(-(end - first) // 64), 1)
+            parts.append(BitsPart(ref, digest, (lo, hi), nbytes, first, end - first, spans, *shared))
+        return parts
+
+    def run(
+        self,
+        name: str,
+        chunk: Callable[..., Any],
+        refs: Sequence[Any],
+        more: int,
+        result: int,
+        combine: Callable[..., Any],
+        *shared: Any,
+        merging: int | None = None,
+    ) -> Any:
+        """Run a pass over blocks: ``more`` bytes a task beside its bits; ``merging`` bounds a combine step that does not add results."""
+
+        def memory(ref: Any) -> int:
+            first = ref[0] if isinstance(ref, tuple) else ref
+            return more + (reading_bytes(first) if isinstance(first, BitsPart) else 0)
+
+        program = BlockProgram(f"rule-{name}", chunk, combine, memory, result, combine_bytes=merging)
+        return self.ctx.run_pass(plan(program, refs, *shared, split_every=FAN_IN))
+
+
+def bits_bytes(bits: int, rows: int, used: int, machines: int) -> int:
+    """Bound the bytes of finding the bits of a block: they, raw values of some columns as read and dense, propositions unpacked."""
+    return bits + 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 2 * MAX_UNPACKED_BYTES + machines * 48 * used
+
+
+def reading_bytes(part: BitsPart) -> int:
+    """Bound the bytes of finding the bits of a block."""
+    return bits_bytes(part.nbytes, part.rows[1] - part.rows[0], part.n, len(part.spans))
+
+
+def hull_bytes(size: int, rows: int, machines: int) -> int:
+    """Bound the bytes of a hull's conjunctions on the rows of a block: as bits, unpacked, row by row for every machine, merged."""
+    return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
+
+
+def signed_bytes(p: int, rows: Sequence[int]) -> int:
+    """Bound the bytes of p propositions on a block's rows with multipliers, in the order of a search."""
+    words = sum(-(-n // 64) + 4 for n in rows)
+    return 8 * (p + 64) * words
+
+
+class BlockedLattice(Conjunctions):
+    """Propositions over rows in blocks, and labels and costs of every task."""
+
+    def __init__(
+        self,
+        blocks: RowBlocks,
+        propositions: Propositions,
+        similarity: np.ndarray,
+        a: float,
+        skip: bool,
+        subtrees: bool,
+        name: str = "propositions",
+    ) -> None:
+        self.blocks, self.propositions, self.similarity, self.a, self.skip = blocks, propositions, similarity, a, skip
+        self.rows, self.y, self.cost, self.n = blocks.rows, blocks.y, blocks.cost, int(blocks.used.sum())
+        self.parts, self.subtrees = blocks.parts(propositions, name), subtrees
+        self._pairs: dict[int, np.ndarray] = {}
+
+    @property
+    def p(self) -> int:
+        """Number of propositions."""
+        return self.propositions.size
+
+    def of(self, propositions: Propositions) -> BlockedLattice:
+        """Return the lattice of other propositions over the same rows."""
+        return BlockedLattice(self.blocks, propositions, self.similarity, self.a, self.skip, self.subtrees, "rule-propositions")
+
+    def products(self, weight: np.ndarray) -> np.ndarray:
+        """Return the sums of a weight (n,) over the rows of every proposition: one pass."""
+        more = 8 * self.n + 2 * MAX_UNPACKED_BYTES
+        return self.blocks.run("sums", weighted_chunk, self.parts, more, 8 * self.p, add_parts, self.blocks.share("weights", weight))
+
+    def decisions(self, items: Sequence[Sequence[int]], weights: np.ndarray) -> list[np.ndarray]:
+        """Return sum_r w_rt phi_r on the rows of every task, of conjunctions with weights ``(r, T)``: one pass."""
+        if not len(items):
+            return [np.zeros(len(rows)) for rows in self.rows]
+        largest, total = max(part.n for part in self.parts), sum(map(len, self.rows))
+        names = tuple(tuple(item) for item in items)
+        more = largest * (3 + 16) * len(names)
+        shared = self.blocks.tables, names, weights
+        return self.blocks.run("decisions", decisions_chunk, self.parts, more, 8 * total, join_tasks, *shared, merging=16 * total)
+
+    # -- restricted problems -------------------------------------------------------------------------------------------------
+
+    def problem(self, nodes: NodeSet, rho: float) -> RuleProblem:
+        """Return the problem on a hull: a pass finds the rows that are one, the others answer the solver."""
+        items, tables = tuple(tuple(item) for item in self.items(nodes.keys)), self.blocks.tables
+        token, width = hashlib.sha256(repr(items).encode()).hexdigest(), -(-len(items) // 8)
+        parts = [HullPart(b, token, sum(hi - lo for lo, hi in b.spans) * (width + 8), items, tables) for b in self.parts]
+        total, largest = sum(map(len, self.rows)), max(part.n for part in self.parts)
+        more = hull_bytes(len(items), largest, len(self.rows))
+        pairs = list(zip(self.parts, parts, strict=True))
+        found = self.blocks.run("merge", merge_chunk, pairs, more, 8 * total + 4096, join_lists, merging=32 * total + 8192)
+        tasks = [SpreadRows.of(y, cost, kinds) for y, cost, kinds in zip(self.y, self.cost, zip(*found, strict=True), strict=True)]
+        counts = np.array([[n if kind is None else len(kind[0]) for n, kind in kinds] for kinds in found])
+        ends = np.cumsum(np.concatenate([np.zeros((1, len(tasks)), np.int64), counts]), axis=0)
+        spans = [tuple((int(lo), int(hi)) for lo, hi in zip(*pair, strict=True)) for pair in itertools.pairwise(ends)]
+        refs = [(*pair, MergedSpans(span)) for pair, span in zip(pairs, spans, strict=True)]
+        return RuleProblem(nodes.hull, tasks, self.root, rho, BlockedRows(tasks, _HullPasses(self.blocks, refs, len(items), more)))
+
+    # -- searches ------------------------------------------------------------------------------------------------------------
+
+    def signed(self, alpha: Sequence[np.ndarray]) -> BlockedSearch:
+        """Return the rows with multipliers as a search reads them."""
+        return BlockedSearch(self, np.concatenate(alpha))
+
+    def outside(
+        self, nodes: NodeSet, alpha: Sequence[np.ndarray], threshold: float, *,
+        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, rows: BlockedSearch | None = None,
+    ) -> ViolatorSearch:  # fmt: skip
+        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
+        search = rows or self.signed(alpha)
+        known = frozenset(tuple(item) for item in self.items(nodes.keys))
+        return search.frontier(known, threshold) if frontier else search.everywhere(known, threshold, depth, visits)
+
+    def kinds(self, ids: np.ndarray) -> np.ndarray:
+        """Return which propositions may stand in one conjunction with some, ``(m, p)`` bool; a pass for those not asked for before."""
+        if not self.skip:
+            return np.ones((len(ids), self.p), bool)
+        new = np.array([e for e in ids.tolist() if e not in self._pairs], np.int64)
+        if len(new):
+            shared, result = self.blocks.share("pairs", new), len(new) * self.p
+            rows = self.blocks.run("pairs", kinds_chunk, self.parts, result, result, join_kinds, shared) == COMPATIBLE
+            self._pairs.update(zip(new.tolist(), np.packbits(rows, axis=1), strict=True))
+        return np.unpackbits(np.stack([self._pairs[e] for e in ids.tolist()]), axis=1, count=self.p).astype(bool)
+
+
+class _HullPasses:
+    """Asks all blocks of a hull's rows at once."""
+
+    def __init__(self, blocks: RowBlocks, refs: Sequence[HullTask], size: int, more: int) -> None:
+        self._blocks, self._refs, self._size, self._more = blocks, refs, size, more
+        self._rows = [end for _, end in refs[-1][2].spans]
+
+    def __call__(self, requests: Sequence[HullRequest]) -> list[np.ndarray]:
+        asked, vectors, zones, joined, added = [], [np.zeros(0)], [np.zeros(0, np.uint8)], 0, 0
+        for request in requests:
+            to, vector = (zones, request.zone) if request.kind == COUNTS else (vectors, request.vector)
+            asked.append(Asked(request._replace(vector=np.zeros(0), zone=np.zeros(0, np.uint8)), sum(map(len, to)), len(vector)))
+            to.append(vector)
+            if request.kind == PRODUCT:
+                joined += 8 * self._rows[request.task]
+            else:
+                added += 8 * (len(request.planes) * (len(request.keep) + 1) ** 2 if request.kind == COUNTS else self._size)
+        shared = self._blocks.share("vectors", np.concatenate(vectors)), self._blocks.share("zones", np.concatenate(zones))
+        more = self._more + added + joined + 2 * sum(array.nbytes for array in (*vectors, *zones))
+        combine, merging = JoinAnswers(tuple(request.kind for request in requests)), 2 * joined + (FAN_IN + 1) * added
+        return self._blocks.run("hull", hull_chunk, self._refs, more, joined + added, combine, tuple(asked), *shared, merging=merging)
+
+
+class BlockedSearch:
+    """Searches with the multipliers of all rows."""
+
+    def __init__(self, lattice: BlockedLattice, alpha: np.ndarray) -> None:
+        self._lattice, self._blocks = lattice, lattice.blocks
+        token, shared, tables = hashlib.sha256(alpha.tobytes()).hexdigest(), self._blocks.share("alpha", alpha), self._blocks.tables
+        unit, similarity = lattice.unit, np.ascontiguousarray(lattice.similarity, np.float64)
+        self._refs = [
+            (b, SignedPart(b, token, signed_bytes(lattice.p, [hi - lo for lo, hi in b.spans]), tables, shared, unit, similarity))
+            for b in lattice.parts
+        ]
+        self._levels: tuple[Any, LevelSearch] | None = None
+
+    def _sums(self, candidates: Candidates) -> np.ndarray:
+        shared = [self._blocks.share(name, part) for name, part in zip(Candidates._fields, candidates, strict=True)]
+        result = 16 * len(self._lattice.rows) * len(candidates.owner)
+        more = max(signed.nbytes for _, signed in self._refs) + 2 * sum(part.nbytes for part in candidates) + result
+        return self._blocks.run("candidates", sums_chunk, self._refs, more, result, add_parts, *shared)
+
+    def _search(self, known: frozenset[tuple[int, ...]], threshold: float) -> LevelSearch:
+        """Return the search with a threshold: a longer one goes on where a shorter one ended."""
+        if self._levels is None or self._levels[0] != (known, threshold):
+            lattice = self._lattice
+            search = LevelSearch(lattice.p, self._sums, lattice.kinds, lattice.similarity, lattice.a, threshold, known)
+            self._levels = (known, threshold), search
+        return self._levels[1]
+
+    def frontier(self, known: frozenset[tuple[int, ...]], threshold: float) -> ViolatorSearch:
+        """Visit the children of the hull: one pass for a batch of them."""
+        return self._search(known, threshold).frontier()
+
+    def everywhere(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, visits: int) -> ViolatorSearch:
+        """Visit all conjunctions of at most ``depth`` propositions: a pass for a batch of one length, or subtrees as tasks."""
+        search = self._search(known, threshold)
+        first = search.everywhere(1, visits)
+        if not self._lattice.subtrees or depth == 1 or not first.finished:
+            return search.everywhere(depth, visits)
+        opened = search.levels[0].open
+        return self._below(search, first, opened[0].candidates if opened else np.zeros(0, np.int64), depth, visits)
+
+    def _below(self, search: LevelSearch, first: ViolatorSearch, singles: np.ndarray, depth: int, max_visits: int) -> ViolatorSearch:
+        """Search below single propositions by tasks; those of a round start with the limits that the rounds before have left."""
+        items, values, visits, whole = [first.items], [first.values], first.visits, True
+        shared = self._blocks.share("singles", singles)
+        query = SubtreeQuery(
+            tuple(self._refs), shared, tuple(sorted(search.known)), search.a, search.threshold, self._lattice.skip, depth, 0, 0
+        )
+        groups = list(_groups(len(singles)))
+        for lo in range(0, len(groups), ROUND):
+            n_found = sum(map(len, items))
+            limits = replace(query, max_visits=max_visits - visits, max_violators=MAX_VIOLATORS - n_found)
+            for finds in self._run_round(groups[lo : lo + ROUND], limits):
+                room, n_room = max_visits - visits, MAX_VIOLATORS - sum(map(len, items))
+                within = sum(at < room for at in finds.visits)
+                is_cut = not finds.search.finished or finds.search.visits > room or len(finds.visits) > n_room
+                n = min(within, n_room) if is_cut else len(finds.visits)
+                items.append(finds.search.items[:n])
+                values.append(finds.search.values[:n])
+                if is_cut:
+                    by_violators = finds.visits[n_room] + 1 if within > n_room else min(finds.search.visits, room)
+                    visits += by_violators if within >= n_room else room
+                    return ViolatorSearch(np.concatenate(items), np.concatenate(values), visits, depth, False, False)
+                visits, whole = visits + finds.search.visits, whole and finds.search.whole
+        return ViolatorSearch(np.concatenate(items), np.concatenate(values), visits, depth, True, whole)
+
+    def _run_round(self, groups: Sequence[Subtrees], query: SubtreeQuery) -> Any:
+        signed = sum(part.nbytes for _, part in self._refs)
+        bits = max(reading_bytes(part) for part, _ in self._refs) + sum(part.nbytes for part, _ in self._refs)
+        more = bits + signed + subtree_bytes(query.max_visits, len(self._lattice.rows))
+        result = 256 * MAX_LENGTH * (MAX_VIOLATORS + 1)
+        program = BlockProgram("rule-subtrees", subtree_chunk, join_lists, lambda group: more, result, combine_bytes=(FAN_IN + 1) * result)
+        return self._blocks.ctx.run_pass(plan(program, groups, query, FAN_IN, split_every=FAN_IN))
+
+
+def subtree_bytes(max_visits: int, tasks: int) -> int:
+    """Bound the bytes of a search within limits: candidates of all lengths, and a batch with its sums."""
+    return 24 * max_visits + (48 + 32 * tasks) * (1 << 17)
+
+
+def _groups(n: int) -> Iterator[Subtrees]:
+    """Cut n propositions into groups that have about equally many conjunctions of two, those with later ones."""
+    lo, size = 0, 0
+    for k in range(n):
+        size += n - 1 - k
+        if size >= SUBTREE_VISITS or k == n - 1:
+            yield Subtrees((lo, k + 1))
+            lo, size = k + 1, 0

@@ -1,0 +1,304 @@
+"""Passes over blocks of rows: what holds on a block is found from its columns, kept in a worker's cache of blocks, and never leaves it.
+
+A block is a fixed range of the data's rows. From its raw values come the propositions as bits, from those the conjunctions of a hull and
+the rows with multipliers in the order of a search. All of these are references, loaded where a task runs; a block's pieces are asked for
+beside its bits, so that they lie with the same worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....kernels.rules.bits import Bytes, Words, pack_conjunctions, pack_rows, unpack_bits
+from ....kernels.rules.hull_rows import merge_rows
+from ....kernels.rules.lattice import rule_decisions, weighted_counts
+from ....kernels.rules.levels import Candidates, Kinds, LevelSearch, Open, candidate_sums, visited_level
+from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.row_blocks import COUNTS, PRODUCT, HullRequest, answer
+from ....kernels.rules.search import COMPATIBLE, SignedRows, ViolatorSearch, kinds_of_pairs, order_signed_rows
+from ....storage import block_cache
+from ...passes.blocks import Ref, source_of
+from ...records.context import Shared, resolve
+from .proposition_pass import dense_column, packed_flags
+
+GROUP_BYTES, GROUP_COLUMNS = 16 << 20, 16  # raw values of one block that are read at once; chunks of dense stores have so many columns
+INT = np.int64
+
+
+@dataclass(frozen=True)
+class TaskTables:
+    """What the rows of all tasks are, one task after the other: used row of each, and whether its label is positive."""
+
+    rows: Shared  # (sum of n_t,) positions among the rows in use, ascending within a task
+    positive: Shared  # (sum of n_t,) uint8
+
+
+@dataclass(frozen=True)
+class BitsPart:
+    """Propositions on the rows in use of a range of the data's rows, by name."""
+
+    ref: Ref  # any block of the data
+    token: str  # digest of what decides the bits: data, rows in use, propositions
+    rows: tuple[int, int]  # half-open range of the data's rows
+    nbytes: int
+    first: int = field(compare=False)  # position of the first of them among the rows in use
+    n: int = field(compare=False)  # rows in use among them
+    spans: tuple[tuple[int, int], ...] = field(compare=False)  # part of each task in the tables of all tasks
+    mask: Shared = field(compare=False, repr=False)  # (n_samples,) rows in use
+    table: Shared = field(compare=False, repr=False)  # (3, p) column, kind and cut of the propositions
+    known: Shared = field(compare=False, repr=False)  # (2, c) columns and values of their categories
+
+    def propositions(self) -> Propositions:
+        """Return the propositions."""
+        (column, kind, cut), (known, values) = resolve(self.table), resolve(self.known)
+        return Propositions(column.astype(INT), kind.astype(INT), cut, known.astype(INT), values)
+
+    def load(self) -> Words:
+        """Return the bits, ``(p, words)``."""
+        propositions, (lo, hi) = self.propositions(), self.rows
+        mask = resolve(self.mask)[lo:hi].astype(bool)
+        out = np.zeros((propositions.size, max(-(-self.n // 64), 1)), np.uint64)
+        columns = np.unique(propositions.column)
+        width = max(GROUP_BYTES // (8 * (hi - lo)) // GROUP_COLUMNS, 1) * GROUP_COLUMNS
+        for group in np.split(columns, np.flatnonzero(np.diff(columns // width)) + 1) if len(columns) else ():
+            raw = source_of(self.ref).columns(group, self.rows)
+            for k, column in enumerate(group.tolist()):
+                start, end = np.searchsorted(propositions.column, (column, column + 1))
+                out[start:end] = packed_flags(propositions, np.arange(start, end), column, dense_column(raw, k)[mask])
+        return out
+
+    def some(self, ids: np.ndarray) -> Words:
+        """Return the bits of some propositions, ascending: those in the cache, or read for them alone."""
+        held = block_cache().held(self)  # pyright: ignore[reportArgumentType] (bits, no matrix)
+        return replace(self, table=resolve(self.table)[:, ids]).load() if held is None else held[ids]
+
+    def task_rows(self, tables: TaskTables) -> list[np.ndarray]:
+        """Return the rows of every task within the block."""
+        rows = resolve(tables.rows)
+        return [rows[lo:hi] - self.first for lo, hi in self.spans]
+
+
+def load_bits(part: BitsPart) -> Words:
+    """Return the bits of a part, from the cache of this process if it is there."""
+    return block_cache().load(part)  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+@dataclass(frozen=True)
+class HullPart:
+    """Conjunctions of a hull on the rows of a block, by name."""
+
+    bits: BitsPart
+    token: str  # digest of the hull
+    nbytes: int
+    items: tuple[tuple[int, ...], ...] = field(compare=False, repr=False)
+    tables: TaskTables = field(compare=False, repr=False)
+
+    def load(self) -> HullBlock:
+        """Return the rows of every task, equal ones as one where that pays."""
+        used = np.array(sorted({e for item in self.items for e in item}), INT)
+        place = {int(e): k for k, e in enumerate(used)}
+        words = self.bits.some(used) if len(used) else np.zeros((0, max(-(-self.bits.n // 64), 1)), np.uint64)
+        packed = pack_rows(
+            unpack_bits(pack_conjunctions([[place[e] for e in item] for item in self.items], words, self.bits.n), self.bits.n)
+        )
+        positive, rows, kinds = resolve(self.tables.positive), [], []
+        for (lo, hi), mine in zip(self.bits.spans, self.bits.task_rows(self.tables), strict=True):
+            chosen = packed[mine]
+            kind = merge_rows(chosen, positive[lo:hi]) if hi > lo else None
+            rows.append(chosen if kind is None else chosen[kind[0]])
+            kinds.append(None if kind is None else (kind[0].astype(np.int32), kind[1].astype(np.int32)))
+        return HullBlock(rows, kinds, len(self.items))
+
+
+class HullBlock(NamedTuple):
+    """Rows of a block, task by task, with the conjunctions that hold on them."""
+
+    rows: list[Bytes]  # (m_t, ceil(W / 8))
+    kinds: list[tuple[np.ndarray, np.ndarray] | None]  # first row of each kind and kind of each row; None: rows are as they were
+    size: int
+
+
+@dataclass(frozen=True)
+class MergedSpans:
+    """Part of a block in the merged rows of every task."""
+
+    spans: tuple[tuple[int, int], ...]
+    nbytes: int = 0
+
+
+HullTask = tuple[BitsPart, HullPart, MergedSpans]
+Kind = tuple[int, tuple[np.ndarray, np.ndarray] | None]
+
+
+def merge_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Kind]]:
+    """Return of every task how many rows a block has and which of them are one (on a worker)."""
+    bits, part = task
+    block: HullBlock = block_cache().load(part)  # pyright: ignore[reportArgumentType, reportAssignmentType]
+    return [[(hi - lo, kind) for (lo, hi), kind in zip(bits.spans, block.kinds, strict=True)]]
+
+
+class Asked(NamedTuple):
+    """A request whose vector lies in what the tasks share, from an offset on."""
+
+    request: HullRequest  # without vectors
+    offset: int
+    length: int
+
+
+def hull_chunk(task: HullTask, asked: Sequence[Asked], vectors: Shared, zones: Shared) -> list[np.ndarray]:
+    """Answer requests for the rows of a block (on a worker)."""
+    _, part, merged = task
+    block: HullBlock = block_cache().load(part)  # pyright: ignore[reportArgumentType, reportAssignmentType]
+    return [answer(block.rows[one.request.task], block.size, _with_vector(one, merged.spans, vectors, zones)) for one in asked]
+
+
+def _with_vector(one: Asked, spans: Sequence[tuple[int, int]], vectors: Shared, zones: Shared) -> HullRequest:
+    request = one.request
+    lo, hi = (0, one.length) if request.kind == PRODUCT else spans[request.task]
+    part = slice(one.offset + lo, one.offset + hi)
+    if request.kind == COUNTS:
+        return request._replace(zone=resolve(zones)[part])
+    # A copy: what tasks share may be read-only, and compiled code has one form for vectors.
+    return request._replace(vector=resolve(vectors)[part].copy())
+
+
+@dataclass(frozen=True)
+class JoinAnswers:
+    """Combine step: decisions side by side, sums and counts added in order."""
+
+    kinds: tuple[str, ...]
+
+    def __call__(self, parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+        """Return the answers of consecutive blocks as one."""
+        columns = zip(self.kinds, zip(*parts, strict=True), strict=True)
+        return [np.concatenate(column) if kind == PRODUCT else sum(column[1:], column[0]) for kind, column in columns]
+
+
+@dataclass(frozen=True)
+class SignedPart:
+    """Propositions on the rows of a block with multipliers, in the order of a search, by name."""
+
+    bits: BitsPart
+    token: str  # digest of the multipliers
+    nbytes: int
+    tables: TaskTables = field(compare=False, repr=False)
+    alpha: Shared = field(compare=False, repr=False)  # (sum of n_t,)
+    unit: float = field(compare=False)
+    similarity: np.ndarray = field(compare=False, repr=False)
+
+    def load(self) -> SignedRows:
+        """Return the rows."""
+        bits, positive, alpha = self.bits, resolve(self.tables.positive), resolve(self.alpha)
+        y = [np.where(positive[lo:hi] > 0, 1.0, -1.0) for lo, hi in bits.spans]
+        values = [alpha[lo:hi] for lo, hi in bits.spans]
+        return order_signed_rows(load_bits(bits), bits.n, bits.task_rows(self.tables), y, values, self.similarity, self.unit)
+
+
+def load_signed(part: SignedPart) -> SignedRows:
+    """Return the rows of a part, from the cache of this process if they are there."""
+    return block_cache().load(part)  # pyright: ignore[reportArgumentType, reportReturnType]
+
+
+def sums_chunk(task: tuple[BitsPart, SignedPart], sets: Shared, owner: Shared, last: Shared) -> np.ndarray:
+    """Return the sums of multipliers on the rows of candidates in a block, ``(c, T, 2)`` (on a worker)."""
+    return candidate_sums(load_signed(task[1]), Candidates(*(resolve(part).copy() for part in (sets, owner, last))))
+
+
+def kinds_chunk(part: BitsPart, ids: Shared) -> np.ndarray:
+    """Return which kinds of rows some propositions have with every one in a block, ``(m, p)`` (on a worker)."""
+    bits, firsts = load_bits(part), resolve(ids).copy()
+    out = np.empty((len(firsts), len(bits)), np.uint8)
+    kinds_of_pairs(bits, firsts, out)
+    return out
+
+
+def join_kinds(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Combine step: rows of a kind are there if a block has one."""
+    return np.bitwise_or.reduce(parts)
+
+
+def weighted_chunk(part: BitsPart, weight: Shared) -> np.ndarray:
+    """Return the sums of a weight over a block's rows of every proposition, ``(p,)`` (on a worker)."""
+    return weighted_counts(load_bits(part), part.n, resolve(weight)[part.first : part.first + part.n])
+
+
+def decisions_chunk(part: BitsPart, tables: TaskTables, items: Sequence[Sequence[int]], weights: np.ndarray) -> list[np.ndarray]:
+    """Return the decisions of rules on a block's rows of every task, before the bias (on a worker)."""
+    used = np.array(sorted({e for item in items for e in item}), INT)
+    place = {int(e): k for k, e in enumerate(used)}
+    return rule_decisions(part.some(used), part.n, part.task_rows(tables), [[place[e] for e in item] for item in items], weights)
+
+
+def join_tasks(parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    """Combine step: what every task has, side by side."""
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+@dataclass(frozen=True)
+class Subtrees:
+    """The sets that begin with some of the single propositions worth following, by their positions among these."""
+
+    roots: tuple[int, int]
+    nbytes: int = 0
+
+
+class SubtreeFinds(NamedTuple):
+    """What a search below some propositions found."""
+
+    search: ViolatorSearch
+    visits: list[int]  # at which each violator was seen
+
+
+@dataclass(frozen=True)
+class SubtreeQuery:
+    """What tasks share that search below propositions: the rows of all blocks, and the limits of the round."""
+
+    parts: tuple[tuple[BitsPart, SignedPart], ...]
+    singles: Shared  # single propositions worth following
+    known: tuple[tuple[int, ...], ...]
+    a: float
+    threshold: float
+    skip: bool
+    depth: int
+    max_visits: int
+    max_violators: int
+
+
+def subtree_chunk(group: Subtrees, query: SubtreeQuery, fan_in: int) -> list[SubtreeFinds]:
+    """Search below some propositions, with the rows of all blocks at hand (on a worker)."""
+    bits, rows = [load_bits(part) for part, _ in query.parts], [load_signed(part) for _, part in query.parts]
+    similarity = query.parts[0][1].similarity
+
+    def sums(candidates: Candidates) -> np.ndarray:
+        return tree_sum([candidate_sums(one, candidates) for one in rows], fan_in)
+
+    search = LevelSearch(
+        len(bits[0]), sums, _kinds(bits, query.skip), similarity, query.a, query.threshold, frozenset(query.known), group.roots
+    )
+    search.levels.append(visited_level([Open((), resolve(query.singles))]))
+    return [SubtreeFinds(search.everywhere(query.depth, query.max_visits, query.max_violators), search.seen_at)]
+
+
+def _kinds(bits: Sequence[Words], skip: bool) -> Kinds:
+    def kinds(ids: np.ndarray) -> Any:
+        if not skip:
+            return np.ones((len(ids), len(bits[0])), bool)
+        parts = []
+        for block in bits:
+            parts.append(np.empty((len(ids), len(block)), np.uint8))
+            kinds_of_pairs(block, ids, parts[-1])
+        return join_kinds(parts) == COMPATIBLE
+
+    return kinds
+
+
+def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
+    """Add arrays in the tree of a pass."""
+    level = list(parts)
+    while len(level) > 1:
+        level = [sum(level[lo + 1 : lo + fan_in], level[lo]) for lo in range(0, len(level), fan_in)]
+    return level[0]
