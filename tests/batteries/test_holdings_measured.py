@@ -115,14 +115,8 @@ CASES = {
     ),
 }
 QUICK = ("group-lasso-few-blocks", "mkl", "rule-ensemble")
-MAY_TAKE_LESS = {
-    "mkl-passes",
-    "tri-class-svm-passes",
-    "tri-class-svm-rows",
-    "group-lasso-few-blocks",
-    "group-lasso-stream-rows",
-    "fgm-on-workers",
-}
+PASSES = {"mkl-passes", "tri-class-svm-passes", "tri-class-svm-rows"}
+MAY_TAKE_LESS = PASSES | {"group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
 """Cases whose limit, or way, makes the plan grow faster than what is taken, or not at all."""
 
 
