@@ -294,11 +294,12 @@ class CombinedGram:
             yield [*tasks, tuple(task)], max([*sizes, size]), sum(sizes) + size
 
 
-def passes_bytes(refs: Sequence[PairRef], n: int) -> int:
+def passes_bytes(refs: Sequence[PairRef], n: int, driver_memory: int) -> int:
     """Bound the memory of a task of the passes that a solver asks, and of those that write the sum before."""
-    # Entries come with the places of their rows and columns.
-    largest, whole = max(ref.nbytes for ref in refs), loaded_bytes(refs) + 16 * n
-    limit = min(max(PART_BYTES, largest + 16 * n), whole)
+    # Entries are those between rows of a working set, and come with the places of their rows and columns.
+    largest, places = max(ref.nbytes for ref in refs), 16 * n + 512 * len(refs)
+    whole = min(loaded_bytes(refs), int(MATRIX_SHARE * driver_memory)) + places
+    limit = min(max(PART_BYTES, largest + places), whole)
     whole = min(BATCH_BYTES + limit, whole)
     return max(max(map(pair_bytes, refs)) + max(24 * n, 4 * largest, 2 * limit + whole), 3 * whole)
 

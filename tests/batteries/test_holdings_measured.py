@@ -50,6 +50,26 @@ CASES = {
     "mkl-passes": Case("mkl", {"kernels": KERNELS, "tol": 0.1, "max_iter": 1}, ((300, 10), (2500, 10), (5000, 10)), limit="48MiB"),
     "two-layer-mkl": Case("two-layer-mkl", {"kernels": KERNELS, "max_iter": 1, "tol": 0.5}, ((300, 10), (1000, 10), (2500, 10))),
     "tri-class-svm": Case("tri-class-svm", {"n_random": 1, "max_iter": 2}, ((300, 10), (1000, 10), (3000, 10)), beside),
+    "tri-class-svm-balance": Case(
+        "tri-class-svm",
+        {"start": "svm3", "max_iter": 1, "algorithm": "dc", "balance": 0.1},
+        ((300, 10), (1000, 10), (2500, 10)),
+        beside,
+    ),
+    "tri-class-svm-passes": Case(
+        "tri-class-svm",
+        {"start": "svm3", "max_iter": 1, "algorithm": "dc", "inner_tol": 0.1},
+        ((300, 10), (2000, 10), (5000, 10)),
+        beside,
+        limit="64MiB",
+    ),
+    "tri-class-svm-rows": Case(
+        "tri-class-svm",
+        {"kernel": "linear", "start": "svm3", "max_iter": 1, "inner_tol": 0.1},
+        ((300, 40), (3000, 40), (12_000, 40)),
+        beside,
+        limit="64MiB",
+    ),
     "unsupervised-mkl": Case(
         "unsupervised-mkl", {"kernels": KERNELS[1:], "n_bases": 5, "max_iter": 2}, ((300, 20), (1000, 20), (2500, 20))
     ),
@@ -116,8 +136,8 @@ CASES = {
     ),
 }
 QUICK = ("group-lasso-few-blocks", "mkl", "rule-ensemble")
-MAY_TAKE_LESS = {"mkl-passes", "unsupervised-mkl-passes", "group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
-MAY_TAKE_LESS = {"mkl-passes", "group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
+PASSES = {"mkl-passes", "unsupervised-mkl-passes", "tri-class-svm-passes", "tri-class-svm-rows"}
+MAY_TAKE_LESS = PASSES | {"group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
 MAY_TAKE_LESS |= {"multitask-selector-working-set", "multitask-selector-blocks"}
 """Cases whose limit, or way, makes the plan grow faster than what is taken, or not at all."""
 

@@ -60,7 +60,8 @@ def test_one_task_per_step_with_its_needs(airflow: types.ModuleType):
     assert dag.dag_id == "fgm_select"
     assert dag.more == {"schedule": "@daily"}
     assert {name: task.upstream for name, task in dag.tasks.items()} == {
-        "data": [], "test": ["data"], "select": ["data"], "score": ["select", "test"], "report": ["select", "score"],
+        "data": [], "test": ["data"], "select": ["data"], "score": ["select", "test"], "steady": ["select"],
+        "report": ["select", "score", "steady"],
     }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ CHARTS = SystemCharts(
         "labelled": "Labelled rows.",
         "unlabelled": "Unlabelled rows, or their store.",
         "unlabelled_digest": "Checksum of the store of unlabelled rows.",
+        "solver_reads": "What the solver asks: a matrix in this process, or passes over its blocks, or over the rows of a linear kernel.",
         "starts": "Machines to begin with; the best result is kept.",
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from ....storage import block_cache
 from ...grams.grams import PASS_BYTES
 from ...grams.sources import FREED_BYTES, group_pairs, stacked
 from ...grams.weighted_sum import MATRIX_SHARE
-from ...passes.blocks import Ref, Rows, add_parts, join_lists, scale_of, source_of
+from ...passes.blocks import Columns, Ref, Rows, add_parts, join_lists, scale_of, source_of
 from ...passes.scaling import scaled
 from ...records.context import RunContext, Shared, resolve
 from ...records.joined import JoinedStores
@@ -45,13 +45,14 @@ class Stripe:
         """Its rows in the data set."""
         return slice(self.first, self.first + self.ref.rows[1] - self.ref.rows[0])
 
-    def load(self, data: Rows) -> Any:
+    def load(self, data: Rows) -> Columns:
         """Return its values with the scaling of the whole data set applied, ``(rows, columns)``, dense or CSC."""
         scale = scale_of(data, slice(*self.ref.cols))
         return scaled(block_cache().load(self.ref), scale, source_of(self.ref).scale.row_factor)
 
 
 Group = tuple[Stripe, ...]
+Step = Callable[..., Any]  # chunk or combine
 
 
 def stripe_tasks(data: Rows) -> list[Group]:
@@ -83,7 +84,7 @@ class Piece(NamedTuple):
 
     places: np.ndarray  # among the rows that were asked for
     columns: tuple[int, int]
-    values: Any
+    values: np.ndarray | sp.csr_array
 
 
 def norms_chunk(group: Group, data: Rows) -> np.ndarray:
@@ -91,13 +92,13 @@ def norms_chunk(group: Group, data: Rows) -> np.ndarray:
     out = np.zeros((2, data.n_rows))
     for stripe in group:
         X = stripe.load(data)
-        if sp.issparse(X):
-            size, square = X.shape[0], np.square(X.data, dtype=np.float64)
-            out[0, stripe.rows] += np.bincount(X.indices, square, size)
-            out[1, stripe.rows] += np.bincount(X.indices, minlength=size)
-        else:
+        if isinstance(X, np.ndarray):
             out[0, stripe.rows] += np.square(X, dtype=np.float64).sum(axis=1)
             out[1, stripe.rows] += X.shape[1]
+        else:
+            size = stripe.rows.stop - stripe.rows.start
+            out[0, stripe.rows] += np.bincount(X.indices, np.square(X.data, dtype=np.float64), size)
+            out[1, stripe.rows] += np.bincount(X.indices, minlength=size)
     return out
 
 
@@ -122,7 +123,7 @@ def rows_chunk(group: Group, data: Rows, ids: Shared) -> list[Piece]:
         places = np.flatnonzero((wanted >= stripe.rows.start) & (wanted < stripe.rows.stop))
         if len(places):
             X = stripe.load(data)
-            rows = (sp.csr_array(X) if sp.issparse(X) else X)[wanted[places] - stripe.first]
+            rows = (X if isinstance(X, np.ndarray) else sp.csr_array(X))[wanted[places] - stripe.first]
             pieces.append(Piece(places, stripe.ref.cols, rows.astype(np.float64)))
     return pieces
 
@@ -188,9 +189,9 @@ class LinearGram:
         rows, every = self._rows_of(ids), np.arange(len(ids))
         for places in np.array_split(np.arange(len(new)), max(1, 8 * len(new) * len(ids) // CHUNK_BYTES)):
             values = rows[places] @ rows.T
-            yield places, every, values.toarray() if sp.issparse(values) else values
+            yield places, every, values if isinstance(values, np.ndarray) else values.toarray()
 
-    def _rows_of(self, ids: np.ndarray) -> Any:
+    def _rows_of(self, ids: np.ndarray) -> np.ndarray | sp.csr_array:
         """Return chosen rows, dense or CSR; those asked for last are kept, the others fetched in one pass."""
         wanted = np.unique(ids)
         missing = np.setdiff1d(wanted, self._ids)
@@ -203,7 +204,7 @@ class LinearGram:
         self._ids, self._rows = order[by_id], rows[by_id]
         return self._rows[np.searchsorted(self._ids, ids)]
 
-    def _fetched(self, ids: np.ndarray) -> Any:
+    def _fetched(self, ids: np.ndarray) -> np.ndarray | sp.csr_array:
         size = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
         most = int(size * self._norms[1][ids].sum()) + 16 * len(ids) * len(self._groups)
         shared = self.ctx.broadcast("rows", ids, len(self._groups))
@@ -219,7 +220,7 @@ class LinearGram:
         columns = np.concatenate([piece.columns[0] + part.coords[1] for piece, part in zip(pieces, found, strict=True)])
         return sp.csr_array((entries, (at, columns)), shape=(len(ids), self._data.n_cols))
 
-    def _pass(self, name: str, chunk: Any, combine: Any, result: int, *broadcast: Any) -> Any:
+    def _pass(self, name: str, chunk: Step, combine: Step, result: int, *broadcast: Shared) -> Any:
         bound = task_bound(self._data) + result
         program = BlockProgram(name, chunk, combine, lambda group: bound, result, combine_bytes=3 * result)
         return self.ctx.run_pass(plan(program, self._groups, self._data, *broadcast))

@@ -137,7 +137,7 @@ class TriClass(Method):
             return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": working_task_bytes(rows, self.ctx.driver_memory)}
         refs = row_pairs(data, [self.loop.spec], layout.settings.block)
         if layout.solver_reads == "blocks":
-            return {"tasks_per_pass": len(group_pairs(refs)), "task_bytes": passes_bytes(refs, data.n_rows)}
+            return {"tasks_per_pass": len(group_pairs(refs)), "task_bytes": passes_bytes(refs, data.n_rows, self.ctx.driver_memory)}
         return {"tasks_per_pass": len(pass_groups(refs)), "task_bytes": int(max(pair_bytes(ref) for ref in refs))}
 
     @property
