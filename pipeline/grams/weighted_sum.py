@@ -142,7 +142,7 @@ class BlockTaskSum(BlockTotal):
     def total(self, block: np.ndarray, rows: Places, columns: Places) -> np.ndarray:
         """Return the sum of loaded entries."""
         codes = resolve(self.codes)
-        return combine_entry_tasks(block, resolve(self.weights), codes[rows], codes[rows][:len(codes[columns])] if len(codes[rows]) >= len(codes[columns]) else codes[columns])
+        return combine_entry_tasks(block, resolve(self.weights), codes[rows], codes[columns])
 
     @property
     def used(self) -> list[int]:
