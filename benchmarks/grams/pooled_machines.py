@@ -99,9 +99,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.tiny:
         options.rows, options.driver_memory, options.tol = 800, "4MiB", 0.05
-    report = bench.Report(
-        f"one machine of {options.tasks} tasks, {options.rows} rows, {options.workers} workers of {options.worker_memory}", options
-    )
+    size = f"{options.tasks} tasks, {options.rows} rows, {options.workers} workers of {options.worker_memory}"
+    report = bench.Report(f"{options.methods.replace(',', ', ')}: {size}", options)
     with bench.kept_or_scratch(options.folder) as folder:
         with bench.Child(__file__) as child:
             child(

@@ -216,6 +216,8 @@ def load_programs() -> None:
     block = gram_block([KernelSpec.parse("rbf(gamma=1.0)")], np.eye(2, dtype=np.float32), None, dtype=np.float32)
     tile_sums(block, (0, 2), (0, 2), np.ones((1, 2)))
     add_product(combine_kernels(block, np.ones(1)), (0, 2), (2, 4), np.ones(4), np.zeros(4))
+    combine_block_tasks(block, (0, 2), (0, 2), np.ones((1, 1, 1)), np.zeros(2, np.int64))
+    block_task_sums(block, (0, 2), (0, 2), np.ones(2), np.zeros(2, np.int64), np.ones((1, 1, 1)))
 
 
 class Grams:

@@ -16,7 +16,8 @@ multitask-selector       ``MOMENT_SHARE``: second moments, beyond it the rows   
 mkl                      ``LEAST_KERNELS``: bounds over all from a working set of them  here
 mkl, tri-class-svm,      ``MATRIX_SHARE``: whole sums, beyond it passes and a working   here (of ``mkl`` in
 hierarchical-kernels,    set of variables (``decomposition.WORKING_SET``)               test_certificates_fast, too)
-kta-path
+kta-path, latent-task-                                                                  (shared-subspace-mkl: test_pooled_machines)
+mkl, shared-subspace-mkl
 kta-path                 ``FEW`` machines: sums of their own, beyond it cells           no gap is claimed on the way
 multitask-mkl, latent-   ``BANK_SHARE``: entries in memory, beyond it computed again    here
 task-mkl
@@ -237,6 +238,16 @@ SIDES = {
         slack=1e-5,
         data=TASKS,
     ),
+    "latent-task-mkl-pooled": Sides(
+        "latent-task-mkl",
+        {"kernels": KERNELS[:2], "normalize": "none", "C": 0.05, "a": 1.2, "mu": 0.3, "tol": 1e-4, "threshold": 0.0, "loss": "squared"},
+        gram_value(lambda model, K: told.latent(model, K, WIDE_Y, np.arange(300) % 3, "squared"), KERNELS[:2], WIDE),
+        {"params": {"grams": "recompute"}, **_passes("1MiB")},
+        "gramplane.pipeline.grams.weighted_sum.CombinedGram",
+        rel=1e-5,
+        slack=1e-5,
+        data=WIDE_TASKS,
+    ),
     "tri-class-svm": Sides(
         "tri-class-svm",
         {"C": 4.0, "kernel": "rbf", "gamma": 0.2, "n_random": 1, "inner_tol": 1e-6},
@@ -259,7 +270,7 @@ SIDES = {
         "hierarchical-kernels",
         {"dag": "subsets(rbf(gamma=0.5)[0:4])", "C": 2.0, "tol": 1e-4, "loss": "hinge"},
         lambda model: told.subsets_of_features(model, X[:, :4], 0.5, SIGNS, "hinge"),
-        _passes("60KiB"),
+        {"params": {"grams": "recompute"}, **_passes("120KiB")},
         "gramplane.kernels.svm.smo.solve_decomposition",
         rel=1e-5,
         slack=1e-5,

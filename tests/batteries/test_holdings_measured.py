@@ -84,6 +84,23 @@ CASES = {
     "latent-task-mkl": Case(
         "latent-task-mkl", {"kernels": KERNELS, "max_iter": 1, "tol": 0.5}, ((300, 10), (1000, 10), (3000, 10)), tasks=True
     ),
+    "latent-task-mkl-passes": Case(
+        "latent-task-mkl", {"kernels": KERNELS, "max_iter": 1, "tol": 0.5}, ((300, 10), (2500, 10), (5000, 10)), tasks=True, limit="48MiB"
+    ),
+    "shared-subspace-mkl-passes": Case(
+        "shared-subspace-mkl",
+        {"kernels": KERNELS, "max_iter": 1, "tol": 0.5},
+        ((300, 10), (2500, 10), (5000, 10)),
+        tasks=True,
+        limit="48MiB",
+    ),
+    "hierarchical-kernels-passes": Case(
+        "hierarchical-kernels",
+        {"dag": "subsets(gaussian[0:3])", "tol": 0.5, "max_nodes": 6, "grams": "recompute"},
+        ((300, 6), (2500, 6), (4000, 6)),
+        tasks=True,
+        limit="64MiB",
+    ),
     "hierarchical-kernels": Case(
         "hierarchical-kernels", {"dag": "subsets(gaussian[0:4])", "tol": 0.5, "max_nodes": 12}, ((300, 6), (1000, 6), (2500, 6))
     ),
@@ -137,6 +154,7 @@ CASES = {
 }
 QUICK = ("group-lasso-few-blocks", "mkl", "rule-ensemble")
 PASSES = {"mkl-passes", "unsupervised-mkl-passes", "tri-class-svm-passes", "tri-class-svm-rows"}
+PASSES |= {"latent-task-mkl-passes", "shared-subspace-mkl-passes", "hierarchical-kernels-passes"}
 MAY_TAKE_LESS = PASSES | {"group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
 MAY_TAKE_LESS |= {"multitask-selector-working-set", "multitask-selector-blocks"}
 """Cases whose limit, or way, makes the plan grow faster than what is taken, or not at all."""

@@ -89,7 +89,10 @@ def same(run, other):
     assert histories[0] == histories[1]
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = ("shared-subspace-numbers", "latent-tasks-squared", "hierarchical-squared")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES])
 def test_a_fit_beyond_the_driver_is_certified_with_the_optimum_of_one_in_memory(name, folder, straight, tmp_path):
     near = fit(folder, name, tmp_path / "near", "1GiB").summary
     far, events = straight(name)

@@ -133,6 +133,7 @@ TERMS: Mapping[str, str] = {
     "iterations_at_most": "Rounds, if nothing stops the run before.",
     "grams": "Where kernel matrices lie: in memory, in a store, or computed again in every pass.",
     "gram_reason": "Why they lie there.",
+    "machines_solved_on": "Where a weighted sum of the kernels lies that machines are solved on.",
     "gram_block_rows": "Rows of a block of a kernel matrix.",
     "gram_bytes": "Size of all kernel matrices.",
     "gram_store": "The store of kernel matrices.",
