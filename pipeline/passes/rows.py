@@ -19,7 +19,7 @@ def has_rows(data: BlockStore | MemoryBlocks) -> bool:
     return isinstance(data, MemoryBlocks) or "rows" in data.meta.layouts
 
 
-def rows_to_make(data: BlockStore) -> Holding:
+def rows_to_make(data: BlockStore | MemoryBlocks) -> Holding:
     """Return what it takes to make rows of a store that has columns only."""
     if data.meta.kind == "dense":
         return MADE.of(stored=data.n_rows * data.n_cols * data.meta.itemsize)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,7 +89,7 @@ def _grid(
     return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {}, repeats)
 
 
-def _sharing(grid: _Grid, kind: str) -> Any:
+def _sharing(grid: _Grid, kind: str) -> ModuleType | None:
     """Return the module by which the fits of a grid share passes, or ``None``; a method may share for some parameters only.
 
     ``kind``: of the cluster. Fits that share the rows which one process reads are whole fits on workers instead, of the same bits.
@@ -127,7 +128,9 @@ def _table(grid: _Grid, folder: Path, where: ComputeOptions, emit: Emit) -> list
         return [_with_error(row, grid.folds * grid.repeats) for row in rows]
 
 
-def _shared_rows(tuned: Any, grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str], repeat: int) -> Iterator[dict[str, Any]]:
+def _shared_rows(
+    tuned: ModuleType, grid: _Grid, ctx: RunContext, folder: Path, names: Sequence[str], repeat: int
+) -> Iterator[dict[str, Any]]:
     """Yield the rows of one repetition, whose folds are drawn from a seed of its own."""
     seed, name = grid.seed + repeat, "cv" if repeat == 0 else f"cv-again{repeat}"
     for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, seed)):

@@ -22,10 +22,10 @@ from .config import GroupLassoConfig
 class Edges:
     """Edges of a graph of the features, in the place of groups (graph lasso)."""
 
-    pairs: Any  # (m, 2) features
+    pairs: object  # (m, 2) features
 
 
-def chosen_groups(groups: Any, edges: Any, stored: Any = None) -> Any:
+def chosen_groups(groups: object, edges: object, stored: object = None) -> object:
     """Return the groups of a fit: those given, the edges given, or those of a store. Raises ValueError: both are given."""
     if edges is None:
         return stored if groups is None else groups

@@ -47,8 +47,9 @@ class SelectorData:
         """All rows in memory, held-out ones among them."""
         data = self.data
         # Rows in memory that have no scales stay as they lie.
-        is_raw = isinstance(data, MemoryBlocks) and data.scale.kind == "none"
-        X = data.X if is_raw else scaled(data.columns(np.arange(self.n_features)), self.scale, data.scale.row_factor)
+        if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
+            return task_rows(data.X, self.codes, self.target, self.weight)
+        X = scaled(data.columns(np.arange(self.n_features)), self.scale, data.scale.row_factor)
         return task_rows(X, self.codes, self.target, self.weight)
 
     @property

@@ -63,7 +63,7 @@ class Selector(Method):
         holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory, way)
         remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
         if way != "memory":
-            remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else NEEDS_ROWS
+            remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else f"{NEEDS_ROWS}, {remedy}"
         refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
         data = selector_data(config, inputs)
         if config.algorithm == "da":

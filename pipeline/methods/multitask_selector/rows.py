@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from ...passes.scaling import scaled
 from .inputs import SelectorData, task_rows
 from .memory import step_entries, window_bytes
 
+RawRows = np.ndarray | sp.csr_array
 STEP_ENTRIES = 1 << 17  # entries of rows that a step reads at most; more where the weights alone have more
 
 
@@ -85,7 +86,7 @@ class BlockRows:
         self._data, self._memory, self._row_factor = data, driver_memory, data.data.scale.row_factor
         self._window: tuple[int, int] | None = None
         self._ids = np.zeros(0, np.int64)
-        self._rows: Any = None
+        self._rows: RawRows | None = None
 
     def step_entries(self) -> tuple[int, int]:
         """Return about the entries of the used rows, zeros of dense data counted, and those of a step."""
@@ -109,20 +110,20 @@ class BlockRows:
         """Return the number of the row that was taken at some place."""
         return int(order[order != CLOSE][row])
 
-    def _learned(self, raw: Any, ids: np.ndarray | slice) -> TaskRows:
+    def _learned(self, raw: RawRows, ids: np.ndarray | slice) -> TaskRows:
         """Return raw rows with these numbers as compiled loops read them."""
         data, row_factor = self._data, None if self._row_factor is None else self._row_factor[ids]
         X = scaled(raw, data.scale, row_factor) if isinstance(raw, np.ndarray) else _scaled_rows(raw, data.scale.factor, row_factor)
         return task_rows(X, data.codes[ids], data.target[ids], data.weight[ids])
 
-    def _raw(self, ids: np.ndarray, window: tuple[int, int], all_ids: Callable[[], np.ndarray]) -> Any:
+    def _raw(self, ids: np.ndarray, window: tuple[int, int], all_ids: Callable[[], np.ndarray]) -> RawRows:
         """Return raw rows in the order of their numbers, from memory or from the window, which is gathered when it is first asked for."""
         if self._whole is not None:
             return self._whole[ids]
-        if window != self._window:
-            self._ids = np.unique(all_ids())
+        if self._rows is None or window != self._window:
+            self._ids, self._window = np.unique(all_ids()), window
             self._rows = None  # before the next one is made
-            self._rows, self._window = self._gathered(self._ids), window
+            self._rows = self._gathered(self._ids)
         return self._rows[np.searchsorted(self._ids, ids)]
 
     @cached_property
@@ -131,14 +132,14 @@ class BlockRows:
         return by_rows(self._data.data)
 
     @cached_property
-    def _whole(self) -> Any:
+    def _whole(self) -> RawRows | None:
         """All rows as they lie in memory; ``None`` where they are read from a store."""
         if not isinstance(self._blocks, MemoryBlocks):
             return None
-        X: Any = self._blocks.X
-        return sp.csr_array(X) if sp.issparse(X) else X
+        X = self._blocks.X
+        return X if isinstance(X, np.ndarray) else sp.csr_array(X)
 
-    def _gathered(self, ids: np.ndarray) -> Any:
+    def _gathered(self, ids: np.ndarray) -> RawRows:
         """Return some rows, ascending, of all the blocks that hold one of them."""
         data, parts = self._data.data, []
         rows = np.empty((len(ids), data.n_cols), data.meta.dtype) if data.meta.kind == "dense" else None
@@ -165,7 +166,7 @@ class BlockRows:
         return values
 
 
-def _scaled_rows(raw: Any, factor: np.ndarray | None, row_factor: np.ndarray | None) -> sp.csr_array:
+def _scaled_rows(raw: sp.csr_array, factor: np.ndarray | None, row_factor: np.ndarray | None) -> sp.csr_array:
     """Return sparse rows times the factors of columns and rows, in the order in which columns are scaled."""
     values = raw.data.astype(np.float64)
     if factor is not None:

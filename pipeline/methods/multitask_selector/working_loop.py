@@ -86,9 +86,8 @@ class WorkingLoop:
     def _start_phase(self, iteration: int, phase: int, kept: np.ndarray, features: np.ndarray, weights: np.ndarray) -> WorkingState:
         n, d, n_tasks = len(self.data.codes), self.data.n_features, self.data.n_tasks
         joined = np.array([len(features)] if len(features) else [], np.int64)
-        known = {"slopes": np.zeros(n), "bounds": np.where(kept, np.inf, 0.0), "reaches": np.zeros(d), "kept": kept}
-        tols = {"objective": np.inf, "lower": -np.inf, "mu": 0.0, "inner_tol": INNER_TOL_SHARE * self.config.tol}
-        return WorkingState(iteration, phase, 0, features, joined, weights, np.zeros(n_tasks), **known, **tols)
+        known, tol = (np.zeros(n), np.where(kept, np.inf, 0.0), np.zeros(d)), INNER_TOL_SHARE * self.config.tol
+        return WorkingState(iteration, phase, 0, features, joined, weights, np.zeros(n_tasks), *known, np.inf, -np.inf, 0.0, tol, kept)
 
     # -- rows, task by task --------------------------------------------------------------------------------------------------
 
@@ -118,8 +117,9 @@ class WorkingLoop:
         for lo, hi in zip((ends - state.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
             holdings = set_holdings(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
             refuse_beyond(holdings, ctx.driver_memory, "multitask-selector", FEWER_COLUMNS)
-            fetched: Any = fetch_scaled(ctx, state.features[lo:hi])
-            columns.append(state.features[lo:hi], (sp.csr_array(fetched) if sp.issparse(fetched) else fetched)[self.order])
+            fetched = fetch_scaled(ctx, state.features[lo:hi])
+            rows = fetched if isinstance(fetched, np.ndarray) else sp.csr_array(fetched)
+            columns.append(state.features[lo:hi], rows[self.order])
         return columns
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
