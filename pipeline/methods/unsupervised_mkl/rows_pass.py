@@ -17,6 +17,7 @@ from ...passes.columns import entry_count
 STRIP_BYTES = 48 << 20  # rows of the kernel and costs of the points of a task
 BASE_BYTES = 8 << 20  # rows of their bases
 ENTRY_BYTES = 12  # of an entry of the kernel and its cost
+COLUMNS = 1024  # rows of the data that the points of a task meet at a time
 HELD_BYTES = 64 << 20  # rows of the data that a task holds; of more it reads each block whenever it needs it
 
 
@@ -72,19 +73,24 @@ class PassRows:
         self._held = list(self._read()) if points.nbytes <= HELD_BYTES else None
 
     def blocks(self) -> Iterator[tuple[int, Any]]:
-        """Yield consecutive blocks of rows with the number of their first row."""
-        return iter(self._held) if self._held is not None else self._read()
+        """Yield consecutive blocks of at most COLUMNS rows with the number of their first row."""
+        for first, rows in self._parts():
+            for lo in range(0, rows.shape[0], COLUMNS):
+                yield first + lo, rows[lo : lo + COLUMNS]
 
     def take(self, ids: np.ndarray) -> Any:
         """Return rows by their numbers, in that order."""
         order = np.argsort(ids, kind="stable")
         ends, parts = np.searchsorted(ids[order], np.arange(0, self._n + READ, READ)), []
-        for number, (lo, block) in enumerate(self.blocks()):
+        for number, (lo, block) in enumerate(self._parts()):
             chosen = ids[order[ends[number] : ends[number + 1]]] - lo
             if len(chosen):
                 parts.append(block[chosen])
         back = np.argsort(order, kind="stable")
         return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))[back]
+
+    def _parts(self) -> Iterator[tuple[int, Any]]:
+        return iter(self._held) if self._held is not None else self._read()
 
     def _read(self) -> Iterator[tuple[int, Any]]:
         for lo in range(0, self._n, READ):
@@ -93,11 +99,11 @@ class PassRows:
 
 def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list[Points]:
     """Return all points in spans that end where blocks of Gram matrices do, from sizes alone; the rows of their bases fit a task, too."""
-    n, d, is_stored = data.n_rows, data.n_cols, isinstance(data, BlockStore)
+    n, d = data.n_rows, data.n_cols
     count = max(1, min(block, STRIP_BYTES // (ENTRY_BYTES * n), BASE_BYTES // (8 * d * (n_bases + 1))))
     # Kernels are computed in squares of TILE rows, of which none should be half empty.
     count = count if count < TILE else count // TILE * TILE
-    digest, source = (data.digest, None) if is_stored else ("", data)
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     blocks = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
     spans = [(lo, min(lo + count, end)) for first, end in blocks for lo in range(first, end, count)]
     return [Points(data.url, digest, span, (n, d), entry_count(data), source) for span in spans]
