@@ -23,7 +23,7 @@ OTHERS = {
     "storage_io.py": (["--megabytes", "1", "--repeat", "1"], "write, ours : zarr"),
 }
 """Programs about one layer, with tables of their own: arguments of a short run, and what it prints."""
-STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py", "gram_distributed.py", "multitask_mkl.py"}
+STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py", "gram_distributed.py", "multitask_mkl.py", "umkl_distributed.py"}
 BY_NAME = {path.name: path for path in FOLDER.glob("*/*.py") if path.name != "__init__.py"}
 PROGRAMS = sorted(set(BY_NAME) - set(OTHERS))
 
