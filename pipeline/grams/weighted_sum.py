@@ -21,7 +21,7 @@ from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..passes.blocks import TASK_BYTES, add_parts, join_lists
-from ..records.context import RunContext, resolve
+from ..records.context import RunContext, Shared, resolve
 from .pairs import StoredPair
 from .sources import PairRef, group_pairs, load_normalised, loaded_bytes, normalised_part, pair_bytes
 
@@ -77,7 +77,7 @@ class BlockSum:
         return block[0] if len(self.theta) == 1 and self.theta[0] == 1.0 else combine_kernels(block, self.theta)
 
 
-def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
+def product_chunk(group: Group, total: BlockSum, vector: Shared) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
     v = resolve(vector)
     out = np.zeros(len(v))
@@ -86,7 +86,7 @@ def product_chunk(group: Group, total: BlockSum, vector: Any) -> np.ndarray:
     return out
 
 
-def products_chunk(group: Group, total: BlockSum, vectors: Any) -> np.ndarray:
+def products_chunk(group: Group, total: BlockSum, vectors: Shared) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) V``, ``(n, b)``."""
     V = resolve(vectors)
     out = np.zeros(V.shape)

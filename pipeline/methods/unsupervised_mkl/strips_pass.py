@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.weights.umkl import BasisArray, WeightTerms
-from ....kernels.weights.umkl_strips import BaseProducts, base_places, greedy_strip, point_costs, point_terms
+from ....kernels.weights.umkl_strips import BaseProducts, RowBlock, base_places, greedy_strip, point_costs, point_terms
 from ...grams.grams import load_programs as load_gram_programs
 from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
 from ...grams.weighted_sum import BlockSum
@@ -37,7 +37,7 @@ class BaseKernels:
     norms: tuple[Normalization, ...] | None
     scale: np.ndarray  # `(k,)` multipliers of the loaded kernels
 
-    def entries(self, points: Any, bases: Any, ids: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
+    def entries(self, points: RowBlock, bases: RowBlock, ids: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
         """Return the entries of every kernel, float64 ``(k, c, B)``, ``step`` points at a time; ``points`` and ``bases`` are the rows of
         ``ids`` ``(c,)`` and ``at`` ``(c, B)``.
         """
@@ -199,8 +199,8 @@ def load_programs() -> None:
 
 
 class _Few:
-    def blocks(self) -> Iterator[tuple[int, Any]]:
+    def blocks(self) -> Iterator[tuple[int, RowBlock]]:
         yield 0, np.eye(4)
 
-    def take(self, ids: np.ndarray) -> Any:
+    def take(self, ids: np.ndarray) -> RowBlock:
         return np.eye(4)[ids]
