@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import eigh, qr
@@ -48,7 +49,7 @@ def leading_pairs(
     block, most = block_columns(count)
     start = np.random.default_rng(seed).standard_normal((n, min(block, n)))
     with one_thread():
-        fresh, basis, images = qr(start, mode="economic")[0], np.zeros((n, 0)), np.zeros((n, 0))
+        fresh, basis, images = _orthonormalise(start), np.zeros((n, 0)), np.zeros((n, 0))
         for products in range(1, MAX_PRODUCTS + 1):  # noqa: B007
             with_images = product(fresh)
             basis, images = np.hstack([basis, fresh]), np.hstack([images, with_images])
@@ -75,8 +76,12 @@ def _next_block(block: FloatArray, basis: FloatArray) -> FloatArray:
     length = float(np.linalg.norm(block, axis=0).max())
     for _ in range(2):
         block = block - basis @ (basis.T @ block)
-    directions, triangle, _ = qr(block, mode="economic", pivoting=True)
+    directions, triangle, _ = cast("Any", qr(block, mode="economic", pivoting=True))
     n_directions = int(np.count_nonzero(np.abs(np.diag(triangle)) > VANISHING * length))
     directions = directions[:, :n_directions]
     directions = directions - basis @ (basis.T @ directions)
-    return qr(directions, mode="economic")[0] if n_directions else directions
+    return _orthonormalise(directions) if n_directions else directions
+
+
+def _orthonormalise(block: FloatArray) -> FloatArray:
+    return cast("Any", qr(block, mode="economic"))[0]

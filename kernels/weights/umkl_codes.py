@@ -10,7 +10,7 @@ A code is solved over a few candidates of its own; it is that of all points once
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from ..arrays import Array, FloatArray
 from .umkl import BasisArray, code_point
 
-ROWS = 4096  # Points whose residuals are formed at a time.
+ROWS = 1024  # Points whose residuals are formed at a time.
 
 
 class Largest(NamedTuple):
@@ -45,7 +45,7 @@ def largest_residuals(strip: Array, first: int, codes: sp.csr_array, count: int)
     for lo in range(0, n, ROWS):
         some = codes[lo : lo + ROWS]
         left = np.abs(columns[lo : lo + ROWS] - some @ columns)
-        taken = some.tocoo()
+        taken: Any = some.tocoo()
         inside = (taken.coords[1] >= first) & (taken.coords[1] < first + c) & (taken.data != 0.0)
         left[taken.coords[0][inside], taken.coords[1][inside] - first] = -np.inf
         own = np.arange(max(lo, first), min(lo + len(left), first + c))
@@ -56,8 +56,7 @@ def largest_residuals(strip: Array, first: int, codes: sp.csr_array, count: int)
 
 def merge_largest(parts: Sequence[Largest], count: int) -> Largest:
     """Return the largest of several parts of the points."""
-    ids, values = (np.concatenate([part[k] for part in parts], axis=1) for k in (0, 1))
-    return _best(ids, values, count)
+    return _best(np.concatenate([part.ids for part in parts], axis=1), np.concatenate([part.values for part in parts], axis=1), count)
 
 
 def _best(ids: Array, values: FloatArray, count: int) -> Largest:
@@ -73,11 +72,11 @@ def bases_of_codes(codes: sp.csr_array, left: Largest, size: int, *, stop: str =
     """Return the points of the largest coefficients, ``(n, size)``, filled up by those that the residuals are most correlated with, or with
     ``stop="gain"`` by -1.
     """
-    n = codes.shape[0]
+    n, indptr, indices = len(left.ids), np.asarray(codes.indptr), np.asarray(codes.indices)
     bases = np.full((n, size), -1, np.int32)
     for i in range(n):
-        lo, hi = codes.indptr[i : i + 2]
-        ids, values = codes.indices[lo:hi], np.abs(codes.data[lo:hi])
+        lo, hi = indptr[i : i + 2]
+        ids, values = indices[lo:hi], np.abs(codes.data[lo:hi])
         chosen = ids[np.lexsort((ids, -values))][: min(size, int(np.count_nonzero(values)))]
         rest = left.ids[i, : size - len(chosen)] if stop == "size" else chosen[:0]
         bases[i, : len(chosen)] = chosen

@@ -16,27 +16,29 @@ from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled, one_thread
 from .umkl import BasisArray, WeightTerms, linear_costs, rebuilt_products
 
+RowBlock = Any  # Rows of a data set in float64: an array, or csr.
+
 
 class Rows(Protocol):
     """The rows of a data set, dense or csr in float64."""
 
-    def blocks(self) -> Iterator[tuple[int, Any]]:
+    def blocks(self) -> Iterator[tuple[int, RowBlock]]:
         """Yield consecutive blocks of rows with the number of their first row."""
         ...
 
-    def take(self, ids: IntArray) -> Any:
+    def take(self, ids: IntArray) -> RowBlock:
         """Return rows by their numbers, in that order."""
         ...
 
 
-def row_products(left: Any, right: Any) -> FloatArray:
+def row_products(left: RowBlock, right: RowBlock) -> FloatArray:
     """Return the inner products of rows, dense or csr, as a dense array."""
     if sp.issparse(left):
         return np.ascontiguousarray((left @ right.T).toarray())
     return left @ right.T
 
 
-def square_norms(rows: Any) -> FloatArray:
+def square_norms(rows: RowBlock) -> FloatArray:
     """Return the squared norms of rows, dense or csr."""
     return np.asarray(rows.power(2).sum(axis=1)).ravel() if sp.issparse(rows) else np.einsum("ij,ij->i", rows, rows)
 
@@ -99,14 +101,14 @@ class BaseProducts(NamedTuple):
     between: FloatArray
 
     @classmethod
-    def of(cls, points: Any, bases: Any, step: int) -> BaseProducts:
+    def of(cls, points: RowBlock, bases: RowBlock, step: int) -> BaseProducts:
         """Return those of ``points`` (c rows) and of their ``bases`` (c B rows, point by point), found for ``step`` points at a time."""
         size = bases.shape[0] // points.shape[0]
         parts = [cls._of_some(points[lo : lo + step], bases[lo * size : (lo + step) * size]) for lo in range(0, points.shape[0], step)]
         return cls(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     @classmethod
-    def _of_some(cls, points: Any, bases: Any) -> BaseProducts:
+    def _of_some(cls, points: RowBlock, bases: RowBlock) -> BaseProducts:
         at = base_places(points.shape[0], bases.shape[0])
         with one_thread():
             across = row_products(points, bases)[np.arange(len(at))[:, None], at]

@@ -166,7 +166,7 @@ class BlockTaskSum(BlockTotal):
         return replace(self, weights=weights, codes=codes)
 
 
-def product_chunk(group: Group, total: BlockTotal, vector: Any) -> np.ndarray:
+def product_chunk(group: Group, total: BlockTotal, vector: Shared) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) v``, ``(n,)``."""
     v = resolve(vector)
     out = np.zeros(len(v))
@@ -175,7 +175,7 @@ def product_chunk(group: Group, total: BlockTotal, vector: Any) -> np.ndarray:
     return out
 
 
-def products_chunk(group: Group, total: BlockTotal, vectors: Any) -> np.ndarray:
+def products_chunk(group: Group, total: BlockTotal, vectors: Shared) -> np.ndarray:
     """Return what some block pairs add to ``K(theta) V``, ``(n, b)``."""
     V = resolve(vectors)
     out = np.zeros(V.shape)

@@ -77,7 +77,7 @@ CASES = {
         "unsupervised-mkl",
         {"kernels": KERNELS[1:], "n_bases": 5, "max_iter": 2, "start": "kernel-sparse-coding"},
         ((600, 20), (2500, 20), (6000, 20)),
-        limit="128MiB",
+        limit="192MiB",
     ),
     "kta-path": Case("kta-path", {"dp": 0.05}, ((300, 6), (900, 6), (2500, 6))),
     "kta-path-one-machine": Case("kta-path", {"dp": 0.05, "n_machines": 1, "kernel": "linear"}, ((300, 6), (900, 6), (2500, 6))),

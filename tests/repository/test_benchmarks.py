@@ -24,7 +24,7 @@ OTHERS = {
 }
 """Programs about one layer, with tables of their own: arguments of a short run, and what it prints."""
 STARTS_WORKERS = {"fgm_out_of_core.py", "fgm_scaling.py", "gram_distributed.py", "multitask_mkl.py", "pooled_machines.py"}
-STARTS_WORKERS |= {"selector_out_of_core.py"}
+STARTS_WORKERS |= {"selector_out_of_core.py", "umkl_distributed.py"}
 BY_NAME = {path.name: path for path in FOLDER.glob("*/*.py") if path.name != "__init__.py"}
 PROGRAMS = sorted(set(BY_NAME) - set(OTHERS))
 

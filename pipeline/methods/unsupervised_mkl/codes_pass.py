@@ -20,8 +20,7 @@ from ....kernels.weights.umkl_strips import row_products
 from ...grams.sources import FREED_BYTES, READ, TILE, pair_bytes
 from ...passes.blocks import join_lists, scale_as_given
 from ...records.context import RunContext, Shared, resolve
-from .rows_pass import HELD_BYTES, PassRows, Points, Strip, rows_of_sets
-from .strips_pass import COLUMNS
+from .rows_pass import COLUMNS, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
 
 MAX_CANDIDATES = TILE - 1  # with the point itself one tile of kernels
 MIN_FRESH = 16  # candidates that may join at a time, or as many as there are bases
@@ -132,7 +131,7 @@ class CodesMemory:
         local = GROUP * TILE * 24 * d + GROUP * TILE**2 * (4 * self.k + 16)
         largest = 16 * n * fresh_candidates(self.n_bases)
         pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES + 16 * self.k * c * min(COLUMNS, n)
-        return int(20 * c * n + 40 * c * min(READ, n) + 4 * held + local + 4 * largest + 12 * MAX_CANDIDATES * n + pair)
+        return int(20 * c * n + 40 * c * min(COLUMNS, n) + 4 * held + local + 4 * largest + 12 * MAX_CANDIDATES * n + pair)
 
 
 def coded_by_passes(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...grams.grams import Grams
 from ...grams.sources import pair_bytes, row_pairs
 from ...inputs.kernels import gram_settings, resolved_kernels
 from ...inputs.labels import Inputs
@@ -23,6 +24,7 @@ from .components import Components, components_by_passes, principal_components
 from .config import UMKLConfig
 from .loop import UMKLLoop, UMKLState
 from .memory import HELD, choose_way
+from .sums_pass import PassGrams
 from .sweeps import pass_figures
 
 
@@ -108,8 +110,8 @@ class UMKL(Method):
         arrays = {"weights": state.weights, "bases": state.bases, "eigenvalues": found.eigenvalues}
         return build_model(self.config, inputs, grams, np.tile(weights, (count, 1)), found.beta, found.intercepts, figures, arrays)
 
-    def _components(self, grams: Any, weights: np.ndarray) -> Components:
-        if self.loop.by_passes:
+    def _components(self, grams: Grams, weights: np.ndarray) -> Components:
+        if isinstance(grams, PassGrams):
             return components_by_passes(grams.total(weights), self.config.n_components)
         return principal_components(grams, weights, self.config.n_components)
 

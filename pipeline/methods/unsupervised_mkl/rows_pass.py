@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from ....kernels.weights.umkl_strips import RowBlock
 from ....storage import BlockStore, MemoryBlocks, open_shared
 from ...grams.sources import READ, TILE, PairRef, rows_of
 from ...grams.weighted_sum import BlockSum
 from ...passes.columns import entry_count
+from ...records.scale import FeatureScale
 
 STRIP_BYTES = 48 << 20  # rows of the kernel and costs of the points of a task
 BASE_BYTES = 8 << 20  # rows of their bases
 ENTRY_BYTES = 12  # of an entry of the kernel and its cost
+COLUMNS = 1024  # rows of the data that the points of a task meet at a time
 HELD_BYTES = 64 << 20  # rows of the data that a task holds; of more it reads each block whenever it needs it
 
 
@@ -67,37 +69,42 @@ class Strip(Points):
 class PassRows:
     """The rows of a data set as a task reads them, float64: held while they are few, else read block by block every time."""
 
-    def __init__(self, points: Points, scale: Any) -> None:
+    def __init__(self, points: Points, scale: Callable[..., FeatureScale]) -> None:
         self._data, self._scale, self._n = points.data, scale, points.size[0]
         self._held = list(self._read()) if points.nbytes <= HELD_BYTES else None
 
-    def blocks(self) -> Iterator[tuple[int, Any]]:
-        """Yield consecutive blocks of rows with the number of their first row."""
-        return iter(self._held) if self._held is not None else self._read()
+    def blocks(self) -> Iterator[tuple[int, RowBlock]]:
+        """Yield consecutive blocks of at most COLUMNS rows with the number of their first row."""
+        for first, rows in self._parts():
+            for lo in range(0, rows.shape[0], COLUMNS):
+                yield first + lo, rows[lo : lo + COLUMNS]
 
-    def take(self, ids: np.ndarray) -> Any:
+    def take(self, ids: np.ndarray) -> RowBlock:
         """Return rows by their numbers, in that order."""
         order = np.argsort(ids, kind="stable")
         ends, parts = np.searchsorted(ids[order], np.arange(0, self._n + READ, READ)), []
-        for number, (lo, block) in enumerate(self.blocks()):
+        for number, (lo, block) in enumerate(self._parts()):
             chosen = ids[order[ends[number] : ends[number + 1]]] - lo
             if len(chosen):
                 parts.append(block[chosen])
         back = np.argsort(order, kind="stable")
         return (sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts))[back]
 
-    def _read(self) -> Iterator[tuple[int, Any]]:
+    def _parts(self) -> Iterator[tuple[int, RowBlock]]:
+        return iter(self._held) if self._held is not None else self._read()
+
+    def _read(self) -> Iterator[tuple[int, RowBlock]]:
         for lo in range(0, self._n, READ):
             yield lo, rows_of(self._data, lo, min(lo + READ, self._n), self._scale).astype(np.float64)
 
 
 def points_of(data: BlockStore | MemoryBlocks, n_bases: int, block: int) -> list[Points]:
     """Return all points in spans that end where blocks of Gram matrices do, from sizes alone; the rows of their bases fit a task, too."""
-    n, d, is_stored = data.n_rows, data.n_cols, isinstance(data, BlockStore)
+    n, d = data.n_rows, data.n_cols
     count = max(1, min(block, STRIP_BYTES // (ENTRY_BYTES * n), BASE_BYTES // (8 * d * (n_bases + 1))))
     # Kernels are computed in squares of TILE rows, of which none should be half empty.
     count = count if count < TILE else count // TILE * TILE
-    digest, source = (data.digest, None) if is_stored else ("", data)
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     blocks = [(lo, min(lo + block, n)) for lo in range(0, n, block)]
     spans = [(lo, min(lo + count, end)) for first, end in blocks for lo in range(first, end, count)]
     return [Points(data.url, digest, span, (n, d), entry_count(data), source) for span in spans]
@@ -114,7 +121,7 @@ def strips_of(points: Sequence[Points], pairs: Sequence[PairRef]) -> list[Strip]
     return [Strip(*values, columns[block]) for values, block in zip(fields, blocks, strict=True)]
 
 
-def rows_of_sets(rows: PassRows, sets: Sequence[np.ndarray]) -> list[Any]:
+def rows_of_sets(rows: PassRows, sets: Sequence[np.ndarray]) -> list[RowBlock]:
     """Return the rows of sets of points."""
     ends = np.cumsum([len(ids) for ids in sets])
     all_rows = rows.take(np.concatenate(sets))

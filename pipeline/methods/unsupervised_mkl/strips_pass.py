@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -20,15 +20,13 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ....kernels.weights.umkl import BasisArray, WeightTerms
-from ....kernels.weights.umkl_strips import BaseProducts, base_places, greedy_strip, point_costs, point_terms
+from ....kernels.weights.umkl_strips import BaseProducts, RowBlock, base_places, greedy_strip, point_costs, point_terms
 from ...grams.grams import load_programs as load_gram_programs
 from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
 from ...grams.weighted_sum import BlockSum
 from ...passes.blocks import constant_features, scale_as_given, scale_of
 from ...records.context import RunContext, Shared, resolve
-from .rows_pass import ENTRY_BYTES, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
-
-COLUMNS = 1024  # columns of the kernels that are computed at a time
+from .rows_pass import COLUMNS, ENTRY_BYTES, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class BaseKernels:
     norms: tuple[Normalization, ...] | None
     scale: np.ndarray  # `(k,)` multipliers of the loaded kernels
 
-    def entries(self, points: Any, bases: Any, ids: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
+    def entries(self, points: RowBlock, bases: RowBlock, ids: np.ndarray, at: np.ndarray, step: int) -> np.ndarray:
         """Return the entries of every kernel, float64 ``(k, c, B)``, ``step`` points at a time; ``points`` and ``bases`` are the rows of
         ``ids`` ``(c,)`` and ``at`` ``(c, B)``.
         """
@@ -68,11 +66,9 @@ class KernelSum:
             return points.gram(self.stored)
         rows, out = PassRows(points, scale_of), np.empty((len(points.ids), points.size[0]), np.float32)
         own = rows.take(points.ids)
-        for first, block in rows.blocks():
-            for lo in range(0, block.shape[0], COLUMNS):
-                part = block[lo : lo + COLUMNS]
-                ids = np.arange(first + lo, first + lo + part.shape[0])
-                out[:, ids[0] : ids[-1] + 1] = self._combined(gram_block(self.kernels.specs, own, part, dtype=np.float32), points.ids, ids)
+        for lo, part in rows.blocks():
+            ids = np.arange(lo, lo + part.shape[0])
+            out[:, lo : lo + len(ids)] = self._combined(gram_block(self.kernels.specs, own, part, dtype=np.float32), points.ids, ids)
         return out
 
     def squares(self, points: Points, sets: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -186,7 +182,7 @@ class StripMemory:
         tile = (self.asked.step * (size + 1)) ** 2
         local = 8 * c * (4 * d * (size + 1) + 2 * size**2 + 4 * k * size) + (8 * k + 24) * tile
         pair = max(map(pair_bytes, points.pairs)) if isinstance(points, Strip) else FREED_BYTES + 16 * k * c * min(COLUMNS, n)
-        return int(ENTRY_BYTES * c * n + 24 * c * min(READ, n) + 2 * held + 3 * read + local + pair)
+        return int(ENTRY_BYTES * c * n + 24 * c * min(COLUMNS, n) + 2 * held + 3 * read + local + pair)
 
 
 def run_bases(ctx: RunContext, work: Plan[Chosen]) -> Chosen:
@@ -203,8 +199,8 @@ def load_programs() -> None:
 
 
 class _Few:
-    def blocks(self) -> Iterator[tuple[int, Any]]:
+    def blocks(self) -> Iterator[tuple[int, RowBlock]]:
         yield 0, np.eye(4)
 
-    def take(self, ids: np.ndarray) -> Any:
+    def take(self, ids: np.ndarray) -> RowBlock:
         return np.eye(4)[ids]

@@ -11,7 +11,7 @@ from ....cluster import BlockProgram, plan
 from ....kernels.grams.normalization import KernelSums, block_sums, needs_diagonal_only
 from ...grams.grams import Grams
 from ...grams.pairs import StoredPair
-from ...grams.sources import PairRef, group_pairs, pair_bytes
+from ...grams.sources import PairRef, RowPair, group_pairs, pair_bytes
 from ...grams.weighted_sum import CombinedGram, combined_gram
 from ...passes.blocks import add_parts
 from .rows_pass import Points, strips_of
@@ -74,4 +74,5 @@ class PassGrams(Grams):
 def _select(ref: PairRef, used: Sequence[int]) -> PairRef:
     if isinstance(ref, StoredPair):
         return ref.select(used)
+    assert isinstance(ref, RowPair)
     return replace(ref, specs=tuple(ref.specs[q] for q in used))

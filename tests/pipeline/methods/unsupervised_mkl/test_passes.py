@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.pipeline import UnsupervisedMKL, load_model, resume_run, run_method
-from gramplane.pipeline.methods.unsupervised_mkl import codes_pass, rows_pass, strips_pass
+from gramplane.pipeline.methods.unsupervised_mkl import codes_pass, rows_pass
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import CommandCluster
@@ -28,7 +28,7 @@ def points(seed=0, n=300, d=4):
 def small_tasks(monkeypatch):
     """Tasks of a few dozen points."""
     monkeypatch.setattr(rows_pass, "STRIP_BYTES", 12 * 300 * 50)
-    monkeypatch.setattr(strips_pass, "COLUMNS", 100)
+    monkeypatch.setattr(rows_pass, "COLUMNS", 100)
 
 
 def fit(folder, name, X, params=None, **options):
