@@ -21,7 +21,7 @@ from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.row_blocks import COUNTS, PRODUCT, HullRequest, answer
 from ....kernels.rules.search import COMPATIBLE, SignedRows, ViolatorSearch, kinds_of_pairs, order_signed_rows
 from ....storage import block_cache
-from ...passes.blocks import Ref, source_of
+from ...passes.blocks import Ref, add_parts, source_of
 from ...records.context import Shared, resolve
 from .proposition_pass import dense_column, packed_flags
 
@@ -141,6 +141,12 @@ def merge_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Kind]]:
     return [[(hi - lo, kind) for (lo, hi), kind in zip(bits.spans, block.kinds, strict=True)]]
 
 
+def rows_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Bytes]]:
+    """Return the rows of a block, task by task, with the conjunctions that hold on them (on a worker)."""
+    block: HullBlock = block_cache().load(task[1])  # pyright: ignore[reportArgumentType, reportAssignmentType]
+    return [block.rows]
+
+
 class Asked(NamedTuple):
     """A request whose vector lies in what the tasks share, from an offset on."""
 
@@ -157,13 +163,20 @@ def hull_chunk(task: HullTask, asked: Sequence[Asked], vectors: Shared, zones: S
 
 
 def _with_vector(one: Asked, spans: Sequence[tuple[int, int]], vectors: Shared, zones: Shared) -> HullRequest:
-    request = one.request
-    lo, hi = (0, one.length) if request.kind == PRODUCT else spans[request.task]
-    part = slice(one.offset + lo, one.offset + hi)
+    request, end = one.request, one.offset + one.length
     if request.kind == COUNTS:
-        return request._replace(zone=resolve(zones)[part])
+        return of_block(request._replace(zone=resolve(zones)[one.offset : end]), spans)
+    mine = of_block(request._replace(vector=resolve(vectors)[one.offset : end]), spans)
     # A copy: what tasks share may be read-only, and compiled code has one form for vectors.
-    return request._replace(vector=resolve(vectors)[part].copy())
+    return mine._replace(vector=mine.vector.copy())
+
+
+def of_block(request: HullRequest, spans: Sequence[tuple[int, int]]) -> HullRequest:
+    """Return a request with its vector over all rows cut to those of a block."""
+    part = slice(*spans[request.task])
+    if request.kind == PRODUCT:
+        return request
+    return request._replace(zone=request.zone[part]) if request.kind == COUNTS else request._replace(vector=request.vector[part])
 
 
 @dataclass(frozen=True)
@@ -175,7 +188,7 @@ class JoinAnswers:
     def __call__(self, parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
         """Return the answers of consecutive blocks as one."""
         columns = zip(self.kinds, zip(*parts, strict=True), strict=True)
-        return [np.concatenate(column) if kind == PRODUCT else sum(column[1:], column[0]) for kind, column in columns]
+        return [np.concatenate(column) if kind == PRODUCT else add_parts(column) for kind, column in columns]
 
 
 @dataclass(frozen=True)
@@ -300,5 +313,5 @@ def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
     """Add arrays in the tree of a pass."""
     level = list(parts)
     while len(level) > 1:
-        level = [sum(level[lo + 1 : lo + fan_in], level[lo]) for lo in range(0, len(level), fan_in)]
+        level = [add_parts(level[lo : lo + fan_in]) for lo in range(0, len(level), fan_in)]
     return level[0]
