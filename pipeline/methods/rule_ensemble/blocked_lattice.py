@@ -77,7 +77,7 @@ def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> i
     searching = [ordered + 3 * values + 2 * batch, max(PAIR_BYTES, p)]
     if fits_a_task(p, n):
         searching.append(blocks * (bits + ordered) + subtree_bytes(max_visits, machines))
-    refining = rows * (32 * min(p, hull) + 20 * hull + 80 * machines + 64) + 4 * values
+    refining = truth_bytes(rows, min(p, MAX_LENGTH * hull), hull, machines) + 4 * values
     joining = max(2 * values, (FAN_IN + 1) * (counts + 8 * machines * hull) + 2 * values, (FAN_IN + 1) * max(16 * BATCH, PAIR_BYTES))
     return max(reading + max(solving, *searching, refining), joining)
 
@@ -170,6 +170,11 @@ def hull_bytes(size: int, rows: int, machines: int) -> int:
     return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
 
 
+def truth_bytes(rows: int, p: int, rules: int, machines: int) -> int:
+    """Bound the bytes of the truth of propositions and rules on the rows of a block, with values as read and some of it as numbers."""
+    return 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 6 * MAX_UNPACKED_BYTES + rows * (p // 4 + 3 * rules + 120 * machines + 64)
+
+
 def signed_bytes(p: int, rows: Sequence[int]) -> int:
     """Bound the bytes of p propositions on a block's rows with multipliers, in the order of a search."""
     words = sum(-(-n // 64) + 4 for n in rows)
@@ -214,7 +219,7 @@ class BlockedLattice(Conjunctions):
             return [np.zeros(len(rows)) for rows in self.rows]
         largest, total = max(part.n for part in self.parts), sum(map(len, self.rows))
         names = tuple(tuple(item) for item in items)
-        more = largest * (3 + 16) * len(names)
+        more = truth_bytes(largest, len({e for item in names for e in item}), len(names), len(self.rows))
         shared = self.blocks.tables, names, weights
         return self.blocks.run("decisions", decisions_chunk, self.parts, more, 8 * total, join_tasks, *shared, merging=16 * total)
 

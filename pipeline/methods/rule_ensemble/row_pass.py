@@ -7,13 +7,13 @@ beside its bits, so that they lie with the same worker.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....kernels.rules.bits import Bytes, Words, pack_conjunctions, pack_rows, unpack_bits
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Bytes, Words, pack_conjunctions, pack_rows, unpack_bits
 from ....kernels.rules.hull_rows import merge_rows
 from ....kernels.rules.lattice import rule_decisions, weighted_counts
 from ....kernels.rules.levels import Candidates, Kinds, LevelSearch, Open, candidate_sums, visited_level
@@ -27,6 +27,15 @@ from .proposition_pass import dense_column, packed_flags
 
 GROUP_BYTES, GROUP_COLUMNS = 16 << 20, 16  # raw values of one block that are read at once; chunks of dense stores have so many columns
 INT = np.int64
+
+
+def block_columns(ref: Ref, rows: tuple[int, int], columns: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield some columns, ascending, with their values on a range of rows; some of them are read at a time."""
+    width = max(GROUP_BYTES // (8 * (rows[1] - rows[0])) // GROUP_COLUMNS, 1) * GROUP_COLUMNS
+    for group in np.split(columns, np.flatnonzero(np.diff(columns // width)) + 1) if len(columns) else ():
+        raw = source_of(ref).columns(group, rows)
+        for k, column in enumerate(group.tolist()):
+            yield column, dense_column(raw, k)
 
 
 @dataclass(frozen=True)
@@ -57,18 +66,17 @@ class BitsPart:
         (column, kind, cut), (known, values) = resolve(self.table), resolve(self.known)
         return Propositions(column.astype(INT), kind.astype(INT), cut, known.astype(INT), values)
 
+    def in_use(self) -> np.ndarray:
+        """Return which rows of the range are in use."""
+        return resolve(self.mask)[slice(*self.rows)].astype(bool)
+
     def load(self) -> Words:
         """Return the bits, ``(p, words)``."""
-        propositions, (lo, hi) = self.propositions(), self.rows
-        mask = resolve(self.mask)[lo:hi].astype(bool)
+        propositions, mask = self.propositions(), self.in_use()
         out = np.zeros((propositions.size, max(-(-self.n // 64), 1)), np.uint64)
-        columns = np.unique(propositions.column)
-        width = max(GROUP_BYTES // (8 * (hi - lo)) // GROUP_COLUMNS, 1) * GROUP_COLUMNS
-        for group in np.split(columns, np.flatnonzero(np.diff(columns // width)) + 1) if len(columns) else ():
-            raw = source_of(self.ref).columns(group, self.rows)
-            for k, column in enumerate(group.tolist()):
-                start, end = np.searchsorted(propositions.column, (column, column + 1))
-                out[start:end] = packed_flags(propositions, np.arange(start, end), column, dense_column(raw, k)[mask])
+        for column, values in block_columns(self.ref, self.rows, np.unique(propositions.column)):
+            start, end = np.searchsorted(propositions.column, (column, column + 1))
+            out[start:end] = packed_flags(propositions, np.arange(start, end), column, values[mask])
         return out
 
     def some(self, ids: np.ndarray) -> Words:
@@ -243,7 +251,13 @@ def decisions_chunk(part: BitsPart, tables: TaskTables, items: Sequence[Sequence
     """Return the decisions of rules on a block's rows of every task, before the bias (on a worker)."""
     used = np.array(sorted({e for item in items for e in item}), INT)
     place = {int(e): k for k, e in enumerate(used)}
-    return rule_decisions(part.some(used), part.n, part.task_rows(tables), [[place[e] for e in item] for item in items], weights)
+    few = [[place[e] for e in item] for item in items]
+    return rule_decisions(part.some(used), part.n, part.task_rows(tables), few, weights, rows_at_once(len(items)))
+
+
+def rows_at_once(rules: int) -> int:
+    """Return of how many rows the truth of rules is taken as numbers at a time."""
+    return max(MAX_UNPACKED_BYTES // (8 * max(rules, 1)), 1)
 
 
 def join_tasks(parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:

@@ -24,15 +24,17 @@ PARAMS = {"C": 3.0, "n_thresholds": 2, "max_visits": 5000, "max_rounds": 4, "max
 
 
 def place_rows(monkeypatch, mode):
-    """Let rows lie in this process, in one block, or in blocks of 64 rows, searched by lengths or below single propositions."""
+    """Let rows lie in this process, in one block, or in blocks of 64 rows: hulls gathered and searches by lengths, or solved by
+    passes and searched below single propositions."""
     for module in (data, method):
         monkeypatch.setattr(module, "lies_in_blocks", lambda *sizes: mode != "here")
         if "small" in mode:
             monkeypatch.setattr(module, "block_rows", lambda p, n: 64)
         monkeypatch.setattr(module, "fits_a_task", lambda p, n: "below" in mode)
-    if "small" in mode:
+    if "below" in mode:
         monkeypatch.setattr(blocked_lattice, "SUBTREE_VISITS", 20)
         monkeypatch.setattr(blocked_lattice, "ROUND", 3)
+        monkeypatch.setattr(blocked_lattice, "GATHERED_BYTES", 0)
 
 
 def named_bytes(model):
@@ -80,8 +82,10 @@ def test_rules_and_certificate_are_those_of_one_process(problem, monkeypatch):
     assert named_bytes(fits["small blocks, below"].model_) == named_bytes(several.model_)
     assert [(rule["text"], rule["support"]) for rule in several.rules_] == [(rule["text"], rule["support"]) for rule in here.rules_]
     assert [rule["text"] for rule in several.active_set_] == [rule["text"] for rule in here.active_set_]
-    for name in ("gap", "restricted_gap", "worst_outside", "bound"):
-        assert several.certificate_[name] == pytest.approx(here.certificate_[name], rel=1e-4, nan_ok=True)
+    for name in ("gap", "restricted_gap"):
+        assert several.certificate_[name] == pytest.approx(here.certificate_[name], abs=1e-5 * here.objective_, nan_ok=True)
+    for name in ("worst_outside", "bound"):
+        assert several.certificate_[name] == pytest.approx(here.certificate_[name], rel=1e-3)
     assert (several.certificate_["depth"], several.objective_) == (here.certificate_["depth"], pytest.approx(here.objective_, rel=1e-6))
     np.testing.assert_array_equal(several.history_["looked_at"], here.history_["looked_at"])
 
@@ -177,7 +181,7 @@ def test_steps_are_within_the_plan_and_what_workers_do_is_named(tmp_path, monkey
 def test_the_driver_is_planned_without_rows_times_propositions():
     one, ten = (sum(h.nbytes for h in data.driver_held(RuleConfig(max_rules=300), 3800, n, 200, 1, True)) for n in (10**6, 10**7))
     assert one <= 512 << 20 and (ten - one) / 9e6 <= 320
-    assert largest_step(3800, 10**6, 1, 1000, 2_000_000) <= 2 << 30
+    assert largest_step(3800, 10**6, 1, 300, 2_000_000) <= 1 << 30
 
 
 def test_more_propositions_than_the_driver_may_name_are_refused(tmp_path):
@@ -189,25 +193,27 @@ def test_more_propositions_than_the_driver_may_name_are_refused(tmp_path):
 # --- workers -------------------------------------------------------------------------------------------------------------------------
 
 
+FEW_PASSES = {**PARAMS, "n_thresholds": 1, "max_rounds": 2, "tol": 0.1, "add": 5}
+
+
 @pytest.mark.cluster
 def test_the_bits_are_those_of_any_number_of_workers(tmp_path, monkeypatch):
     place_rows(monkeypatch, "small blocks, below")
-    X, y = planted(300)
-    ingest((X, y), tmp_path / "data.zarr")
-    seen = {}
-    for workers in (0, 1, 2):
+    ingest(planted(180, 3), tmp_path / "data.zarr")
+
+    def fit(workers, cluster):
         events, run = [], tmp_path / f"run-{workers}"
-        place = {"data": str(tmp_path / "data.zarr"), "run": str(run), "on_event": events.append}
-        if workers:
-            (tmp_path / f"cluster-{workers}").mkdir()
-            with CommandCluster(tmp_path / f"cluster-{workers}", workers=workers) as cluster:
-                run_method("rule-ensemble", PARAMS, **place, cluster=cluster.config)
-            done = [event for event in events if event["event"] == "finish" and event["program"].startswith("rule-")]
-            assert max(event["workers_used"] for event in done) == workers
-        else:
-            run_method("rule-ensemble", PARAMS, **place)
-        seen[workers] = named_bytes(load_model(run).model_)
-    assert seen[1] == seen[0] and seen[2] == seen[0]
+        run_method("rule-ensemble", FEW_PASSES, data=str(tmp_path / "data.zarr"), run=str(run), cluster=cluster, on_event=events.append)
+        done = [event for event in events if event["event"] == "finish" and event["program"].startswith("rule-")]
+        assert max(event["workers_used"] for event in done) == max(workers, 1)
+        assert {"rule-hull", "rule-subtrees", "rule-changes"} <= {event["program"] for event in done}
+        return named_bytes(load_model(run).model_)
+
+    here = fit(0, "sync")
+    with CommandCluster(tmp_path, workers=1) as cluster:
+        assert fit(1, cluster.config) == here
+        cluster.start_worker()
+        assert fit(2, cluster.config) == here
 
 
 @pytest.mark.parametrize("after", [1, 2, 4])
