@@ -115,7 +115,7 @@ class LocalCutRows:
         """Take over the cuts that were moved since the last call."""
         moved = np.flatnonzero(cuts != self._cuts) if self._cuts is not None else ()
         self._cuts = cuts.copy()
-        for e in moved:
+        for e in map(int, moved):
             self.flags[e] = (self.columns[e] <= cuts[e]) if self.kinds[e] == AT_MOST else (self.columns[e] > cuts[e])
         if len(moved):
             self._decisions = self.machine.decisions(self.flags)

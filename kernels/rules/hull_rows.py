@@ -95,7 +95,10 @@ class NewtonEnd(NamedTuple):
 class HullRows(Protocol):
     """Products of all tasks' rows with the conjunctions of a hull; every list is by task."""
 
-    tasks: Sequence[TaskRows]
+    @property
+    def tasks(self) -> Sequence[TaskRows]:
+        """What a solver knows of the rows."""
+        ...
 
     def products(self, coefs: Sequence[FloatArray]) -> list[FloatArray]:
         """Return Phi coef of coefficients ``(W,)``."""

@@ -113,13 +113,17 @@ def weighted_counts(columns: Words, n: int, weight: FloatArray) -> FloatArray:
 
 
 def rule_decisions(
-    columns: Words, n: int, rows: Sequence[IntArray], items: Sequence[Sequence[int]], weights: FloatArray
+    columns: Words, n: int, rows: Sequence[IntArray], items: Sequence[Sequence[int]], weights: FloatArray, step: int | None = None
 ) -> list[FloatArray]:
-    """Return sum_r w_rt phi_r on the rows of every task, of conjunctions of packed columns with weights ``(r, T)``."""
+    """Return sum_r w_rt phi_r on the rows of every task, of conjunctions of packed columns with weights ``(r, T)``; ``step`` rows as
+    numbers at a time, all where it is ``None``.
+    """
     if not len(items):
         return [np.zeros(len(ids)) for ids in rows]
     flags = unpack_bits(pack_conjunctions([list(item) for item in items], columns, n), n)
-    return [flags.T[ids].astype(np.float64) @ np.ascontiguousarray(weights[:, t]) for t, ids in enumerate(rows)]
+    parts = ([ids[lo : lo + (step or len(ids))] for lo in range(0, len(ids), step or len(ids) or 1)] or [ids] for ids in rows)
+    numbers = ([flags.T[some].astype(np.float64) @ np.ascontiguousarray(weights[:, t]) for some in ids] for t, ids in enumerate(parts))
+    return [np.concatenate(values) if len(values) > 1 else values[0] for values in numbers]
 
 
 @dataclass(frozen=True)

@@ -149,11 +149,12 @@ class LevelSearch:
     def _rows(self, ids: IntArray) -> Iterator[tuple[int, NDArray[np.bool_]]]:
         return zip(ids.tolist(), self.kinds(ids), strict=True)
 
-    def everywhere(self, depth: int, max_visits: int, max_violators: int = MAX_VIOLATORS) -> ViolatorSearch:
+    def everywhere(self, depth: int, max_visits: int, max_violators: int | None = None) -> ViolatorSearch:
         """Visit all conjunctions of at most ``depth`` propositions, of which at most ``max_visits`` in all."""
         depth, visits, items, values, self.seen_at = min(depth, MAX_LENGTH), 0, [], [], []
+        limit = MAX_VIOLATORS if max_violators is None else max_violators
         for length in range(1, depth + 1):
-            finds = self._level(length, max_visits - visits, max_violators - len(items)).finds
+            finds = self._level(length, max_visits - visits, limit - len(items)).finds
             self.seen_at += [visits + at for at in finds.visits]
             items, values, visits = [*items, *finds.items], [*values, *finds.values], visits + finds.count
             if not finds.finished:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import FloatArray, IntArray
 from .bits import Bytes, Words, apply_columns, apply_transpose, pack_bits, weighted_gram, zone_columns
@@ -32,6 +33,7 @@ from .newton import (
     smooth_value,
 )
 
+Counts = NDArray[np.uint32]
 PRODUCT, SUMS, COUNTS = "product", "sums", "counts"
 NO_ROWS, NO_COLUMNS = np.zeros(0), np.zeros(0, np.int64)
 
@@ -47,11 +49,11 @@ class HullRequest(NamedTuple):
     planes: tuple[int, ...] = ()  # bits of these integers that occur
 
 
-Ask = Callable[[Sequence[HullRequest]], list[FloatArray]]
-Walk = Generator[list[HullRequest], list[FloatArray], NewtonEnd]
+Ask = Callable[[Sequence[HullRequest]], list[Any]]  # an answer for each
+Walk = Generator[list[HullRequest], list[Any], NewtonEnd]
 
 
-def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray:
+def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts:
     """Answer a request for the rows of one block, ``(m, ceil(W / 8))`` of ``size`` conjunctions; vectors are those of its rows."""
     if request.kind == PRODUCT:
         return apply_columns(rows, request.vector)
@@ -60,21 +62,22 @@ def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray:
     return count_zone(rows, request.zone, request.keep, request.planes)
 
 
-def count_zone(rows: Bytes, zone: Bytes, keep: IntArray, planes: Sequence[int]) -> FloatArray:
-    """Return how many rows of a zone two columns share, plane by plane, ``(planes, k + 1, k + 1)`` whole numbers; the first column is the
-    zone itself.
+def count_zone(rows: Bytes, zone: Bytes, keep: IntArray, planes: Sequence[int]) -> Counts:
+    """Return how many rows of a zone two columns share, plane by plane, uint32 ``(planes, k + 1, k + 1)``; the first column is the zone
+    itself.
     """
     places, size = np.flatnonzero(zone), len(keep) + 1
-    counts = np.zeros((len(planes), size, size))
+    counts, plane = np.zeros((len(planes), size, size), np.uint32), np.empty((size, size))
     if not len(places):
         return counts
     columns: Words = np.concatenate([pack_bits(np.ones((1, len(places)), np.uint8)), zone_columns(rows, places, keep)])
     for out, q in zip(counts, planes, strict=True):
-        weighted_gram(columns, pack_bits(((zone[places] >> q) & 1)[None, :]), np.ones(1), out)
+        weighted_gram(columns, pack_bits(((zone[places] >> q) & 1).astype(np.uint8)[None, :]), np.ones(1), plane)
+        out[:] = plane
     return counts
 
 
-def curvature_of(counts: FloatArray, weights: Sequence[float]) -> FloatArray:
+def curvature_of(counts: Counts, weights: Sequence[float]) -> FloatArray:
     """Return Phi_Z' diag(c) Phi_Z with the bias eliminated from the counts of planes and their weights, as
     :func:`gramplane.kernels.rules.newton.zone_curvature` does.
     """

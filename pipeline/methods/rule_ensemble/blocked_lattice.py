@@ -6,20 +6,20 @@ import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 from ....cluster import BlockProgram, plan
 from ....kernels.graphs.hulls import NodeSet
-from ....kernels.rules.bits import MAX_UNPACKED_BYTES
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Bytes
 from ....kernels.rules.lattice import Conjunctions
 from ....kernels.rules.levels import BATCH, PAIR_BYTES, Candidates, LevelSearch
 from ....kernels.rules.machine import RuleProblem
 from ....kernels.rules.newton import MAX_PLANES
 from ....kernels.rules.propositions import Propositions
-from ....kernels.rules.row_blocks import COUNTS, PRODUCT, BlockedRows, HullRequest, SpreadRows
+from ....kernels.rules.row_blocks import COUNTS, PRODUCT, Ask, BlockedRows, HullRequest, SpreadRows, answer
 from ....kernels.rules.search import COMPATIBLE, MAX_LENGTH, MAX_VIOLATORS, ViolatorSearch
 from ...passes.blocks import add_parts, join_lists, serial
 from ...records.context import RunContext, Shared
@@ -42,14 +42,18 @@ from .row_pass import (
     join_tasks,
     kinds_chunk,
     merge_chunk,
+    of_block,
+    rows_chunk,
     subtree_chunk,
     sums_chunk,
+    tree_sum,
     weighted_chunk,
 )
 
 ROW_BLOCK = 1 << 16  # rows of a block at most; part of the definition of the result: another value changes the last bits
 BLOCK_BYTES = 64 << 20  # bits of a block at most
 FAN_IN = 8  # partial sums that are added together at one node of the tree
+GATHERED_BYTES = 32 << 20  # conjunctions of a hull on all rows up to which they come to the driver: a pass costs more than the work then
 SUBTREE_BYTES = 64 << 20  # bits of all rows up to which a task has them all, and searches below some propositions alone
 SUBTREE_VISITS = 1 << 15  # conjunctions of two propositions of one such task, about
 ROUND = 16  # such tasks that start with the same limits
@@ -66,14 +70,14 @@ def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> i
     bits = 8 * p * max(-(-rows // 64), 1)
     reading = bits_bytes(bits, rows, rows, machines)
     values = 8 * n * machines  # numbers of all rows, one for each machine
-    counts = machines * 8 * MAX_PLANES * (hull + 1) ** 2
-    solving = hull_bytes(hull, rows, machines) + counts + 4 * values + 8 * machines * hull
+    counts = machines * 4 * MAX_PLANES * (hull + 1) ** 2
+    solving = hull_bytes(hull, rows, machines) + counts + 16 * (hull + 1) ** 2 + 4 * values + 8 * machines * hull
     ordered = signed_bytes(p, [rows] * machines)
     batch = 16 * BATCH + 8 * MAX_LENGTH * BATCH
     searching = [ordered + 3 * values + 2 * batch, max(PAIR_BYTES, p)]
     if fits_a_task(p, n):
         searching.append(blocks * (bits + ordered) + subtree_bytes(max_visits, machines))
-    refining = rows * (32 * min(p, hull) + 20 * hull + 80 * machines + 64) + 4 * values
+    refining = truth_bytes(rows, min(p, MAX_LENGTH * hull), hull, machines) + 4 * values
     joining = max(2 * values, (FAN_IN + 1) * (counts + 8 * machines * hull) + 2 * values, (FAN_IN + 1) * max(16 * BATCH, PAIR_BYTES))
     return max(reading + max(solving, *searching, refining), joining)
 
@@ -166,6 +170,11 @@ def hull_bytes(size: int, rows: int, machines: int) -> int:
     return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
 
 
+def truth_bytes(rows: int, p: int, rules: int, machines: int) -> int:
+    """Bound the bytes of the truth of propositions and rules on the rows of a block, with values as read and some of it as numbers."""
+    return 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 6 * MAX_UNPACKED_BYTES + rows * (p // 4 + 3 * rules + 120 * machines + 64)
+
+
 def signed_bytes(p: int, rows: Sequence[int]) -> int:
     """Bound the bytes of p propositions on a block's rows with multipliers, in the order of a search."""
     words = sum(-(-n // 64) + 4 for n in rows)
@@ -210,7 +219,7 @@ class BlockedLattice(Conjunctions):
             return [np.zeros(len(rows)) for rows in self.rows]
         largest, total = max(part.n for part in self.parts), sum(map(len, self.rows))
         names = tuple(tuple(item) for item in items)
-        more = largest * (3 + 16) * len(names)
+        more = truth_bytes(largest, len({e for item in names for e in item}), len(names), len(self.rows))
         shared = self.blocks.tables, names, weights
         return self.blocks.run("decisions", decisions_chunk, self.parts, more, 8 * total, join_tasks, *shared, merging=16 * total)
 
@@ -229,8 +238,14 @@ class BlockedLattice(Conjunctions):
         counts = np.array([[n if kind is None else len(kind[0]) for n, kind in kinds] for kinds in found])
         ends = np.cumsum(np.concatenate([np.zeros((1, len(tasks)), np.int64), counts]), axis=0)
         spans = [tuple((int(lo), int(hi)) for lo, hi in zip(*pair, strict=True)) for pair in itertools.pairwise(ends)]
-        refs = [(*pair, MergedSpans(span)) for pair, span in zip(pairs, spans, strict=True)]
-        return RuleProblem(nodes.hull, tasks, self.root, rho, BlockedRows(tasks, _HullPasses(self.blocks, refs, len(items), more)))
+        ask: Ask
+        if (nbytes := width * int(counts.sum())) <= GATHERED_BYTES:
+            rows = self.blocks.run("hull-rows", rows_chunk, pairs, more, nbytes + 4096, join_lists, merging=2 * nbytes + 8192)
+            ask = _GatheredRows(rows, spans, len(items))
+        else:
+            refs = [(*pair, MergedSpans(span)) for pair, span in zip(pairs, spans, strict=True)]
+            ask = _HullPasses(self.blocks, refs, len(items), more)
+        return RuleProblem(nodes.hull, tasks, self.root, rho, BlockedRows(tasks, ask))
 
     # -- searches ------------------------------------------------------------------------------------------------------------
 
@@ -259,6 +274,26 @@ class BlockedLattice(Conjunctions):
         return np.unpackbits(np.stack([self._pairs[e] for e in ids.tolist()]), axis=1, count=self.p).astype(bool)
 
 
+@dataclass(frozen=True)
+class _GatheredRows:
+    """Answers here what all blocks of a hull's rows would, where they are few bytes: to the same bits, without a pass for each question."""
+
+    rows: Sequence[Sequence[Bytes]]  # of every block and task
+    spans: Sequence[Sequence[tuple[int, int]]]
+    size: int
+
+    def __call__(self, requests: Sequence[HullRequest]) -> list[np.ndarray]:
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: HullRequest) -> np.ndarray:
+        blocks = zip(self.rows, self.spans, strict=True)
+        parts = (answer(rows[request.task], self.size, of_block(request, spans)) for rows, spans in blocks)
+        if request.kind == COUNTS:
+            # Whole numbers, in any order: of matrices of the hull two are held.
+            return reduce(np.add, parts)
+        return np.concatenate(list(parts)) if request.kind == PRODUCT else tree_sum(list(parts), FAN_IN)
+
+
 class _HullPasses:
     """Asks all blocks of a hull's rows at once."""
 
@@ -267,7 +302,9 @@ class _HullPasses:
         self._rows = [end for _, end in refs[-1][2].spans]
 
     def __call__(self, requests: Sequence[HullRequest]) -> list[np.ndarray]:
-        asked, vectors, zones, joined, added = [], [np.zeros(0)], [np.zeros(0, np.uint8)], 0, 0
+        asked, joined, added = [], 0, 0
+        vectors: list[np.ndarray] = [np.zeros(0)]
+        zones: list[np.ndarray] = [np.zeros(0, np.uint8)]
         for request in requests:
             to, vector = (zones, request.zone) if request.kind == COUNTS else (vectors, request.vector)
             asked.append(Asked(request._replace(vector=np.zeros(0), zone=np.zeros(0, np.uint8)), sum(map(len, to)), len(vector)))
@@ -275,9 +312,9 @@ class _HullPasses:
             if request.kind == PRODUCT:
                 joined += 8 * self._rows[request.task]
             else:
-                added += 8 * (len(request.planes) * (len(request.keep) + 1) ** 2 if request.kind == COUNTS else self._size)
+                added += 4 * len(request.planes) * (len(request.keep) + 1) ** 2 if request.kind == COUNTS else 8 * self._size
         shared = self._blocks.share("vectors", np.concatenate(vectors)), self._blocks.share("zones", np.concatenate(zones))
-        more = self._more + added + joined + 2 * sum(array.nbytes for array in (*vectors, *zones))
+        more = self._more + added + 16 * (self._size + 1) ** 2 + joined + 2 * sum(array.nbytes for array in (*vectors, *zones))
         combine, merging = JoinAnswers(tuple(request.kind for request in requests)), 2 * joined + (FAN_IN + 1) * added
         return self._blocks.run("hull", hull_chunk, self._refs, more, joined + added, combine, tuple(asked), *shared, merging=merging)
 

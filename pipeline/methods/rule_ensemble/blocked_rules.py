@@ -12,7 +12,7 @@ from ....kernels.rules.cuts import move_cuts
 from ....kernels.rules.propositions import Propositions
 from ...passes.blocks import add_parts, serial
 from ...passes.columns import fetch_columns
-from .blocked_lattice import BlockedLattice
+from .blocked_lattice import BlockedLattice, truth_bytes
 from .data import renumber
 from .proposition_pass import dense_column
 from .row_pass import BitsPart
@@ -41,9 +41,8 @@ class BlockedRules:
         return value_parts(data.column_blocks()[0], serial(data), self.rules.propositions, data.meta.itemsize, ranges)
 
     def _more(self, part: ValuesPart) -> int:
-        """Bound the bytes of a task: values as read and as numbers, truth of propositions and rules, decisions."""
-        rows, (r, machines) = part.rows[1] - part.rows[0], self.rules.weights.shape
-        return 3 * part.nbytes + rows * (3 * self.rules.propositions.size + 20 * r + 80 * machines + 64)
+        """Bound the bytes of a task."""
+        return truth_bytes(part.rows[1] - part.rows[0], self.rules.propositions.size, *self.rules.weights.shape)
 
     @cached_property
     def _in_use(self) -> list[tuple[BitsPart, ValuesPart]]:

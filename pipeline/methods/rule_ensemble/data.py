@@ -13,7 +13,7 @@ from ....kernels.rules.propositions import Propositions
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, refuse_beyond, total_bytes
-from .blocked_lattice import ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
+from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
 from .proposition_pass import dense_column, outlined_propositions, packed_propositions
 
@@ -33,11 +33,20 @@ HELD_HERE = (BITS, PAIRS, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME
 IN_BLOCKS = f"rows in blocks: more than {ROW_BLOCK:,} rows, or the above beyond L"
 TABLE = Held("propositions, not their rows", "200 p", IN_BLOCKS)
 NAME_BITS = Held("names of the hull, and which propositions stand beside its own, a bit each", "3/8 p W", IN_BLOCKS)
-COUNTS = Held("Newton matrices of the hull, and the counts they are made of", "88 W^2", IN_BLOCKS)
+COUNTS = Held("Newton matrices of the hull, and the counts they are made of", "104 W^2", IN_BLOCKS)
 STEPS = Held("labels, costs, decisions and multipliers of the machines, step by step", "240 n T", IN_BLOCKS)
 COLUMN = Held("a column of the rules with its order", "80 n", IN_BLOCKS)
-CANDIDATES = Held("candidates of a search with their sums, and answers about pairs", "24 V + 50331648", f"{IN_BLOCKS}; V = `max_visits`")
-HELD_IN_BLOCKS = (TABLE, NAME_BITS, COUNTS, STEPS, COLUMN, CANDIDATES)
+CANDIDATES = Held(
+    "candidates of a search with their sums, and answers about pairs",
+    "24 V + 50331648",
+    f"{IN_BLOCKS}; V = `max_visits`, 0 where tasks search below propositions",
+)
+GATHERED = Held(
+    "the hull's conjunctions on the rows, twice while they arrive",
+    "n W T/4",
+    f"{IN_BLOCKS}; else on the workers beyond {2 * GATHERED_BYTES >> 20} MiB",
+)
+HELD_IN_BLOCKS = (TABLE, NAME_BITS, COUNTS, STEPS, COLUMN, CANDIDATES, GATHERED)
 HELD = (*HELD_HERE, *HELD_IN_BLOCKS)
 
 Lattice = RuleLattice | BlockedLattice
@@ -70,8 +79,9 @@ def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_bl
     """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
     word, hull = 8 * -(-n // 64), config.max_rules
     if is_blocked:
-        sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=config.max_visits)
-        return (TABLE.of(p=p), NAME_BITS.of(p=p, W=hull), *sums)
+        sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=0 if fits_a_task(p, n) else config.max_visits)
+        gathered = GATHERED.taking(min(n * hull * machines // 4, 2 * GATHERED_BYTES))
+        return (TABLE.of(p=p), NAME_BITS.of(p=p, W=hull), *sums, gathered)
     matrices = (BITS.of(p=p, w=word), PAIRS.taking(p * 8 * -(-p // 64)), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
     vectors = (NEWTON.of(W=hull), VECTORS.of(n=n, T=machines), VALUES.of(n=n, c=min(d, hull)))
     return (*matrices, *vectors, UNPACKED_SOME.taking(min(9 * p * n, 2 * MAX_UNPACKED_BYTES)))

@@ -7,13 +7,13 @@ beside its bits, so that they lie with the same worker.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....kernels.rules.bits import Bytes, Words, pack_conjunctions, pack_rows, unpack_bits
+from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Bytes, Words, pack_conjunctions, pack_rows, unpack_bits
 from ....kernels.rules.hull_rows import merge_rows
 from ....kernels.rules.lattice import rule_decisions, weighted_counts
 from ....kernels.rules.levels import Candidates, Kinds, LevelSearch, Open, candidate_sums, visited_level
@@ -21,12 +21,21 @@ from ....kernels.rules.propositions import Propositions
 from ....kernels.rules.row_blocks import COUNTS, PRODUCT, HullRequest, answer
 from ....kernels.rules.search import COMPATIBLE, SignedRows, ViolatorSearch, kinds_of_pairs, order_signed_rows
 from ....storage import block_cache
-from ...passes.blocks import Ref, source_of
+from ...passes.blocks import Ref, add_parts, source_of
 from ...records.context import Shared, resolve
 from .proposition_pass import dense_column, packed_flags
 
 GROUP_BYTES, GROUP_COLUMNS = 16 << 20, 16  # raw values of one block that are read at once; chunks of dense stores have so many columns
 INT = np.int64
+
+
+def block_columns(ref: Ref, rows: tuple[int, int], columns: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield some columns, ascending, with their values on a range of rows; some of them are read at a time."""
+    width = max(GROUP_BYTES // (8 * (rows[1] - rows[0])) // GROUP_COLUMNS, 1) * GROUP_COLUMNS
+    for group in np.split(columns, np.flatnonzero(np.diff(columns // width)) + 1) if len(columns) else ():
+        raw = source_of(ref).columns(group, rows)
+        for k, column in enumerate(group.tolist()):
+            yield column, dense_column(raw, k)
 
 
 @dataclass(frozen=True)
@@ -57,18 +66,17 @@ class BitsPart:
         (column, kind, cut), (known, values) = resolve(self.table), resolve(self.known)
         return Propositions(column.astype(INT), kind.astype(INT), cut, known.astype(INT), values)
 
+    def in_use(self) -> np.ndarray:
+        """Return which rows of the range are in use."""
+        return resolve(self.mask)[slice(*self.rows)].astype(bool)
+
     def load(self) -> Words:
         """Return the bits, ``(p, words)``."""
-        propositions, (lo, hi) = self.propositions(), self.rows
-        mask = resolve(self.mask)[lo:hi].astype(bool)
+        propositions, mask = self.propositions(), self.in_use()
         out = np.zeros((propositions.size, max(-(-self.n // 64), 1)), np.uint64)
-        columns = np.unique(propositions.column)
-        width = max(GROUP_BYTES // (8 * (hi - lo)) // GROUP_COLUMNS, 1) * GROUP_COLUMNS
-        for group in np.split(columns, np.flatnonzero(np.diff(columns // width)) + 1) if len(columns) else ():
-            raw = source_of(self.ref).columns(group, self.rows)
-            for k, column in enumerate(group.tolist()):
-                start, end = np.searchsorted(propositions.column, (column, column + 1))
-                out[start:end] = packed_flags(propositions, np.arange(start, end), column, dense_column(raw, k)[mask])
+        for column, values in block_columns(self.ref, self.rows, np.unique(propositions.column)):
+            start, end = np.searchsorted(propositions.column, (column, column + 1))
+            out[start:end] = packed_flags(propositions, np.arange(start, end), column, values[mask])
         return out
 
     def some(self, ids: np.ndarray) -> Words:
@@ -141,6 +149,12 @@ def merge_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Kind]]:
     return [[(hi - lo, kind) for (lo, hi), kind in zip(bits.spans, block.kinds, strict=True)]]
 
 
+def rows_chunk(task: tuple[BitsPart, HullPart]) -> list[list[Bytes]]:
+    """Return the rows of a block, task by task, with the conjunctions that hold on them (on a worker)."""
+    block: HullBlock = block_cache().load(task[1])  # pyright: ignore[reportArgumentType, reportAssignmentType]
+    return [block.rows]
+
+
 class Asked(NamedTuple):
     """A request whose vector lies in what the tasks share, from an offset on."""
 
@@ -157,13 +171,20 @@ def hull_chunk(task: HullTask, asked: Sequence[Asked], vectors: Shared, zones: S
 
 
 def _with_vector(one: Asked, spans: Sequence[tuple[int, int]], vectors: Shared, zones: Shared) -> HullRequest:
-    request = one.request
-    lo, hi = (0, one.length) if request.kind == PRODUCT else spans[request.task]
-    part = slice(one.offset + lo, one.offset + hi)
+    request, end = one.request, one.offset + one.length
     if request.kind == COUNTS:
-        return request._replace(zone=resolve(zones)[part])
+        return of_block(request._replace(zone=resolve(zones)[one.offset : end]), spans)
+    mine = of_block(request._replace(vector=resolve(vectors)[one.offset : end]), spans)
     # A copy: what tasks share may be read-only, and compiled code has one form for vectors.
-    return request._replace(vector=resolve(vectors)[part].copy())
+    return mine._replace(vector=mine.vector.copy())
+
+
+def of_block(request: HullRequest, spans: Sequence[tuple[int, int]]) -> HullRequest:
+    """Return a request with its vector over all rows cut to those of a block."""
+    part = slice(*spans[request.task])
+    if request.kind == PRODUCT:
+        return request
+    return request._replace(zone=request.zone[part]) if request.kind == COUNTS else request._replace(vector=request.vector[part])
 
 
 @dataclass(frozen=True)
@@ -175,7 +196,7 @@ class JoinAnswers:
     def __call__(self, parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
         """Return the answers of consecutive blocks as one."""
         columns = zip(self.kinds, zip(*parts, strict=True), strict=True)
-        return [np.concatenate(column) if kind == PRODUCT else sum(column[1:], column[0]) for kind, column in columns]
+        return [np.concatenate(column) if kind == PRODUCT else add_parts(column) for kind, column in columns]
 
 
 @dataclass(frozen=True)
@@ -230,7 +251,13 @@ def decisions_chunk(part: BitsPart, tables: TaskTables, items: Sequence[Sequence
     """Return the decisions of rules on a block's rows of every task, before the bias (on a worker)."""
     used = np.array(sorted({e for item in items for e in item}), INT)
     place = {int(e): k for k, e in enumerate(used)}
-    return rule_decisions(part.some(used), part.n, part.task_rows(tables), [[place[e] for e in item] for item in items], weights)
+    few = [[place[e] for e in item] for item in items]
+    return rule_decisions(part.some(used), part.n, part.task_rows(tables), few, weights, rows_at_once(len(items)))
+
+
+def rows_at_once(rules: int) -> int:
+    """Return of how many rows the truth of rules is taken as numbers at a time."""
+    return max(MAX_UNPACKED_BYTES // (8 * max(rules, 1)), 1)
 
 
 def join_tasks(parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
@@ -300,5 +327,5 @@ def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
     """Add arrays in the tree of a pass."""
     level = list(parts)
     while len(level) > 1:
-        level = [sum(level[lo + 1 : lo + fan_in], level[lo]) for lo in range(0, len(level), fan_in)]
+        level = [add_parts(level[lo : lo + fan_in]) for lo in range(0, len(level), fan_in)]
     return level[0]

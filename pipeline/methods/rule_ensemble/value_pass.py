@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ....kernels.rules.bits import Words, count_ones, pack_conjunctions, unpack_bits
 from ....kernels.rules.cuts import CutMachine, cut_changes
 from ....kernels.rules.propositions import Propositions
-from ...passes.blocks import Columns, Ref, source_of
+from ...passes.blocks import Ref
 from ...records.context import Shared, resolve
-from .proposition_pass import dense_column
-from .row_pass import BitsPart, TaskTables
+from .proposition_pass import packed_flags
+from .row_pass import BitsPart, TaskTables, block_columns, rows_at_once
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,13 @@ class ValuesPart:
     nbytes: int
     columns: np.ndarray = field(compare=False, repr=False)  # ascending
 
-    def load(self) -> Columns:
-        """Return the values, ``(rows, columns)``."""
-        return source_of(self.ref).columns(self.columns, self.rows)
-
-    def truth(self, propositions: Propositions) -> np.ndarray:
-        """Return which propositions hold on the rows, ``(p, rows)`` bool."""
-        raw, out = self.load(), np.zeros((propositions.size, self.rows[1] - self.rows[0]), bool)
-        for k, column in enumerate(self.columns.tolist()):
+    def truth(self, propositions: Propositions, mask: np.ndarray | None = None) -> Words:
+        """Return which propositions hold on the rows, or on those of a mask, ``(p, words)``."""
+        n = self.rows[1] - self.rows[0] if mask is None else int(mask.sum())
+        out = np.zeros((propositions.size, max(-(-n // 64), 1)), np.uint64)
+        for column, values in block_columns(self.ref, self.rows, self.columns):
             members = np.flatnonzero(propositions.column == column)
-            if len(members):
-                out[members] = propositions.flags(members, column, dense_column(raw, k))
+            out[members] = packed_flags(propositions, members, column, values if mask is None else values[mask])
         return out
 
 
@@ -44,7 +41,7 @@ def value_parts(ref: Ref, serial: int, propositions: Propositions, itemsize: int
     """Return the values that propositions read, by ranges of rows."""
     columns = np.unique(propositions.column)
     token = hashlib.sha256(f"{serial}".encode() + columns.tobytes()).hexdigest()
-    return [ValuesPart(ref, token, (lo, hi), (itemsize + 4) * (hi - lo) * len(columns), columns) for lo, hi in ranges]
+    return [ValuesPart(ref, token, (lo, hi), itemsize * (hi - lo) * len(columns), columns) for lo, hi in ranges]
 
 
 @dataclass(frozen=True)
@@ -56,25 +53,22 @@ class Rules:
     weights: np.ndarray  # (r, T)
 
 
-def _rule_truth(truth: np.ndarray, items: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return which rows satisfy which rule, ``(rows, r)`` bool."""
-    flags = np.ones((truth.shape[1], len(items)), bool)
-    for r, item in enumerate(items):
-        for j in item:
-            flags[:, r] &= truth[j]
-    return flags
+def _rules_hold(words: Words, n: int, rules: Rules) -> Words:
+    """Return which of n rows satisfy which rule, ``(r, words)``, from the truth of the propositions."""
+    return pack_conjunctions([list(item) for item in rules.items], words, n)
 
 
 def values_chunk(part: ValuesPart, rules: Rules) -> np.ndarray:
     """Return the decisions of rules on all rows of a block, before the bias, ``(rows, T)`` (on a worker)."""
-    return _rule_truth(part.truth(rules.propositions), rules.items).astype(np.float64) @ rules.weights
+    n, step = part.rows[1] - part.rows[0], rows_at_once(len(rules.items))
+    flags = unpack_bits(_rules_hold(part.truth(rules.propositions), n, rules), n)
+    return np.concatenate([flags[:, lo : lo + step].T.astype(np.float64) @ rules.weights for lo in range(0, n, step)])
 
 
 def support_chunk(task: tuple[BitsPart, ValuesPart], rules: Rules) -> np.ndarray:
     """Return on how many of a block's rows in use each rule holds, ``(r,)`` (on a worker)."""
     bits, part = task
-    mask = resolve(bits.mask)[slice(*bits.rows)].astype(bool)
-    return _rule_truth(part.truth(rules.propositions), rules.items)[mask].sum(axis=0).astype(np.int64)
+    return count_ones(_rules_hold(part.truth(rules.propositions, bits.in_use()), bits.n, rules))
 
 
 def changes_chunk(
@@ -82,11 +76,17 @@ def changes_chunk(
 ) -> np.ndarray:
     """Return what the loss of a block's rows in use gains where proposition e becomes true of them (on a worker)."""
     bits, part = task
-    mask = resolve(bits.mask)[slice(*bits.rows)].astype(bool)
-    flags = part.truth(rules.propositions)[:, mask].astype(np.uint8)
+    truth, task_rows = part.truth(rules.propositions, bits.in_use()), bits.task_rows(tables)
     y, costs = ([resolve(values)[lo:hi] for lo, hi in bits.spans] for values in (signs, cost))
-    machine = CutMachine(rules.items, rules.weights, bias, bits.task_rows(tables), y, costs)
-    return cut_changes(machine, flags, machine.decisions(flags), e)
+    step, parts = -(-rows_at_once(2 * len(rules.items)) // 64) * 64, []
+    for lo in range(0, bits.n, step):
+        hi = min(lo + step, bits.n)
+        spans = [slice(*np.searchsorted(rows, (lo, hi))) for rows in task_rows]
+        rows, *rest = ([values[span] for values, span in zip(each, spans, strict=True)] for each in (task_rows, y, costs))
+        machine = CutMachine(rules.items, rules.weights, bias, [some - lo for some in rows], *rest)
+        flags = unpack_bits(truth[:, lo // 64 : -(-hi // 64)], hi - lo)
+        parts.append(cut_changes(machine, flags, machine.decisions(flags), e))
+    return np.concatenate(parts)
 
 
 def with_cuts(rules: Rules, cuts: np.ndarray) -> Rules:
