@@ -151,7 +151,7 @@ def row_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str) -
     return {name: _row_input(known[name][0], file, store, path) for name, file in args.inputs().items()}
 
 
-def _row_input(item: ExtraInput, file: str, store: str, path: Callable[[str], str]) -> Any:
+def _row_input(item: ExtraInput, file: str, store: str, path: Callable[[str], str]) -> UserData:
     from ...storage import BlockStore, matrix_file, read_edges, read_pairs, read_row_texts
 
     if file in item.words:
