@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -17,7 +16,7 @@ import scipy.linalg
 from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
-from .column_block import ColumnBlock
+from .column_block import ColumnBlock, Vectors, WarmBlock
 from .dense import dense_bytes, dense_positive
 from .operator import SymmetricOperator
 from .spectrum import Spectrum
@@ -40,8 +39,8 @@ class LeadingPairs:
     """
 
     values: FloatArray
-    vectors: Any
-    block: Any
+    vectors: Vectors
+    block: WarmBlock
     error: float
 
 
@@ -97,8 +96,8 @@ def _plan_size(spectrum: Spectrum, size: int, tol: float) -> BlockPlan:
 
 
 def chebyshev_positive(
-    operator: SymmetricOperator, spectrum: Spectrum, make_block: Callable[[int, float], ColumnBlock], *, tol: float, start: Any = None,
-    seed: int = 0, max_rank: int | None = None, threads: int = 1, memory: int | None = None,
+    operator: SymmetricOperator, spectrum: Spectrum, make_block: Callable[[int, float], ColumnBlock], *, tol: float,
+    start: WarmBlock = None, seed: int = 0, max_rank: int | None = None, threads: int = 1, memory: int | None = None,
 ) -> LeadingPairs:  # fmt: skip
     """Return the positive eigenpairs of a large symmetric matrix, at most ``max_rank``; they do not depend on the number of threads. The
     ``spectrum`` only decides how large the block is and what is damped; ``make_block`` gives a block for a number of columns and of

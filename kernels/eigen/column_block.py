@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,10 @@ from .operator import PANEL_WIDTH, Panels, SymmetricOperator
 from .tall_blocks import gram_matrix, inner_product, rotate_columns, rotate_in_place, share_tiles, solve_columns
 
 Block = NDArray[Any]
+# `(n, r)`: an array, or what an engine makes of one, with `shape`, `read(lo, hi)` and `column_pieces()`.
+Vectors: TypeAlias = Any
+# A block of an earlier result: an array `(n, b)`, or a :class:`StoredBlock`; nothing for none.
+WarmBlock: TypeAlias = Any
 
 RANDOM_ROWS = 1024  # Rows that are drawn at a time; they decide which number of the generator an entry is.
 
@@ -30,7 +34,7 @@ class ColumnBlock(Protocol):
         """Return the bytes that this process holds for a block of some columns with so many positive pairs."""
         ...
 
-    def begin(self, columns: int, start: Any, seed: int) -> bool:
+    def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
         """Make V of the columns of ``start``, a block of the whole, that are not zero and of random ones; tell whether most were known."""
         ...
 
@@ -62,11 +66,11 @@ class ColumnBlock(Protocol):
         """Return ``||A u_i - values_i u_i||^2`` of the columns u of ``V weights``."""
         ...
 
-    def rotate(self, weights: FloatArray, count: int) -> Any:
+    def rotate(self, weights: FloatArray, count: int) -> Vectors:
         """Overwrite V by ``V weights``, and return its first ``count`` columns in double precision."""
         ...
 
-    def result(self) -> Any:
+    def result(self) -> WarmBlock:
         """Return V as a later call may start from it."""
         ...
 
@@ -122,7 +126,7 @@ class ArrayBlock:
         """Return the bytes in use for it."""
         return block_bytes(self._operator.n, columns, rank)
 
-    def begin(self, columns: int, start: Any, seed: int) -> bool:
+    def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
         """Make V of the columns of ``start`` that are not zero and of random ones; tell whether most of them were known."""
         return self._fill(
             columns, None if start is None else start[self._rows] if isinstance(start, np.ndarray) else start.rows(self._rows), seed

@@ -18,7 +18,7 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
 from .chebyshev import SPARE_COLUMNS, chebyshev_positive
-from .column_block import ArrayBlock, BlockEngine, ColumnBlock, StoredBlock
+from .column_block import ArrayBlock, BlockEngine, ColumnBlock, StoredBlock, Vectors, WarmBlock
 from .dense import dense_bytes, dense_positive
 from .operator import MatrixPart, SymmetricOperator, connected_parts
 from .signs import column_signs
@@ -45,8 +45,8 @@ class PositivePart:
     """
 
     values: FloatArray
-    vectors: Any
-    block: Any
+    vectors: Vectors
+    block: WarmBlock
     method: str
     error: float = 0.0
 
@@ -134,7 +134,7 @@ def _solve_whole(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, vectors
 
 
-def column_pieces(vectors: Any) -> Iterator[tuple[slice, FloatArray]]:
+def column_pieces(vectors: Vectors) -> Iterator[tuple[slice, FloatArray]]:
     """Yield columns of an array or of what an engine made of one, some at a time, each with their place."""
     if isinstance(vectors, np.ndarray):
         yield slice(0, vectors.shape[1]), vectors
@@ -142,12 +142,12 @@ def column_pieces(vectors: Any) -> Iterator[tuple[slice, FloatArray]]:
         yield from vectors.column_pieces()
 
 
-def as_array(vectors: Any) -> FloatArray:
+def as_array(vectors: Vectors) -> FloatArray:
     """Return all columns of an array or of what an engine made of one."""
     return vectors if isinstance(vectors, np.ndarray) else vectors.read(0, vectors.shape[0])
 
 
-def _check_call(operator: SymmetricOperator, tol: float, start: Any, method: str, max_rank: int | None) -> None:
+def _check_call(operator: SymmetricOperator, tol: float, start: WarmBlock, method: str, max_rank: int | None) -> None:
     if method not in METHODS:
         raise ValueError(f"method={method!r}: must be one of {', '.join(METHODS)}")
     if not 0 < tol < 1:

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..eigen.column_block import WarmBlock
 from ..eigen.positive_part import as_array
 from ..memory_bound import refuse_array
 from .problem import Anchor, Evaluation, SpectralProblem, equal_penalty, evaluate
@@ -98,7 +99,7 @@ def begin_ascent(problem: SpectralProblem, alpha: np.ndarray) -> SpectralState:
     return SpectralState(0, alpha, alpha, 0.0, _EMPTY, _EMPTY, alpha, -np.inf, alpha, np.inf)
 
 
-def _warm_start(problem: SpectralProblem, state: SpectralState) -> Any:
+def _warm_start(problem: SpectralProblem, state: SpectralState) -> WarmBlock:
     """Return the block that the eigensolver starts from; nothing for a random one."""
     if state.kept_block:
         assert problem.engine is not None

@@ -319,9 +319,9 @@ class StructureProblem:
         return self.find_worst(factor, adjacency.indptr.astype(np.int64), adjacency.indices.astype(np.int64))
 
 
-def structure_problem(graph: Neighbourhood, C: float, B: float, solver: Solver = IN_MEMORY, **more: Any) -> StructureProblem:
+def structure_problem(graph: Neighbourhood, C: float, B: float, solver: Solver = IN_MEMORY) -> StructureProblem:
     """Return the problem of a structure preserving embedding: the cost C is that of a violation of one, as the problem is written."""
-    return StructureProblem(graph, graph_target(graph), C, B, solver, **more)
+    return StructureProblem(graph, graph_target(graph), C, B, solver)
 
 
 def violation_unit(graph: Neighbourhood, solver: Solver = IN_MEMORY) -> float:

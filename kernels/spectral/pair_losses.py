@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..eigen.column_block import Vectors
 from ..eigen.positive_part import column_pieces
 from ..jit import compiled
 
@@ -39,7 +40,7 @@ class Terms(Protocol):
         """Return :math:`\\sum_e \\alpha_e T_e`, ``(n, n)``."""
         ...
 
-    def forms(self, vectors: Any, values: np.ndarray) -> np.ndarray:
+    def forms(self, vectors: Vectors, values: np.ndarray) -> np.ndarray:
         """Return u of ``K = vectors diag(values) vectors'``, ``(size,)``: the trace of K with every term, over ``multiplicity``."""
         ...
 
@@ -67,7 +68,7 @@ class EntryTerms:
         both = np.concatenate([self.rows, self.cols]), np.concatenate([self.cols, self.rows])
         return sp.csr_array((np.concatenate([values, values]), both), shape=(self.n, self.n))
 
-    def forms(self, vectors: Any, values: np.ndarray) -> np.ndarray:
+    def forms(self, vectors: Vectors, values: np.ndarray) -> np.ndarray:
         """Return ``signs * K[rows, cols]``."""
         return self.signs * _add_up(add_pair_entries, vectors, values, self.rows, self.cols)
 
@@ -100,12 +101,12 @@ class DistanceTerms:
         places = np.concatenate([i, j, i, j]), np.concatenate([j, i, i, j])
         return sp.csr_array((np.concatenate([-values, -values, values, values]), places), shape=(self.n, self.n))
 
-    def forms(self, vectors: Any, values: np.ndarray) -> np.ndarray:
+    def forms(self, vectors: Vectors, values: np.ndarray) -> np.ndarray:
         """Return ``sign`` times the squared distances under K."""
         return self.sign * _add_up(add_pair_distances, vectors, values, self.rows, self.cols)
 
 
-def _add_up(add: Callable[..., None], vectors: Any, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
+def _add_up(add: Callable[..., None], vectors: Vectors, values: np.ndarray, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """Return a sum over the columns of ``vectors``, in their order, for all pairs."""
     out = np.zeros(len(rows))
     for place, columns in column_pieces(vectors):

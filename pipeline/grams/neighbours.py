@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,6 +20,8 @@ from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..passes.blocks import join_lists
 from ..records.context import RunContext, Shared, resolve
 from .sources import FREED_BYTES, rows_of
+
+Rows: TypeAlias = Any  # rows as a store gives them: an array or CSR
 
 ROWS = 4096  # rows of a task: from the data alone, never from the number of workers
 CANDIDATE_BYTES = 32 << 20  # bytes of the candidates of a task, in float64; at least ROWS of them
@@ -120,8 +122,8 @@ def distances_chunk(ref: Candidates, i: Shared, j: Shared) -> list[tuple[np.ndar
     return [(places, out)]
 
 
-def _squares(left: Any, right: Any) -> np.ndarray:
-    steps: Any = left.astype(np.float64) - right.astype(np.float64)
+def _squares(left: Rows, right: Rows) -> np.ndarray:
+    steps: Rows = left.astype(np.float64) - right.astype(np.float64)
     return np.asarray(steps.multiply(steps).sum(axis=1)).ravel() if sp.issparse(steps) else np.einsum("ij,ij->i", steps, steps)
 
 
@@ -136,9 +138,9 @@ def squared_distances(ctx: RunContext, i: np.ndarray, j: np.ndarray) -> np.ndarr
 
 
 def _distances_pass(data: BlockStore | MemoryBlocks, i: np.ndarray, j: np.ndarray) -> Plan[list[tuple[np.ndarray, np.ndarray]]]:
-    far, n_blocks = isinstance(data, BlockStore), -(-data.n_rows // ROWS)
+    n_blocks = -(-data.n_rows // ROWS)
     spans = [(lo, min(lo + ROWS, data.n_rows)) for lo in range(0, data.n_rows, ROWS)]
-    digest, source = (data.digest, None) if far else ("", data)
+    digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     held, counts = np.unique(i // ROWS * n_blocks + j // ROWS, return_counts=True)
     blocks = zip(held // n_blocks, held % n_blocks, strict=True)
     refs = [Candidates(data.url, digest, spans[a], spans[b], data.n_cols, source) for a, b in blocks]

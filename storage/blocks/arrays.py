@@ -164,7 +164,7 @@ def write_array(objects: Objects, prefix: str, values: npt.NDArray | TiledMatrix
         raise SchemaError(f"array {prefix!r} has the type {values.dtype}; storable are {', '.join(_NUMBERS)}")
     spec = ArraySpec(values.shape, table_chunk(values.shape), values.dtype.name)
     written = write_object(objects, f"{prefix}/zarr.json", spec.to_json(), fsync=fsync)
-    whole = None if isinstance(values, TiledMatrix) else np.ascontiguousarray(values, dtype=spec.numpy_dtype)
+    whole = np.zeros(0) if isinstance(values, TiledMatrix) else np.ascontiguousarray(values, dtype=spec.numpy_dtype)
     suffix = "/0" * (values.ndim - 1)
     for c in range(spec.grid[0] if values.size else 0):
         lo, hi = c * spec.chunk[0], min((c + 1) * spec.chunk[0], spec.shape[0])

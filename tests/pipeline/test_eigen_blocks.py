@@ -14,7 +14,7 @@ from gramplane.kernels.eigen import column_block, tall_blocks
 from gramplane.kernels.eigen.operator import SymmetricOperator
 from gramplane.kernels.eigen.positive_part import as_array, positive_part
 from gramplane.pipeline import load_model, resume_run, run_method
-from gramplane.pipeline.grams import eigen_blocks
+from gramplane.pipeline.grams import eigen_blocks, eigen_steps
 from gramplane.pipeline.grams.eigen_blocks import WorkerEngine
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks, RunStore, TiledMatrix
@@ -30,8 +30,9 @@ def in_pieces(monkeypatch):
     for module, names in ((tall_blocks, ("TILE_ROWS", "TILE_COLUMNS")), (column_block, ("RANDOM_ROWS",))):
         for name in names:
             monkeypatch.setattr(module, name, 64)
-    for name in ("TILE_ROWS", "TILE_COLUMNS", "RANDOM_ROWS", "ROW_STEP"):
-        monkeypatch.setattr(eigen_blocks, name, 64)
+    for module, names in ((eigen_blocks, ("TILE_COLUMNS", "RANDOM_ROWS")), (eigen_steps, ("TILE_ROWS", "TILE_COLUMNS", "ROW_STEP"))):
+        for name in names:
+            monkeypatch.setattr(module, name, 64)
     monkeypatch.setattr(eigen_blocks, "TASK_PRODUCTS", 0)
     monkeypatch.setattr(f"{SMALL}.MAX_DENSE_ROWS", 100)
 
@@ -142,7 +143,7 @@ def test_a_run_in_tiles_is_the_run_in_memory_also_when_it_is_cut(tmp_path, monke
 
 def test_a_block_beyond_the_memory_goes_to_tiles_before_anything_is_refused(tmp_path, monkeypatch):
     data, extra = problem(tmp_path, 2000)
-    monkeypatch.setattr(eigen_blocks, "FREED_BYTES", 0)
+    monkeypatch.setattr(eigen_steps, "FREED_BYTES", 0)
     whole = run_method("npkl", {"C": 0.5, "graph": "union"}, data=data, run=str(tmp_path / "whole"), extra=extra)
     calls, plain = [], eigen_blocks.TiledBlock.filter
     monkeypatch.setattr(eigen_blocks.TiledBlock, "filter", _told(plain, calls))
@@ -170,7 +171,7 @@ def test_a_step_takes_no_more_than_it_says(engine, in_pieces):
     engine, sink = engine
     made = in_parts()
     part = positive_part(made, engine=engine)
-    bound = eigen_blocks.step_bytes(330, part.block.tiles.shape[1], made.sparse.nnz)
+    bound = eigen_steps.step_bytes(330, part.block.tiles.shape[1], made.sparse.nnz)
     steps = {event["program"]: event["memory_bound"] for event in sink.named("plan")}
     assert max(bytes_ for name, bytes_ in steps.items() if name != "block-place") <= 1.2 * bound
 

@@ -154,7 +154,7 @@ def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = st
     return {name: _further_input(known[name][0], file, store, path, width) for name, file in args.inputs().items()}
 
 
-def _further_input(item: ExtraInput, file: str, store: str, path: Callable[[str], str], width: int | None) -> Any:
+def _further_input(item: ExtraInput, file: str, store: str, path: Callable[[str], str], width: int | None) -> UserData:
     from ...storage import BlockStore, matrix_file, read_edges, read_named_rows, read_pairs, read_row_texts
 
     if file in item.words:

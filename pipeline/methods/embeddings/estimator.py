@@ -21,14 +21,14 @@ from .labels import Labels, read_labels
 Graph = sp.sparray | sp.spmatrix | np.ndarray | Sequence[Sequence[int]] | None
 
 
-def read_graph(graph: Any, n: int) -> np.ndarray | None:
+def read_graph(graph: Graph, n: int) -> np.ndarray | None:
     """Return the edges of a graph of n rows, ``(m, 2)``. Raises ValueError: neither a square sparse matrix nor edges."""
     if graph is None:
         return None
     if sp.issparse(graph):
-        if graph.shape != (n, n):
-            raise ValueError(f"graph: a matrix of shape {graph.shape}; must be ({n}, {n}), one row and column per row of X")
-        matrix = graph.tocoo()
+        matrix = sp.coo_array(graph)
+        if matrix.shape != (n, n):
+            raise ValueError(f"graph: a matrix of shape {matrix.shape}; must be ({n}, {n}), one row and column per row of X")
         return np.column_stack([matrix.row, matrix.col])[matrix.data != 0].astype(np.int64)
     edges = np.asarray(graph)
     if edges.dtype.kind not in "iu" and edges.size:
@@ -137,7 +137,7 @@ class ColoredMVU(_Embedding):
     _needs_target = True
     _wider = {"label_kernel": ('{"auto", "one-hot", "linear"} or array (n_samples, n_samples)', Any)}
 
-    label_kernel: Any
+    label_kernel: str | np.ndarray | sp.sparray | sp.spmatrix | None
 
     def fit(self, X: UserRows, y: Column = None, *, graph: Graph = None) -> Self:
         """Learn the map of some rows.
@@ -171,7 +171,7 @@ class ColoredMVU(_Embedding):
         given = self.label_kernel
         if given is None or isinstance(given, str):
             return None
-        return given.toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
+        return sp.coo_array(given).toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
 
     def _labels(self, data: DataSet, y: object) -> Labels | None:
         require(data, method.ColoredMVU.name, "columns")
@@ -256,7 +256,7 @@ class StructurePreservingEmbedding(_Embedding):
         if X is None:
             if not sp.issparse(graph):
                 raise ValueError("X: is None; give the graph as a sparse matrix, or rows to make one of")
-            X = np.zeros((graph.shape[0], 1))
+            X = np.zeros((sp.coo_array(graph).shape[0], 1))
         return super().fit(X, y, graph=graph)
 
     def _set_model(self, model: SpectralModel) -> None:

@@ -98,7 +98,7 @@ class Setting:
     @cached_property
     def structure(self) -> StructureProblem:
         """The problem of a structure preserving embedding, but for its C."""
-        return structure_problem(self.graph, 1.0, self.B, self.solver, find_worst=TriplesPass(self.ctx))
+        return replace(structure_problem(self.graph, 1.0, self.B, self.solver), find_worst=TriplesPass(self.ctx))
 
     @cached_property
     def step(self) -> TakeStep:

@@ -13,7 +13,8 @@ from ....kernels.eigen.chebyshev import SPARE_COLUMNS
 from ....kernels.spectral.embeddings import EmbeddingState
 from ....kernels.spectral.newton import MAX_NEWTON_ROWS
 from ....storage import BlockStore, DataError, MemoryBlocks, load_matrix
-from ...grams.eigen_blocks import WORKER_ROWS, step_bytes
+from ...grams.eigen_blocks import WORKER_ROWS
+from ...grams.eigen_steps import step_bytes
 from ...grams.neighbours import plan_distances, plan_neighbours
 from ...grams.sources import FREED_BYTES
 from ...inputs.scores import held_out_rows

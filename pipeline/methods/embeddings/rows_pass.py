@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +17,9 @@ from ....storage import BlockStore, MemoryBlocks, open_shared
 from ...grams.sources import FREED_BYTES, rows_of
 from ...passes.blocks import add_parts, join_lists
 from ...records.context import RunContext, Shared, resolve
+
+Rows: TypeAlias = Any  # `(n, d)` in double precision: an array or CSR
+Step = Callable[..., np.ndarray | list[Any]]
 
 WHOLE_ROWS = 4096  # rows up to which one task takes all of them
 MAX_SCATTER_COLUMNS = 2048  # columns of dense rows up to which their scatter matrix is made
@@ -37,16 +40,16 @@ class RowBlock:
     nbytes: int
     source: MemoryBlocks | None = field(default=None, repr=False, compare=False)
 
-    def load(self) -> Any:
+    def load(self) -> Rows:
         """Return the rows in double precision, an array or CSR."""
         return _load(self.source or open_shared(self.url, self.digest), self.rows)
 
-    def load_other(self) -> Any:
+    def load_other(self) -> Rows:
         """Return the other rows."""
         return _load(self.source or open_shared(self.url, self.digest), self.cols)
 
 
-def _load(data: BlockStore | MemoryBlocks, rows: tuple[int, int]) -> Any:
+def _load(data: BlockStore | MemoryBlocks, rows: tuple[int, int]) -> Rows:
     part = rows_of(data, *rows).astype(np.float64)
     return sp.csr_array(part) if sp.issparse(part) else part
 
@@ -117,12 +120,19 @@ def _by_iteration(ctx: RunContext, blocks: Sequence[RowBlock], mean: np.ndarray,
 
 
 def _run(
-    ctx: RunContext, name: str, chunk: Any, blocks: Sequence[RowBlock], *shared: Any, sums: bool = False, extra: int = 0, result: int = 8
+    ctx: RunContext,
+    name: str,
+    chunk: Step,
+    blocks: Sequence[RowBlock],
+    *shared: object,
+    sums: bool = False,
+    extra: int = 0,
+    result: int = 8,
 ) -> Any:
     program = BlockProgram(
         name,
         chunk,
-        add_parts if sums else join_lists,
+        cast("Callable[..., Any]", add_parts if sums else join_lists),
         lambda ref: 3 * ref.nbytes + extra + 2 * result + FREED_BYTES,
         result,
         combine_bytes=None if sums else 3 * result * len(blocks),

@@ -26,7 +26,8 @@ from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance_a
 from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
-from ...grams.eigen_blocks import WORKER_ROWS, step_bytes, tiles_bytes, worker_engine
+from ...grams.eigen_blocks import WORKER_ROWS, worker_engine
+from ...grams.eigen_steps import step_bytes, tiles_bytes
 from ...grams.neighbours import nearest_neighbours, squared_distances
 from ...loops.protocol import Step
 from ...records.context import RunContext
