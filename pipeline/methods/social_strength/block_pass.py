@@ -73,7 +73,7 @@ class Normal:
 
 
 TALL_BLOCKS = 6  # blocks of a tile's users
-READ_BYTES = 32 << 20  # others that are read at a time, as mean rows
+READ_BYTES = 32 << 20  # others that are read at a time
 BLOCK_COPIES = 10  # of the entries of a block in float32: as computed, normalised, in float64 with their factors, and in products
 LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos steps may take
 
@@ -173,7 +173,7 @@ class TileLayout(NamedTuple):
     edge: int  # users of a block
     tall: int  # users of a tile
     wide: int  # others that are read at a time
-    row_bytes: int  # of a user's row, as it is read
+    row_bytes: int  # of a user's row as it is read and in float64: of sparse rows twice those of a mean one
 
     @classmethod
     def of(cls, data: Any, k: int) -> TileLayout:
@@ -182,7 +182,7 @@ class TileLayout(NamedTuple):
         edge = max(TILE, min(block_rows(n, 2 * k), -(-n // (8 * TILE)) * TILE))
         blocks = -(-n // edge)
         row_bytes = _row_bytes(data)
-        tall = edge * max(1, min(TALL_BLOCKS, blocks // 8))
+        tall = edge * max(1, min(TALL_BLOCKS, blocks // 8, READ_BYTES // (edge * row_bytes)))
         if is_similarity(data):
             return cls(edge, tall, n, row_bytes)
         wide = int(READ_BYTES // max(1, row_bytes)) // tall * tall
@@ -190,10 +190,9 @@ class TileLayout(NamedTuple):
 
 
 def _row_bytes(data: Any) -> int:
-    """Return the bytes of a mean row, as read and by rows."""
     if not data.n_cols:
         return 256
-    return int(24 * entry_count(data) / max(1, data.n_rows)) + 8 if data.meta.kind == "sparse" else 24 * data.n_cols
+    return int(48 * entry_count(data) / data.n_rows) + 8 if data.meta.kind == "sparse" else (data.meta.itemsize + 8) * data.n_cols
 
 
 def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> np.ndarray:
@@ -547,13 +546,13 @@ def lanczos_views(n: int, k: int, driver_memory: int) -> int:
 
 
 def tile_bytes(tile: ViewTile) -> int:
-    """Return the memory of a task: rows, twice a mean one's, and a block's entries as computed, in float64 and with what is made of them."""
+    """Return the memory of a task: rows, and a block's entries as computed, in float64 and with what is made of them."""
     layout, k = tile.layout, len(tile.specs)
     rows, edge = tile.rows[1] - tile.rows[0], min(layout.edge, tile.rows[1] - tile.rows[0])
     if isinstance(tile.specs[0], GivenKernel):
-        return 2 * layout.row_bytes * rows + 4 * k * edge * (2 * rows + BLOCK_COPIES * edge) + FREED_BYTES
+        return layout.row_bytes * rows + 4 * k * edge * (2 * rows + BLOCK_COPIES * edge) + FREED_BYTES
     read = rows + min(layout.wide, tile.cols[1] - tile.cols[0])
-    return 2 * layout.row_bytes * read + 4 * k * edge * edge * BLOCK_COPIES + FREED_BYTES
+    return layout.row_bytes * read + 4 * k * edge * edge * BLOCK_COPIES + FREED_BYTES
 
 
 def product_bytes(task: Task, size: int) -> int:
