@@ -8,7 +8,6 @@ from ..kernels.grams.spec import KernelSpec
 from .estimators.inputs import use_client as use_client
 from .methods.fgm.estimator import PathPoint as PathPoint
 from .methods.kta_path.estimator import PathMachine as PathMachine
-from .methods.semantic_ranker.estimator import VisualRank as VisualRank
 from .runs.predict_and_score import predict_store as predict_store
 from .runs.predict_and_score import score_store as score_store
 from .runs.run import ConfigMismatch as ConfigMismatch
@@ -612,6 +611,20 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         max_iter: int = 50,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+class VisualRank(_semantic_ranker.VisualRank):
+    def __init__(
+        self,
+        damping: float = 0.85,
+        diagonal: Literal['auto', 'zero', 'keep'] = 'auto',
+        solver: Literal['power', 'exact'] = 'power',
+        tol: float = 1e-10,
+        max_iter: int | None = None,
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,

@@ -1,5 +1,6 @@
 """Written by .ci/make_package.py."""
 
+from .blocks.row_files import read_named_rows as read_named_rows
 from .blocks.row_files import read_pairs as read_pairs
 from .blocks.row_files import read_row_texts as read_row_texts
 from .blocks.store import BlockMeta as BlockMeta
@@ -50,4 +51,4 @@ from .runs.store import RunStore as RunStore
 from .sparse_door import admit as admit
 from .sparse_door import gather as gather
 
-__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'digest_of', 'from_arrays', 'gather', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_model', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']
+__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'digest_of', 'from_arrays', 'gather', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_model', 'read_named_rows', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']

@@ -1,8 +1,9 @@
 """Ties between very many users: views computed from their features block by block, on workers of 1 GiB, no matrix of all users anywhere.
 
-Run with ``python -m benchmarks.social_strength.many_users --folder FOLDER``. A made-up community: users belong to some of eight circles, tags,
-groups and places are drawn from what their circles like or at random, looks are normal around a mean of the circles, ties are more likely
-within circles. Four views (three of counts, one Gaussian), four pairs for every user. One fit from the store, in a process of its own.
+Run with ``python -m benchmarks.social_strength.many_users --folder FOLDER``. A made-up community: users belong to some of eight circles,
+tags, groups and places are drawn from what their circles like or at random, looks are normal around a mean of the circles, ties are more
+likely within circles. Four views (three of counts, one Gaussian), four pairs for every user. One fit from the store, in a process of its
+own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def make(folder: str, n: int, pairs_per_user: int, seed: int) -> dict[str, Any]:
     share = rng.dirichlet(np.full(CIRCLES, 0.2), n)
     parts: list[Any] = [counts(rng, share, *view) for view in COUNTS]
     looks = share @ rng.normal(size=(CIRCLES, LOOKS)) + rng.normal(size=(n, LOOKS))
-    ingest(sp.csr_array(sp.hstack([*parts, sp.csr_array(looks.astype(np.float32).astype(np.float64))])), Path(folder) / "users", overwrite=True)
+    ingest(
+        sp.csr_array(sp.hstack([*parts, sp.csr_array(looks.astype(np.float32).astype(np.float64))])), Path(folder) / "users", overwrite=True
+    )
     wanted = pairs_per_user * n // 2
     ends = rng.integers(0, n, (8 * wanted, 2))
     ends = np.unique(ends[ends[:, 0] != ends[:, 1]], axis=0)
@@ -78,7 +81,9 @@ def fit(folder: str, cluster: str, worker_memory: str, driver_memory: str) -> di
 
 
 def main() -> None:
-    options = bench.arguments(__doc__, folder=None, users=100_000, cluster="local:2", worker_memory="1GiB", driver_memory="2GiB").parse_args()
+    options = bench.arguments(
+        __doc__, folder=None, users=100_000, cluster="local:2", worker_memory="1GiB", driver_memory="2GiB"
+    ).parse_args()
     if options.tiny:
         options.users, options.driver_memory = 3000, "60MiB"
     report = bench.Report(f"Ties between {options.users} users, {options.cluster}, workers of {options.worker_memory}", options)
@@ -100,7 +105,8 @@ def main() -> None:
     report.value("area under the curve, training pairs", found["auc"], form=".3f")
     report.value("alignment, learnt weights", found["alignment"], form=".3f")
     report.value("alignment, equal weights", found["uniform_alignment"], form=".3f")
-    report.note(f"{made['entries']} entries, {made['pairs']} pairs; {found['tasks_per_pass']} tasks of {found['task_bytes'] / bench.MIB:.0f} MiB a pass")
+    size = found["task_bytes"] / bench.MIB
+    report.note(f"{made['entries']} entries, {made['pairs']} pairs; {found['tasks_per_pass']} tasks of {size:.0f} MiB a pass")
     report.note(f"driver planned {found['driver_bytes'] / bench.MIB:.0f} MiB; stop {found['stop']}, gap {found['gap']:.1e}")
     report.show()
 

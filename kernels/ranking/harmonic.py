@@ -67,16 +67,18 @@ def harmonic_by_products(
     The error is certified: with residuals r, ``||f - f*||_inf <= max |r_i / D_i| / min_i p_i``, where ``p_i`` is the share of a node's
     degree that leads to known nodes. Raises ValueError: no known value, or a node without a link to a known one.
     """
-    known = ~np.isnan(labels).any(axis=1)
+    known: NDArray[np.bool_] = np.asarray(~np.isnan(labels).any(axis=1))
     if not known.any():
         raise ValueError("labels hold no known value; at least one node must be labelled")
     values = np.where(known[:, None], labels, 0.0)
     if known.all():
         return HarmonicValues(values, 0.0, 0, converged=True)
-    degrees, mass, *right = product(np.vstack([np.ones(len(values)), known, values.T]))
+    degrees, mass, *right = product(np.vstack([np.ones(len(values)), known.astype(np.float64), values.T]))
     free = ~known
     if not (mass[free] > 0).all():
-        raise ValueError(f"node {int(np.flatnonzero(free)[np.argmin(mass[free])])} is not linked to any labelled one; label one of each part")
+        raise ValueError(
+            f"node {int(np.flatnonzero(free)[np.argmin(mass[free])])} is not linked to any labelled one; label one of each part"
+        )
     share = float((mass / np.maximum(degrees, mass))[free].min())
 
     def system(x: FloatArray) -> FloatArray:

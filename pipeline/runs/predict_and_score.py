@@ -212,9 +212,9 @@ def file_writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
     require_place(url)
 
     def write(labels: np.ndarray | None, values: np.ndarray) -> None:
-        matrix = suffix == ".npz" and labels is not None
         with whole_file(url, values.nbytes) as path:
-            _FILES[suffix](path, {"prediction": labels, "decision": values} if matrix else _table(labels, values))
+            arrays = labels is not None and suffix == ".npz"
+            _FILES[suffix](path, {"prediction": np.asarray(labels), "decision": values} if arrays else _table(labels, values))
 
     return write
 

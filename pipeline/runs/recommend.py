@@ -44,7 +44,9 @@ def _opened(run: str, store: str, asked: Recommendation | None, labels: Sequence
     record, estimator = RunStore.open(run).config, load_model(run)
     predictor = predictor_of(estimator)
     if not isinstance(predictor, SocialPredictor):
-        raise ValueError(f"{run}: {type(estimator).__name__} ranks no candidates; recommendations and labels of users are social-strength's")
+        raise ValueError(
+            f"{run}: {type(estimator).__name__} ranks no candidates; recommendations and labels of users are social-strength's"
+        )
     data: BlockStore = open_data(store, method_named(record["method"]))
     if data.digest != record["data_digest"]:
         raise DataError("these are other users than those of the fit; recommendations and labels are for the store it was fitted on", store)

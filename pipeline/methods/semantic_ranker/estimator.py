@@ -95,7 +95,7 @@ class SemanticKernelRanker(SpectralEstimator):
         prior
             ``(n_samples,)`` non-negative numbers, such as scores of a text search; default: the weights of a store's rows, else uniform.
         queries
-            Table of many queries: lines ``(query, row of X)``, or in all of them ``(query, row, prior)``; default: all images are one query.
+            Table of many queries: lines ``(query, row of X)``, or all ``(query, row, prior)``; default: all images are one query.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class SemanticKernelRanker(SpectralEstimator):
         return f"max_iter={config.max_iter} ended the fit with a relative gap above tol={config.tol:g}"
 
     def rank(self, k: int | None = None, query: object = None) -> np.ndarray:
-        """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows. Of many queries those of one."""
+        """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows; of one ``query`` of many."""
         check_is_fitted(self, "model_")
         if not isinstance(self.model_, RankingModel):
             return rank_rows(self.scores_)[:k]
@@ -140,7 +140,9 @@ class SemanticKernelRanker(SpectralEstimator):
     def _one_query(self, what: str) -> None:
         check_is_fitted(self, "model_")
         if isinstance(self.model_, RankingModel):
-            raise ValueError(f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone, which gives the same bits")
+            raise ValueError(
+                f"{what}: a fit of many queries keeps no kernels; fit the images of one query alone, which gives the same bits"
+            )
 
     def score_samples(self, X: object) -> np.ndarray:
         """Return scores of images, ``(n_samples,)``: the mean of ``scores_`` where one step of the walk leads from them.
@@ -198,7 +200,6 @@ class SemanticKernelRanker(SpectralEstimator):
         self.scores_, self.prior_ = model.arrays["scores"], model.arrays["prior"]
         self.pairs_, self.dual_coef_ = model.arrays["pairs"], model.arrays["alpha"]
 
-
     def _set_rankings(self, model: RankingModel) -> None:
         KernelEstimator._set_model(self, model)
         self.queries_, self.scores_ = list(model.queries), model.predictions()[:, 0]
@@ -243,7 +244,9 @@ class VisualRank(MethodEstimator):
 
     _method = WalkMethod
     _run_parameters = (
-        replace(RUN_PARAMETERS[0], text="Where passes over a store run that this process has no room for; of an array nothing is distributed."),
+        replace(
+            RUN_PARAMETERS[0], text="Where passes over a store run that this process has no room for; of an array nothing is distributed."
+        ),
         replace(RUN_PARAMETERS[1], text="Not used: nothing is random."),
         *RUN_PARAMETERS[2:],
     )

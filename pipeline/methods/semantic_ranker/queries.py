@@ -66,7 +66,9 @@ def read_queries(table: Any, n: int, prior: np.ndarray | None = None) -> QueryTa
     codes = np.array([numbers[name] for name in names])
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(numbers) + 1))
-    given = np.array([float(line[2]) for line in lines]) if widths == {3} else None if prior is None else np.asarray(prior, np.float64)[rows]
+    given = (
+        np.array([float(line[2]) for line in lines]) if widths == {3} else None if prior is None else np.asarray(prior, np.float64)[rows]
+    )
     read = QueryTable(tuple(numbers), starts, rows[order], order, np.empty(len(lines)))
     for q, name in enumerate(read.names):
         _check_query(read, q, name)
@@ -100,7 +102,7 @@ def _check_query(table: QueryTable, query: int, name: str) -> None:
 
 def tag_source(tags: Any, n: int) -> Any:
     """Return tags of every row as :func:`tags_of` takes them. Raises ValueError: not one entry for each of n rows."""
-    rows = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
+    rows: Any = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
     count = rows.shape[0] if hasattr(rows, "shape") else len(rows) if hasattr(rows, "__len__") and not isinstance(rows, str) else None
     if count is not None and count != n:
         raise ValueError(f"tags: {count} rows, the data has {n}; there must be one for each image")
@@ -230,7 +232,7 @@ def work_bytes(sizes: np.ndarray, carried: int, width: int, config: RankerConfig
     return max(query_bytes(int(n), width) for n in sizes) + carried + result_bytes(sizes, config)
 
 
-def carried_bytes(vectors: sp.csr_array) -> int:
+def carried_bytes(vectors: Any) -> int:
     """Return the bytes of a query that travel, with tag vectors ``(n, V)``."""
     n = vectors.shape[0]
     return 16 * n + vectors.data.nbytes + vectors.indices.nbytes + vectors.indptr.nbytes
@@ -251,5 +253,3 @@ def result_bytes(sizes: np.ndarray, config: RankerConfig) -> int:
 def rank_batch(ctx: RunContext, config: RankerConfig, table: QueryTable, tags: Any, groups: Sequence[tuple[int, int]]) -> list[RankedQuery]:
     """Return the queries of some tasks, ranked: one pass."""
     return ctx.run_pass(ranking_plan(ctx.data, config, table, tags, groups, ctx.seed))
-
-

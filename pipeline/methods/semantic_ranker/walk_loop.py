@@ -61,7 +61,9 @@ class WalkLoop:
     def init(self, ctx: RunContext) -> WalkState:
         """Return the prior, and whether the diagonal stays."""
         diagonal = self.config.diagonal
-        keeps = diagonal == "keep" or (diagonal == "auto" and (is_stochastic(_matrix(ctx.data)) if self.in_memory else is_stochastic_store(ctx)))
+        keeps = diagonal == "keep" or (
+            diagonal == "auto" and (is_stochastic(_matrix(ctx.data)) if self.in_memory else is_stochastic_store(ctx))
+        )
         return WalkState(0, self.prior, 0, np.inf, bool(keeps))
 
     def step(self, state: WalkState, ctx: RunContext) -> Step[WalkState]:

@@ -1,8 +1,8 @@
 """Views of many users, of which nothing of size n^2 is ever in one place: blocks are computed by tasks, and what leaves them is small.
 
-A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities come from features
-of the users, or they are sparse and lie side by side in the columns of the data: column ``t n + u`` is that of user u in view t. Products
-with a linear or sparse view need no block of it; they are sums over stripes of columns.
+A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities come from
+features of the users, or they are sparse and lie side by side in the columns of the data: column ``t n + u`` is that of user u in view t.
+Products with a linear or sparse view need no block of it; they are sums over stripes of columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, scaled_block
 from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
 from ...grams.given import SYMMETRIC, GivenKernel
-
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import FREED_BYTES, TILE, block_rows, rows_of
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
@@ -35,6 +34,7 @@ from ...records.scale import FeatureScale
 EQUAL_FACTORS = 1e-4
 """Relative range of row factors below which a positive semi-definite matrix stays so: with ``d = c + e`` the least eigenvalue of
 ``(D K + K D) / 2`` is at least ``-||E K E|| / (4 c)``, which is then below the rounding of entries in single precision."""
+
 
 @dataclass(frozen=True)
 class Normal:
@@ -325,14 +325,14 @@ def add_spans(parts: Sequence[Spans]) -> Spans:
 
 
 def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
-    """Return what some stripes add to products ``(a, c, n)``: of a linear view ``Z Z' v`` over its ``columns`` (None: all), of a sparse one,
-    whose columns begin at a number, ``S v``.
+    """Return what some stripes add to products ``(a, c, n)``: of a linear view ``Z Z' v`` over its ``columns`` (None: all), of a sparse
+    one, whose columns begin at a number, ``S v``.
     """
     v = resolve(vectors)
     out = np.zeros(v.shape)
     for ref in task:
         block = load_block(ref, centred=not isinstance(columns[0], int))
-        X = scaled(block.X, FeatureScale(block.factor, block.shift), source_of(ref).scale.row_factor)
+        X: Any = scaled(block.X, FeatureScale(block.factor, block.shift), source_of(ref).scale.row_factor)
         lo, hi = block.offset, block.offset + block.width
         for a, chosen in enumerate(columns):
             if isinstance(chosen, int):
@@ -365,7 +365,9 @@ class BlockViews:
     def normal(self) -> Normal:
         """The normalisation as tasks take it."""
         tables = self._normal.tables
-        return self._normal if tables is None else replace(self._normal, tables=self.ctx.broadcast("norms", resolve(tables), len(self.tiles)))
+        return (
+            self._normal if tables is None else replace(self._normal, tables=self.ctx.broadcast("norms", resolve(tables), len(self.tiles)))
+        )
 
     @property
     def given(self) -> bool:
@@ -391,8 +393,8 @@ class BlockViews:
         return out
 
     def survey(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the largest entry and the largest size of an entry of every row of every matrix, ``(k, n)`` each, and the entries at places
-        ``(2, m)`` of rows and columns, ``(k, m)``; one pass.
+        """Return the largest entry and the largest size of an entry of every row of every matrix, ``(k, n)`` each, and the entries at
+        places ``(2, m)`` of rows and columns, ``(k, m)``; one pass.
         """
         upper = np.stack([places.min(axis=0), places.max(axis=0)]) if places.size else np.zeros((2, 0), np.int64)
         blocks = upper // self.block
@@ -473,7 +475,7 @@ class BlockViews:
         return [image if root is None else image * root for image, root in zip(scaled_images, roots, strict=True)]
 
     def _raw_products(self, which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the products of raw matrices with vectors ``(c, n)`` each: a pass over stripes, and one over blocks where views need it."""
+        """Return the products of raw matrices with vectors ``(c, n)`` each: a pass over stripes, and one over blocks where needed."""
         by_columns = [a for a, q in enumerate(which) if self._by_columns(q)]
         by_blocks = [a for a in range(len(which)) if a not in by_columns]
         out: dict[int, np.ndarray] = {}
@@ -489,7 +491,9 @@ class BlockViews:
     def _column_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
         tasks = column_tasks(self.ctx.data)
         columns = tuple(q * self.n if self.given else self.specs[q].columns for q in which)
-        program = BlockProgram("view-products", column_product_chunk, add_parts, lambda task: product_bytes(task, vectors.size), vectors.nbytes)
+        program = BlockProgram(
+            "view-products", column_product_chunk, add_parts, lambda task: product_bytes(task, vectors.size), vectors.nbytes
+        )
         return self.ctx.run_pass(plan(program, tasks, columns, self.n, self.ctx.broadcast("vectors", vectors, len(tasks))))
 
     def _block_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:

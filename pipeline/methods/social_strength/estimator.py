@@ -79,8 +79,8 @@ class SocialStrengthRanker(KernelEstimator):
         Parameters
         ----------
         kernels
-            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; a list of sparse ones, or a sparse block
-            store with such columns side by side, are read block by block; with ``kernels=[...]`` the users' features
+            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; a list of sparse ones, or a sparse
+            block store with such columns side by side, are read block by block; with ``kernels=[...]`` the users' features
             ``(n_users, n_features)`` in any form.
         pairs
             ``(n_pairs, 2)`` users.
@@ -250,7 +250,9 @@ class SocialStrengthRanker(KernelEstimator):
         with fit_context(data, place, fan_out(None, 0), 0) as ctx:
             fit = spread_labels(self.model_, ctx, values.reshape(n, -1), tol=tol, max_iter=max_iter)
         if not fit.converged:
-            warn_user(f"max_iter={max_iter} ended the labels with an error of {fit.error:.1e}; tol={tol:g} was asked for", ConvergenceWarning)
+            warn_user(
+                f"max_iter={max_iter} ended the labels with an error of {fit.error:.1e}; tol={tol:g} was asked for", ConvergenceWarning
+            )
         return fit.values.reshape(values.shape)
 
     def _n_users(self) -> int:
@@ -266,11 +268,11 @@ class SocialStrengthRanker(KernelEstimator):
 
 
 def _sparse_views(X: object) -> list[Any]:
-    """Return sparse similarities, one or a list of them, or nothing. Raises ValueError: one is not square, symmetric or finite, by number."""
+    """Return sparse similarities, one or a list of them, or nothing. ValueError: one is not square, symmetric or finite, by number."""
     given: list[Any] = list(X) if isinstance(X, (list, tuple)) else [X]
     if not given or not all(map(sp.issparse, given)):
         return []
-    views = [sp.csc_array(in_memory(view, f"view {q}")) for q, view in enumerate(given)]
+    views: list[Any] = [sp.csc_array(in_memory(view, f"view {q}")) for q, view in enumerate(given)]
     n = views[0].shape[0]
     for q, view in enumerate(views):
         if view.shape != (n, n):

@@ -190,7 +190,9 @@ class SocialLoop:
             least, scale = views.least_eigenvalues(factors), views.largest_row_sum()
             if (least < -NEGATIVE * scale).any():
                 worst = int(np.argmin(least))
-                raise DataError(f"view {worst} is not positive semi-definite: its least eigenvalue is {least[worst]:.3g}; normalize='row_max'")
+                raise DataError(
+                    f"view {worst} is not positive semi-definite: its least eigenvalue is {least[worst]:.3g}; normalize='row_max'"
+                )
         return np.zeros(len(factors))
 
     def _find_scaling(self, grams: ViewGrams) -> Scaling:

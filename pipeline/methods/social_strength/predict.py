@@ -66,7 +66,7 @@ class SocialPredictor(Predictor):
         return np.concatenate(parts)
 
     def recommend(self, model: SocialModel, ctx: RunContext, asked: Recommendation) -> dict[str, np.ndarray]:
-        """Return candidates of every user as the columns of a table, ``first`` lines each or fewer; ``ctx.data`` are the users of the fit."""
+        """Return candidates of every user as the columns of a table, ``first`` lines each or fewer; ``ctx.data`` are these users."""
         if asked.members is None:
             lists, name = best_users(model, ctx, asked.first), "candidate"
         else:
@@ -93,7 +93,9 @@ class SocialPredictor(Predictor):
         values[given != ""] = np.eye(len(names))[codes]
         fit = spread_labels(model, ctx, values)
         if not fit.converged:
-            ctx.emit({"event": "warning", "message": f"labels: the largest number of steps left an error of {fit.error:.1e} in their values"})
+            ctx.emit(
+                {"event": "warning", "message": f"labels: the largest number of steps left an error of {fit.error:.1e} in their values"}
+            )
         return names[np.argmax(fit.values, axis=1)], fit.values
 
     def use_holdings(self, model: SocialModel, asked: Recommendation | None, n_labels: int = 0) -> list[Holding]:
@@ -111,7 +113,10 @@ class SocialPredictor(Predictor):
     def holdings(self, model: SocialModel, data: BlockStore) -> list[Holding]:
         """Return some rows, and their kernels with the model's users."""
         n_kernels = model.kernels_json.count('"name"') or 1
-        return [USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features), KERNELS.of(u=_batch_users(model), t=model.n_train, k=n_kernels)]
+        return [
+            USERS_ROWS.of(u=min(ROWS, data.n_rows), d=model.n_features),
+            KERNELS.of(u=_batch_users(model), t=model.n_train, k=n_kernels),
+        ]
 
 
 def _batch_users(model: SocialModel) -> int:

@@ -69,7 +69,7 @@ def best_groups_of_users(model: SocialModel, ctx: RunContext, members: Any, firs
 def spread_labels(
     model: SocialModel, ctx: RunContext, labels: np.ndarray, *, tol: float = LABEL_TOL, max_iter: int = LABEL_STEPS
 ) -> HarmonicValues:
-    """Return labels ``(n, m)`` of all users by the harmonic functions on the strengths of ties; given ones stay, rows of NaN are unknown."""
+    """Return labels ``(n, m)`` of all users by the harmonic functions on the strengths of ties; given ones stay, NaN is unknown."""
     if not model.by_blocks:
         n, score = model.n_train, user_scores(model)
         parts = [tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, BATCH_USERS)]

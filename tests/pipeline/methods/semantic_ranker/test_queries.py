@@ -1,5 +1,7 @@
 """Many queries as tasks: the bits of a fit of each alone, on workers, after a kill; the table of queries; VisualRank by passes."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -104,7 +106,7 @@ def test_workers_a_kill_and_the_plan(stored, cluster):
     events, resumed = [], []
     run_method("semantic-ranker", PARAMS, **given, run=str(folder / "there"), cluster=cluster, on_event=events.append)
     passes = [event for event in events if event["event"] == "plan"]
-    assert [event["n_tasks"] for event in passes][0] == plan["tasks_per_pass"] >= 2
+    assert next(event["n_tasks"] for event in passes) == plan["tasks_per_pass"] >= 2
     assert sum(event["n_tasks"] for event in passes) == plan["tasks_in_all"]
     assert max(event["memory_bound"] for event in passes) == plan["task_bytes"]
     resume_run(str(folder / "killed"), cluster=cluster, on_event=resumed.append)
@@ -183,7 +185,7 @@ def test_tables_of_queries_that_are_none(change, told):
 def test_tasks_follow_from_the_sizes_and_a_batch_is_a_part_of_them(monkeypatch):
     assert task_groups(np.array([30, 30, 30])) == [(0, 1), (1, 2), (2, 3)]
     groups = task_groups(np.full(1000, 100))
-    assert groups[0][0] == 0 and groups[-1][1] == 1000 and all(a[1] == b[0] for a, b in zip(groups, groups[1:]))
+    assert groups[0][0] == 0 and groups[-1][1] == 1000 and all(a[1] == b[0] for a, b in itertools.pairwise(groups))
     assert max((hi - lo) * 100**2 for lo, hi in groups) <= queries.TASK_ENTRIES and len(groups) >= 10
     assert task_groups(np.array([3000, 10])) == [(0, 1), (1, 2)]
     assert [len(batch) for batch in batch_groups([(q, q + 1) for q in range(100)])] == [25] * 4
@@ -213,7 +215,9 @@ def by_passes(monkeypatch):
     """No similarity has room in this process, and stripes are of a few columns."""
     real = method.walk_holdings
     monkeypatch.setattr(
-        method, "walk_holdings", lambda data, *, in_memory: (method.SIMILARITY.taking(1 << 50),) if in_memory else real(data, in_memory=False)
+        method,
+        "walk_holdings",
+        lambda data, *, in_memory: (method.SIMILARITY.taking(1 << 50),) if in_memory else real(data, in_memory=False),
     )
     monkeypatch.setattr("gramplane.storage.ingest.options.STRIPE_BYTES", 4000)
     monkeypatch.setattr("gramplane.pipeline.passes.blocks.TASK_BYTES", 4000)

@@ -59,7 +59,9 @@ def blocks(monkeypatch):
 def raw_matrices(X, specs):
     """Normalised kernels, as of whole matrices in float64."""
     K = gram_block(specs, X, None)
-    return np.array([Normalization.of(spec, KernelSums.of(G)).apply_block(G, slice(None), slice(None)) for spec, G in zip(specs, K, strict=True)])
+    return np.array(
+        [Normalization.of(spec, KernelSums.of(G)).apply_block(G, slice(None), slice(None)) for spec, G in zip(specs, K, strict=True)]
+    )
 
 
 @pytest.mark.parametrize("source", ["features", "similarities"])
