@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..pipeline.registry import extra_inputs
 from ..storage.places import is_local
-from .commands.actions import collect_extras, ingest_source, plan_source, require_path, tune_plan
+from .commands.actions import answer_users, collect_extras, ingest_source, plan_source, require_path, tune_plan, user_questions
 from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
 from .kernel_files import POLICIES, names_file
@@ -193,7 +193,8 @@ def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutc
 
 
 def _use_inputs(context: StepContext, step: PredictStep | ScoreStep) -> dict[str, str]:
-    return _digest_paths(require_path(context.store(step), "store"), *(run / "model" for run in context.models(step)))
+    files = _named_files(context, step, "members", "user_labels") if isinstance(step, PredictStep) else []
+    return _digest_paths(require_path(context.store(step), "store"), *(run / "model" for run in context.models(step)), *files)
 
 
 def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> StepResult:
@@ -202,8 +203,13 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
     (run,), out = context.models(step), context.read.path(step.args.out)
     if is_local(out) and not dry_run:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
-    settings = {"three_way": step.args.three_way, "replace": out in context.written, "dry_run": dry_run, "on_event": context.emit}
-    figures = predict_store(str(run), context.store(step), out, **settings, **context.compute.arguments())
+    settings = {"replace": out in context.written, "dry_run": dry_run, "on_event": context.emit, **context.compute.arguments()}
+    args, store = step.args, context.store(step)
+    if args.recommend is not None or args.members is not None or args.user_labels is not None:
+        files = [None if name is None else context.read.path(name) for name in (args.members, args.user_labels)]
+        figures = answer_users(str(run), store, out, user_questions(args.recommend, *files, store), **settings)
+    else:
+        figures = predict_store(str(run), store, out, three_way=args.three_way, **settings)
     return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 

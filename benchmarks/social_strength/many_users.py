@@ -1,8 +1,9 @@
 """Ties between very many users: views computed from their features block by block, on workers of 1 GiB, no matrix of all users anywhere.
 
-Run with ``python -m benchmarks.social_strength.many_users --folder FOLDER``. A made-up community: users belong to some of eight circles, tags,
-groups and places are drawn from what their circles like or at random, looks are normal around a mean of the circles, ties are more likely
-within circles. Four views (three of counts, one Gaussian), four pairs for every user. One fit from the store, in a process of its own.
+Run with ``python -m benchmarks.social_strength.many_users --folder FOLDER``. A made-up community: users belong to some of eight circles,
+tags, groups and places are drawn from what their circles like or at random, looks are normal around a mean of the circles, ties are more
+likely within circles. Four views (three of counts, one Gaussian), four pairs for every user. One fit from the store, in a process of its
+own.
 """
 
 from __future__ import annotations
@@ -104,9 +105,8 @@ def main() -> None:
     report.value("area under the curve, training pairs", found["auc"], form=".3f")
     report.value("alignment, learnt weights", found["alignment"], form=".3f")
     report.value("alignment, equal weights", found["uniform_alignment"], form=".3f")
-    report.note(
-        f"{made['entries']} entries, {made['pairs']} pairs; {found['tasks_per_pass']} tasks of {found['task_bytes'] / bench.MIB:.0f} MiB a pass"
-    )
+    size = found["task_bytes"] / bench.MIB
+    report.note(f"{made['entries']} entries, {made['pairs']} pairs; {found['tasks_per_pass']} tasks of {size:.0f} MiB a pass")
     report.note(f"driver planned {found['driver_bytes'] / bench.MIB:.0f} MiB; stop {found['stop']}, gap {found['gap']:.1e}")
     report.show()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -140,13 +140,12 @@ def _table(labels: np.ndarray | None, values: np.ndarray) -> dict[str, np.ndarra
     return {"prediction": labels, **{f"decision_{k}": values[:, k] for k in range(values.shape[1])}}
 
 
-def _write_npz(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+def _save_npz(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     with path.open("wb") as file:
-        np.savez(file, **(_table(None, values) if labels is None else {"prediction": labels, "decision": values}))  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
+        np.savez(file, **columns)  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
 
 
-def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
-    columns = _table(labels, values)
+def _save_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write(",".join(columns) + "\n")
         for row in zip(*(column.tolist() for column in columns.values()), strict=True):
@@ -155,12 +154,11 @@ def _write_csv(path: Path, labels: np.ndarray | None, values: np.ndarray) -> Non
             file.write(",".join(cells) + "\n")
 
 
-def _write_parquet(path: Path, labels: np.ndarray | None, values: np.ndarray) -> None:
+def _save_parquet(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     import pyarrow
     import pyarrow.parquet
 
-    columns = {name: pyarrow.array(column.tolist()) for name, column in _table(labels, values).items()}
-    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    pyarrow.parquet.write_table(pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in columns.items()}), path)
 
 
 @dataclass(frozen=True)
@@ -180,20 +178,34 @@ def _write_zarr(url: str, labels: np.ndarray | None, values: np.ndarray) -> None
     write_model(url, Predictions(tuple(str(name) for name in names), codes, values))
 
 
-_FILES: dict[str, Callable[[Path, np.ndarray | None, np.ndarray], None]] = {
-    ".npz": _write_npz,
-    ".csv": _write_csv,
-    ".parquet": _write_parquet,
-}
+_FILES: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {".npz": _save_npz, ".csv": _save_csv, ".parquet": _save_parquet}
 _ENDINGS = (*_FILES, ".zarr")
+
+
+def _place_of(out: str, endings: Iterable[str]) -> tuple[str, str]:
+    url = check_place(out, "predictions", "out")
+    suffix = Path(url).suffix.lower()
+    if suffix not in endings:
+        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(endings)}")
+    return url, suffix
+
+
+def table_writer(out: str) -> Callable[[Mapping[str, np.ndarray]], int]:
+    """Return what writes a table of columns to a path or URL, which is asked now whether it can be written to; it returns the lines."""
+    url, suffix = _place_of(out, _FILES)
+    require_place(url)
+
+    def write(columns: Mapping[str, np.ndarray]) -> int:
+        with whole_file(url, sum(column.nbytes for column in columns.values())) as path:
+            _FILES[suffix](path, columns)
+        return len(next(iter(columns.values())))
+
+    return write
 
 
 def predictions_writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
     """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
-    url = check_place(out, "predictions", "out")
-    suffix = Path(url).suffix.lower()
-    if suffix not in _ENDINGS:
-        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(_ENDINGS)}")
+    url, suffix = _place_of(out, _ENDINGS)
     if suffix == ".zarr":
         holds_store(url)
         return partial(_write_zarr, url)
@@ -201,7 +213,8 @@ def predictions_writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], No
 
     def write(labels: np.ndarray | None, values: np.ndarray) -> None:
         with whole_file(url, values.nbytes) as path:
-            _FILES[suffix](path, labels, values)
+            arrays = labels is not None and suffix == ".npz"
+            _FILES[suffix](path, {"prediction": np.asarray(labels), "decision": values} if arrays else _table(labels, values))
 
     return write
 

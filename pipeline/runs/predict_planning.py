@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,16 @@ def predict_plan(
 
 def first_pass(predictor: Predictor, model: Any, data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
     """Return the first pass of a prediction, which is not run; ``None`` where the driver reads and computes all by itself."""
-    if not predictor.by_passes:
-        return None
+    return planned_pass(lambda ctx: predictor.decision_values(model, ctx), data, limit, emit) if predictor.by_passes else None
+
+
+def planned_pass(use: Callable[[RunContext], Any], data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
+    """Return the first pass of a use of a model, which is not run; ``None`` where there is none, as of a model of intercepts alone."""
     try:
-        predictor.decision_values(model, RunContext(_Planning(), data, None, limit, emit))
+        use(RunContext(_Planning(), data, None, limit, emit))
     except _FirstPass as found:
         return found.work
-    return None  # a model of intercepts alone
+    return None
 
 
 def step_bytes(work: Plan[Any] | None) -> int:

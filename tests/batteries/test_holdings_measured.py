@@ -34,6 +34,10 @@ def tags(n):
     return {"tags": [" ".join(f"t{k}" for k in np.random.default_rng(i).integers(0, 9, 3)) for i in range(n)]}
 
 
+def asked(n):
+    return {**tags(n), "queries": [[f"q{i // 20}", i] for i in range(n)]}
+
+
 def beside(n):
     return {"unlabelled": n // 2}
 
@@ -145,6 +149,15 @@ CASES = {
     "mve": Case("mve", {"graph": "union", "max_iter": 1}, ((300, 5), (600, 5), (1200, 5))),
     "spe": Case("spe", {"max_iter": 1}, ((300, 5), (700, 5), (1800, 5))),
     "semantic-ranker": Case("semantic-ranker", {"tol": 0.1}, ((300, 20), (1000, 20), (2500, 20)), tags),
+    "semantic-ranker-queries": Case("semantic-ranker", {"tol": 0.1, "n_neighbors": 3}, ((300, 20), (1000, 20), (3000, 20)), asked),
+    "visual-rank": Case("visual-rank", {}, ((300, 300), (1000, 1000), (2500, 2500))),
+    "social-strength-blocks": Case(
+        "social-strength",
+        {"kernels": ["rbf(gamma=0.1)[0:10]", "linear[10:20] cosine", "linear"], "max_iter": 1},
+        ((2500, 20), (4000, 20), (9000, 20)),
+        ties,
+        limit="110MiB",
+    ),
     "social-strength": Case(
         "social-strength",
         {"kernels": ["rbf(gamma=0.1)[0:10]", "linear[10:20] cosine", "linear"], "max_iter": 1},
@@ -156,7 +169,7 @@ QUICK = ("group-lasso-few-blocks", "mkl", "rule-ensemble")
 PASSES = {"mkl-passes", "unsupervised-mkl-passes", "tri-class-svm-passes", "tri-class-svm-rows"}
 PASSES |= {"latent-task-mkl-passes", "shared-subspace-mkl-passes", "hierarchical-kernels-passes"}
 MAY_TAKE_LESS = PASSES | {"group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
-MAY_TAKE_LESS |= {"multitask-selector-working-set", "multitask-selector-blocks"}
+MAY_TAKE_LESS |= {"multitask-selector-working-set", "multitask-selector-blocks", "semantic-ranker-queries", "social-strength-blocks"}
 """Cases whose limit, or way, makes the plan grow faster than what is taken, or not at all."""
 
 

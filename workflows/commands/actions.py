@@ -173,6 +173,27 @@ def _further_input(item: ExtraInput, file: str, store: str, path: Callable[[str]
     return readers[item.reads](file, n)
 
 
+def user_questions(recommend: int | None, members: str | None, labels: str | None, store: str) -> dict[str, Any]:
+    """Return what is asked of the users of a fit, files read. Raises ConfigError: what does not go together, or nothing there."""
+    from ...storage import BlockStore, read_named_rows, read_row_texts
+
+    if labels is not None and recommend is not None:
+        raise ConfigError("recommend and user-labels exclude each other: candidates and labels are two tables")
+    if members is not None and recommend is None:
+        raise ConfigError("members: groups are recommended, so say how many (recommend)")
+    n = BlockStore.open(require_path(store, "store")).n_rows
+    if labels is not None:
+        return {"labels": read_row_texts(require_path(labels, "user-labels: file"), n)}
+    return {"recommend": recommend, "members": None if members is None else read_named_rows(require_path(members, "members: file"), n)}
+
+
+def answer_users(run: str, store: str, out: str, asked: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    """Write the candidates or labels of users to a file; return its figures, or with ``dry_run`` the plan."""
+    from ...pipeline.runs.recommend import use_store
+
+    return use_store(str(run), store, out, **asked, **settings)
+
+
 def read_groups(file: str) -> UserData:
     """Return the groups of the features from a file: ``.json`` holds a list of lists of feature ids (overlapping or nested groups), or a
     list of labels; other text one label per line. Raises ConfigError if it holds neither."""

@@ -10,7 +10,7 @@ import click
 from ..checking import ConfigError, by_option, validate_values
 from ..console import Result, align_rows, format_figure, plan_result, summary_rows
 from . import options as shared
-from .actions import collect_extras, explain_unbegun, require_path, require_run, tune_plan
+from .actions import answer_users, collect_extras, explain_unbegun, require_path, require_run, tune_plan, user_questions
 from .options import METHODS_HELP, ComputeOptions, Frame, MethodCommand, TuneCommand, Url, cluster_options, command, dry_run_option
 
 if TYPE_CHECKING:
@@ -212,13 +212,33 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
 @click.argument("store", type=Url("store"))
 @click.argument("out", type=Url("predictions"))
 @click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
+@click.option("--recommend", type=click.IntRange(min=1), metavar="K", help="K candidates for every user of the fit (social-strength).")
+@shared.file_option("--members", help="With --recommend: groups in place of users, by their members: a group and a row a line.")
+@shared.file_option("--user-labels", help="Labels of all users from those of some: one a line, empty where unknown (social-strength).")
 @cluster_options
 @dry_run_option
-def predict(frame: Frame, run: str, store: str, out: str, three_way: bool, compute: ComputeOptions, dry_run: bool) -> Result:
+def predict(
+    frame: Frame,
+    run: str,
+    store: str,
+    out: str,
+    three_way: bool,
+    recommend: int | None,
+    members: str | None,
+    user_labels: str | None,
+    compute: ComputeOptions,
+    dry_run: bool,
+) -> Result:
     """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
     from ...pipeline import predict_store
     from ..report.collect import model_run
 
+    if recommend is not None or members is not None or user_labels is not None:
+        asked = user_questions(recommend, members, user_labels, store)
+        with frame.progress() as emit:
+            settings = {"dry_run": dry_run, "on_event": emit, **compute.arguments()}
+            result = answer_users(model_run(require_run(run)), require_path(store, "store"), out, asked, **settings)
+        return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
     with frame.progress() as emit:
         settings = {"three_way": three_way, "dry_run": dry_run, "on_event": emit, **compute.arguments()}
         result = predict_store(model_run(require_run(run)), require_path(store, "store"), out, **settings)

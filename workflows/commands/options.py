@@ -89,8 +89,8 @@ class Url(click.ParamType):
 
 
 run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
-_file_option = functools.partial(click.option, type=Url("file"), metavar="FILE")
-groups_option = _file_option("--groups", help="Groups of the features: one label a line, or .json with lists of ids.")
+file_option = functools.partial(click.option, type=Url("file"), metavar="FILE")
+groups_option = file_option("--groups", help="Groups of the features: one label a line, or .json with lists of ids.")
 _KERNELS_HELP = 'Kernels: a YAML list, or texts such as "rbf(gamma=0.5)[0:4]; linear".'
 kernels_option = click.option("--kernels", metavar="FILE|TEXT", help=_KERNELS_HELP)
 _GRAMS_HELP = "Use the kernels of this Gram store (see gram); with --kernels, keep those in it."
@@ -103,9 +103,9 @@ _CLUSTER = (
     click.option("--worker-memory", envvar="GRAMPLANE_WORKER_MEMORY", metavar="SIZE", help="Memory of a worker, such as 4GiB."),
     click.option("--driver-memory", envvar="GRAMPLANE_DRIVER_MEMORY", metavar="SIZE", help=_DRIVER_HELP),
     click.option("--allow-plaintext", is_flag=True, help="Accept an unencrypted cluster off this machine."),
-    _file_option("--tls-ca", envvar="GRAMPLANE_TLS_CA", help="Certificate authority of the cluster (PEM)."),
-    _file_option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", help="Certificate of this client (PEM)."),
-    _file_option("--tls-key", envvar="GRAMPLANE_TLS_KEY", help="Private key of this client (PEM)."),
+    file_option("--tls-ca", envvar="GRAMPLANE_TLS_CA", help="Certificate authority of the cluster (PEM)."),
+    file_option("--tls-cert", envvar="GRAMPLANE_TLS_CERT", help="Certificate of this client (PEM)."),
+    file_option("--tls-key", envvar="GRAMPLANE_TLS_KEY", help="Private key of this client (PEM)."),
     click.option("--stall-timeout", envvar="GRAMPLANE_STALL_TIMEOUT", type=float, metavar="SECONDS", help=_STALL_HELP),
 )
 

@@ -95,7 +95,7 @@ class SemanticKernelRanker(SpectralEstimator):
         prior
             ``(n_samples,)`` non-negative numbers, such as scores of a text search; default: the weights of a store's rows, else uniform.
         queries
-            Table of many queries: lines ``(query, row of X)``, or in all of them ``(query, row, prior)``; default: all images are one query.
+            Table of many queries: lines ``(query, row of X)``, or all ``(query, row, prior)``; default: all images are one query.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class SemanticKernelRanker(SpectralEstimator):
         return f"max_iter={config.max_iter} ended the fit with a relative gap above tol={config.tol:g}"
 
     def rank(self, k: int | None = None, query: object = None) -> np.ndarray:
-        """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows. Of many queries those of one."""
+        """Return the images by descending score, the first ``k`` or all; equal scores in the order of rows; of one ``query`` of many."""
         check_is_fitted(self, "model_")
         if not isinstance(self.model_, RankingModel):
             return rank_rows(self.scores_)[:k]

@@ -50,7 +50,7 @@ VECTORS = Held("scores and prior", "64 n", "`visual-rank`")
 
 @dataclass(frozen=True)
 class RankerInputs:
-    """Images, their tags (a string or list of each, or counts), and the prior of the walk, ``(n,)`` of sum one; queries if there are many."""
+    """Images, their tags (a string or list of each, or counts), and the prior of the walk, ``(n,)`` of sum one; perhaps queries."""
 
     data: BlockStore | MemoryBlocks
     tags: Any
@@ -295,9 +295,9 @@ def flat_queries(model: RankingModel) -> list[str]:
     flat = np.flatnonzero(is_flat(model.arrays["score_spread"], np.diff(model.starts), model.arrays["walk_error"]))
     if not len(flat):
         return []
-    names = ", ".join(model.queries[q] for q in flat[:5].tolist())
+    names = ", ".join([*(model.queries[q] for q in flat[:5].tolist()), *(["..."] if len(flat) > 5 else [])])
     return [
-        f"the scores of all images are equal in {len(flat)} of {len(model.queries)} queries ({names}{', ...' if len(flat) > 5 else ''}), so "
+        f"the scores of all images are equal in {len(flat)} of {len(model.queries)} queries ({names}), so "
         "that their order tells nothing there; a prior, or tags in common, would tell images apart"
     ]
 
@@ -370,7 +370,7 @@ class VisualRank(Method):
 
     @classmethod
     def build_loop(cls, config: VisualRankConfig, inputs: WalkInputs, ctx: RunContext) -> WalkLoop:
-        """Return the loop of a fit. Raises MemoryBoundExceeded: vectors, or the system of ``solver='exact'``, beyond the driver's memory."""
+        """Return the loop of a fit. Raises MemoryBoundExceeded: vectors, or the system of ``solver='exact'``, beyond its memory."""
         whole = walk_holdings(inputs.data, in_memory=True)
         in_memory = config.solver == "exact" or sum(item.nbytes for item in whole) <= ctx.driver_memory
         exact = (SYSTEM.of(n=inputs.data.n_rows),) if config.solver == "exact" else ()

@@ -102,7 +102,7 @@ def _check_query(table: QueryTable, query: int, name: str) -> None:
 
 def tag_source(tags: Any, n: int) -> Any:
     """Return tags of every row as :func:`tags_of` takes them. Raises ValueError: not one entry for each of n rows."""
-    rows = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
+    rows: Any = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
     count = rows.shape[0] if hasattr(rows, "shape") else len(rows) if hasattr(rows, "__len__") and not isinstance(rows, str) else None
     if count is not None and count != n:
         raise ValueError(f"tags: {count} rows, the data has {n}; there must be one for each image")
@@ -232,7 +232,7 @@ def work_bytes(sizes: np.ndarray, carried: int, width: int, config: RankerConfig
     return max(query_bytes(int(n), width) for n in sizes) + carried + result_bytes(sizes, config)
 
 
-def carried_bytes(vectors: sp.csr_array) -> int:
+def carried_bytes(vectors: Any) -> int:
     """Return the bytes of a query that travel, with tag vectors ``(n, V)``."""
     n = vectors.shape[0]
     return 16 * n + vectors.data.nbytes + vectors.indices.nbytes + vectors.indptr.nbytes

@@ -1,8 +1,8 @@
 """Views of many users, of which nothing of size n^2 is ever in one place: blocks are computed by tasks, and what leaves them is small.
 
-A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities come from features
-of the users, or they are sparse and lie side by side in the columns of the data: column ``t n + u`` is that of user u in view t. Products
-with a linear or sparse view need no block of it; they are sums over stripes of columns.
+A view t is ``(d_u + d_v) / 2 K^t_uv + delta [u = v]`` (:mod:`gramplane.kernels.ranking.user_kernels`). The raw similarities come from
+features of the users, or they are sparse and lie side by side in the columns of the data: column ``t n + u`` is that of user u in view t.
+Products with a linear or sparse view need no block of it; they are sums over stripes of columns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, scaled_block
 from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
 from ...grams.given import SYMMETRIC, GivenKernel
-
 from ...grams.grams import load_programs as load_programs
 from ...grams.sources import FREED_BYTES, TILE, block_rows, rows_of
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
@@ -74,7 +73,7 @@ class Normal:
 
 
 TALL_BLOCKS = 6  # blocks of a tile's users
-READ_BYTES = 32 << 20  # others that are read at a time, as mean rows
+READ_BYTES = 32 << 20  # others that are read at a time
 BLOCK_COPIES = 10  # of the entries of a block in float32: as computed, normalised, in float64 with their factors, and in products
 LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos steps may take
 
@@ -174,7 +173,7 @@ class TileLayout(NamedTuple):
     edge: int  # users of a block
     tall: int  # users of a tile
     wide: int  # others that are read at a time
-    row_bytes: int  # of a user's row, as it is read
+    row_bytes: int  # of a user's row as it is read and in float64: of sparse rows twice those of a mean one
 
     @classmethod
     def of(cls, data: Any, k: int) -> TileLayout:
@@ -183,7 +182,7 @@ class TileLayout(NamedTuple):
         edge = max(TILE, min(block_rows(n, 2 * k), -(-n // (8 * TILE)) * TILE))
         blocks = -(-n // edge)
         row_bytes = _row_bytes(data)
-        tall = edge * max(1, min(TALL_BLOCKS, blocks // 8))
+        tall = edge * max(1, min(TALL_BLOCKS, blocks // 8, READ_BYTES // (edge * row_bytes)))
         if is_similarity(data):
             return cls(edge, tall, n, row_bytes)
         wide = int(READ_BYTES // max(1, row_bytes)) // tall * tall
@@ -191,10 +190,9 @@ class TileLayout(NamedTuple):
 
 
 def _row_bytes(data: Any) -> int:
-    """Return the bytes of a mean row, as read and by rows."""
     if not data.n_cols:
         return 256
-    return int(24 * entry_count(data) / max(1, data.n_rows)) + 8 if data.meta.kind == "sparse" else 24 * data.n_cols
+    return int(48 * entry_count(data) / data.n_rows) + 8 if data.meta.kind == "sparse" else (data.meta.itemsize + 8) * data.n_cols
 
 
 def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> np.ndarray:
@@ -327,14 +325,14 @@ def add_spans(parts: Sequence[Spans]) -> Spans:
 
 
 def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
-    """Return what some stripes add to products ``(a, c, n)``: of a linear view ``Z Z' v`` over its ``columns`` (None: all), of a sparse one,
-    whose columns begin at a number, ``S v``.
+    """Return what some stripes add to products ``(a, c, n)``: of a linear view ``Z Z' v`` over its ``columns`` (None: all), of a sparse
+    one, whose columns begin at a number, ``S v``.
     """
     v = resolve(vectors)
     out = np.zeros(v.shape)
     for ref in task:
         block = load_block(ref, centred=not isinstance(columns[0], int))
-        X = scaled(block.X, FeatureScale(block.factor, block.shift), source_of(ref).scale.row_factor)
+        X: Any = scaled(block.X, FeatureScale(block.factor, block.shift), source_of(ref).scale.row_factor)
         lo, hi = block.offset, block.offset + block.width
         for a, chosen in enumerate(columns):
             if isinstance(chosen, int):
@@ -395,8 +393,8 @@ class BlockViews:
         return out
 
     def survey(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the largest entry and the largest size of an entry of every row of every matrix, ``(k, n)`` each, and the entries at places
-        ``(2, m)`` of rows and columns, ``(k, m)``; one pass.
+        """Return the largest entry and the largest size of an entry of every row of every matrix, ``(k, n)`` each, and the entries at
+        places ``(2, m)`` of rows and columns, ``(k, m)``; one pass.
         """
         upper = np.stack([places.min(axis=0), places.max(axis=0)]) if places.size else np.zeros((2, 0), np.int64)
         blocks = upper // self.block
@@ -477,7 +475,7 @@ class BlockViews:
         return [image if root is None else image * root for image, root in zip(scaled_images, roots, strict=True)]
 
     def _raw_products(self, which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the products of raw matrices with vectors ``(c, n)`` each: a pass over stripes, and one over blocks where views need it."""
+        """Return the products of raw matrices with vectors ``(c, n)`` each: a pass over stripes, and one over blocks where needed."""
         by_columns = [a for a, q in enumerate(which) if self._by_columns(q)]
         by_blocks = [a for a in range(len(which)) if a not in by_columns]
         out: dict[int, np.ndarray] = {}
@@ -552,13 +550,13 @@ def lanczos_views(n: int, k: int, driver_memory: int) -> int:
 
 
 def tile_bytes(tile: ViewTile) -> int:
-    """Return the memory of a task: rows, twice a mean one's, and a block's entries as computed, in float64 and with what is made of them."""
+    """Return the memory of a task: rows, and a block's entries as computed, in float64 and with what is made of them."""
     layout, k = tile.layout, len(tile.specs)
     rows, edge = tile.rows[1] - tile.rows[0], min(layout.edge, tile.rows[1] - tile.rows[0])
     if isinstance(tile.specs[0], GivenKernel):
-        return 2 * layout.row_bytes * rows + 4 * k * edge * (2 * rows + BLOCK_COPIES * edge) + FREED_BYTES
+        return layout.row_bytes * rows + 4 * k * edge * (2 * rows + BLOCK_COPIES * edge) + FREED_BYTES
     read = rows + min(layout.wide, tile.cols[1] - tile.cols[0])
-    return 2 * layout.row_bytes * read + 4 * k * edge * edge * BLOCK_COPIES + FREED_BYTES
+    return layout.row_bytes * read + 4 * k * edge * edge * BLOCK_COPIES + FREED_BYTES
 
 
 def product_bytes(task: Task, size: int) -> int:

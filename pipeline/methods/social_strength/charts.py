@@ -12,6 +12,7 @@ TABLES = (
 )
 
 GLOSSARY = {
+    "scores_on": "Where scores of users are: a matrix in this process, or blocks that are computed when they are needed.",
     "first": "Length of the list.",
     "users": "Users, one a row.",
     "linked_pairs": "Pairs with a tie.",

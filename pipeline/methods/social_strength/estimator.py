@@ -9,11 +9,12 @@ from typing import Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
 from ....storage import BlockStore, GramStore, MemoryBlocks
-from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for
+from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
@@ -24,6 +25,7 @@ from .links import read_links
 from .loop import SocialState
 from .method import Social, SocialInputs
 from .model import SocialModel
+from .recommend import LABEL_STEPS, LABEL_TOL, spread_labels
 
 
 class SocialStrengthRanker(KernelEstimator):
@@ -77,8 +79,8 @@ class SocialStrengthRanker(KernelEstimator):
         Parameters
         ----------
         kernels
-            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; a list of sparse ones, or a sparse block
-            store with such columns side by side, are read block by block; with ``kernels=[...]`` the users' features
+            ``(n_views, n_users, n_users)`` symmetric similarities, a list of them, or a Gram store; a list of sparse ones, or a sparse
+            block store with such columns side by side, are read block by block; with ``kernels=[...]`` the users' features
             ``(n_users, n_features)`` in any form.
         pairs
             ``(n_pairs, 2)`` users.
@@ -224,18 +226,34 @@ class SocialStrengthRanker(KernelEstimator):
         joined = ones.indices[slice(*ones.indptr[user : user + 2])]
         return scoring.top_ranked(totals, np.concatenate([joined, others]), _positive_int("k", k))
 
-    def label_users(self, labels: ArrayLike) -> np.ndarray:
+    def label_users(self, labels: ArrayLike, *, tol: float = LABEL_TOL, max_iter: int = LABEL_STEPS) -> np.ndarray:
         """Return labels of all users by the harmonic function on the strengths of ties; given ones stay.
 
-        ``labels``: ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
+        Parameters
+        ----------
+        labels
+            ``(n_users,)`` numbers, such as 0 and 1, NaN where unknown (the answer above 0.5 speaks for 1); or ``(n_users, m)``.
+        tol, max_iter
+            Certified error of the values at which the steps end, and steps at most, with a warning; of a model that holds its matrices
+            neither: its system is factorised.
         """
         n = self._n_users()
         values = np.asarray(labels, np.float64)
         if values.shape[:1] != (n,):
             raise ValueError(f"labels have shape {values.shape}; there are {n} users")
-        score = scoring.user_scores(self.model_)
-        parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.BATCH_USERS)]
-        return harmonic_values(strength_graph(np.concatenate(parts)), values)
+        if not self.model_.by_blocks:
+            score = scoring.user_scores(self.model_)
+            parts = [scoring.tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, scoring.BATCH_USERS)]
+            return harmonic_values(strength_graph(np.concatenate(parts)), values)
+        data = scoring.users_of(self.model_)
+        place = self.cluster if isinstance(data, BlockStore) else "sync"
+        with fit_context(data, place, fan_out(None, 0), 0) as ctx:
+            fit = spread_labels(self.model_, ctx, values.reshape(n, -1), tol=tol, max_iter=max_iter)
+        if not fit.converged:
+            warn_user(
+                f"max_iter={max_iter} ended the labels with an error of {fit.error:.1e}; tol={tol:g} was asked for", ConvergenceWarning
+            )
+        return fit.values.reshape(values.shape)
 
     def _n_users(self) -> int:
         check_is_fitted(self, "model_")
@@ -250,11 +268,11 @@ class SocialStrengthRanker(KernelEstimator):
 
 
 def _sparse_views(X: object) -> list[Any]:
-    """Return sparse similarities, one or a list of them, or nothing. Raises ValueError: one is not square, symmetric or finite, by number."""
+    """Return sparse similarities, one or a list of them, or nothing. ValueError: one is not square, symmetric or finite, by number."""
     given: list[Any] = list(X) if isinstance(X, (list, tuple)) else [X]
     if not given or not all(map(sp.issparse, given)):
         return []
-    views = [sp.csc_array(in_memory(view, f"view {q}")) for q, view in enumerate(given)]
+    views: list[Any] = [sp.csc_array(in_memory(view, f"view {q}")) for q, view in enumerate(given)]
     n = views[0].shape[0]
     for q, view in enumerate(views):
         if view.shape != (n, n):

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS
 from ....storage import BlockStore
 from ...grams.given import GivenGrams, GivenKernel
-
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
 from ...grams.settings import GramSettings
 from ...grams.sources import row_pairs
@@ -87,8 +86,8 @@ class Social(Method):
             if is_similarity(ctx.data):
                 return config, SocialInputs(ctx.data, read_links(extra["pairs"], ctx.data.n_rows))
             raise ValueError(
-                "social-strength needs views: kernels over the users (--kernels), a Gram store of matrices (--grams), or a sparse store whose "
-                "columns are similarities side by side, one for each user in every view"
+                "social-strength needs views: kernels over the users (--kernels), a Gram store of matrices (--grams), or a sparse store "
+                "whose columns are similarities side by side, one for each user in every view"
             )
         # Views that are not shifted must be positive semi-definite themselves.
         config, inputs = with_gram_store(config, Inputs(ctx.data, np.zeros(0), None), definite=config.normalize == "none")
@@ -180,7 +179,7 @@ class Social(Method):
         rows, texts = (None, ()) if isinstance(data, GivenGrams) else support_rows_of(data, np.arange(data.n_rows))
         return {"rows": rows, "texts": texts}
 
-    def _matrices(self, state: SocialState, view_weights: np.ndarray, ctx: RunContext) -> dict[str, np.ndarray]:
+    def _matrices(self, state: SocialState, view_weights: np.ndarray, ctx: RunContext) -> dict[str, Any]:
         """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt."""
         strengths = np.zeros((0, self.inputs.data.n_rows), np.float32)
         if self.config.pair_kernel == "similarity":
@@ -241,7 +240,7 @@ def _normalization(config: SocialConfig) -> str:
     return "cosine" if config.normalize == "cosine" else "none"
 
 
-def _no_matrices() -> dict[str, np.ndarray]:
+def _no_matrices() -> dict[str, Any]:
     return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
 
 
@@ -258,8 +257,9 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
             f"pair_kernel={config.pair_kernel!r}, grams={config.grams!r}: sparse similarities are read block by block, which goes with "
             "pair_kernel='similarity' and grams='auto'"
         )
-    if getattr(inputs.data, "scale", None) is not None and is_given_kernel(specs) and inputs.data.scale.kind != "none":
-        raise ValueError(f"{inputs.data.url}: similarities are scaled ({inputs.data.scale.kind!r}); ingest them as they are")
+    scale = getattr(inputs.data, "scale", None)
+    if scale is not None and is_given_kernel(specs) and scale.kind != "none":
+        raise ValueError(f"{inputs.data.url}: similarities are scaled ({scale.kind!r}); ingest them as they are")
     reason = f"computed again in every pass: the scores of {n} users have no room in this process"
     loop = SocialLoop(
         config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True

@@ -14,7 +14,6 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.ranking.top_lists import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
 from ...grams.given import GivenKernel
-
 from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
 from ...records.context import RunContext, Shared, resolve
@@ -57,8 +56,8 @@ class Scorer:
         used = np.flatnonzero(self.weights.any(axis=0)) if self.weights.any() else np.arange(1)
         normal, factors = self.normal, resolve(self.factors)
         if normal.tables is not None:
-            normal = Normal(resolve(normal.tables)[used], tuple(normal.scalars[q] for q in used))
-        return [specs[q] for q in used], Scorer(normal, factors[used], self.shifts[used], self.weights[:, used], self.offsets)
+            normal = Normal(resolve(normal.tables)[used], tuple(normal.scalars[q] for q in used.tolist()))
+        return [specs[q] for q in used.tolist()], Scorer(normal, factors[used], self.shifts[used], self.weights[:, used], self.offsets)
 
     def shared(self, ctx: RunContext, tasks: int) -> Scorer:
         """Return it as tasks take it."""
@@ -115,7 +114,7 @@ class Members:
         return sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(indptr) - 1, self.width))
 
 
-def group_chunk(tile: ViewTile, scorer: Scorer, members: Members, first: int, strengths: bool) -> list[TopLists]:  # noqa: FBT001 (of a task)
+def group_chunk(tile: ViewTile, scorer: Scorer, members: Members, first: int, strengths: bool) -> list[TopLists]:
     """Return for some users the first groups by the sum of their members' scores; those joined already are left out."""
     (lo, hi), incidence = tile.rows, members.matrix()
     totals = np.zeros((hi - lo, members.width))
@@ -141,15 +140,13 @@ def group_lists(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, candidate
     tiles = view_tiles(ctx.data, specs, "all")
     rows, width = tiles[0].rows[1] - tiles[0].rows[0], candidates.shape[1]
     size = 16 * first * rows + 512
-    arrays = [
-        ctx.broadcast(name, array, len(tiles)) for name, array in (("groups", candidates.indices), ("group-starts", candidates.indptr))
-    ]
+    indices, indptr = (ctx.broadcast(name, getattr(candidates, name), len(tiles)) for name in ("indices", "indptr"))
 
     def step_bytes(tile: ViewTile) -> int:
         return tile_bytes(tile) + 8 * rows * width + 16 * tile.layout.edge * (width + tile.layout.edge) + 40 * candidates.nnz + size
 
     program = BlockProgram("group-tops", group_chunk, join_lists, step_bytes, size, combine_bytes=2 * size * len(tiles))
-    parts = ctx.run_pass(plan(program, tiles, scorer.shared(ctx, len(tiles)), Members(*arrays, width), first, strengths))
+    parts = ctx.run_pass(plan(program, tiles, scorer.shared(ctx, len(tiles)), Members(indices, indptr, width), first, strengths))
     return TopLists(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 

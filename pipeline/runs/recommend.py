@@ -1,0 +1,111 @@
+"""Recommendations and labels of a run on its own users, to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...cluster import driver_bytes, open_executor
+from ...kernels.jit import one_thread
+from ...storage import BlockStore, DataError, RunStore, to_arrays
+from ...storage.temporary import temporary_folder
+from ..estimators.base import predictor_of
+from ..methods.social_strength.predict import Recommendation, SocialPredictor
+from ..records.compute import ComputeOptions
+from ..records.context import Emit, RunContext, ignore
+from ..records.holdings import holdings_plan, refuse_beyond, total_bytes
+from .outputs import refuse_foreign
+from .predict_and_score import Predictions, predictions_writer, table_writer
+from .predict_planning import MODEL, planned_pass, step_bytes
+from .run import load_model, method_named, open_data, process_bytes, process_plan, refuse_step
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A model, its users, and what is asked of it."""
+
+    predictor: SocialPredictor
+    model: Any
+    data: BlockStore
+    asked: Recommendation | None
+    labels: Sequence[str]
+
+    def __call__(self, ctx: RunContext) -> Any:
+        if self.asked is not None:
+            return self.predictor.recommend(self.model, ctx, self.asked)
+        return self.predictor.label(self.model, ctx, self.labels)
+
+
+def _opened(run: str, store: str, asked: Recommendation | None, labels: Sequence[str]) -> _Use:
+    record, estimator = RunStore.open(run).config, load_model(run)
+    predictor = predictor_of(estimator)
+    if not isinstance(predictor, SocialPredictor):
+        raise ValueError(
+            f"{run}: {type(estimator).__name__} ranks no candidates; recommendations and labels of users are social-strength's"
+        )
+    data: BlockStore = open_data(store, method_named(record["method"]))
+    if data.digest != record["data_digest"]:
+        raise DataError("these are other users than those of the fit; recommendations and labels are for the store it was fitted on", store)
+    return _Use(predictor, estimator.model_, data, asked, labels)
+
+
+def use_store(
+    run: str,
+    store: str,
+    out: str,
+    *,
+    recommend: int | None = None,
+    members: Sequence[Sequence[Any]] | None = None,
+    labels: Sequence[str] | None = None,
+    group_score: str = "decision",
+    replace: bool = False,
+    dry_run: bool = False,
+    on_event: Emit | None = None,
+    **where: Any,
+) -> dict[str, Any]:
+    """Write what a run of ``social-strength`` says of its users: candidates of each, or labels.
+
+    ``recommend``: candidates of a user, other users, or with ``members`` (lines of a group and a user in it) groups, by the sum over their
+    members of f, or with ``group_score="strength"`` of the strengths; a table of ``user, rank, candidate`` (or ``group``), ``decision`` and
+    ``strength``, to .npz, .csv or .parquet. ``labels``: a text for every user, empty where it is not known: labels of all, as predictions.
+
+    Returns ``rows`` and ``out``, or with ``dry_run`` the plan. Raises ValueError: neither or both are asked for, or a number below 1;
+    DataError: the store has other users than the fit; MemoryBoundExceeded.
+    """
+    if (recommend is None) == (labels is None):
+        raise ValueError("recommend, labels: one of both says what is asked for")
+    if recommend is not None and recommend < 1:
+        raise ValueError(f"recommend={recommend}: must be at least 1")
+    asked = None if recommend is None else Recommendation(recommend, members, group_score == "strength")
+    options, emit = ComputeOptions(**where), on_event or ignore
+    write = table_writer(out) if asked is not None else partial(_write_labels, predictions_writer(out))
+    refuse_foreign(out, None if replace else Predictions.__name__)
+    use = _opened(run, store, asked, labels or ())
+    limit, name = driver_bytes(options.driver_memory), "predict"
+    if labels is not None and len(labels) != use.data.n_rows:
+        raise ValueError(f"labels: {len(labels)} are given, {store} has {use.data.n_rows} users")
+    stored = sum(array.nbytes for array in to_arrays(use.model)[0].values())
+    holdings = [MODEL.of(model=stored), *use.predictor.use_holdings(use.model, asked, len({text.strip() for text in use.labels} - {""}))]
+    refuse_beyond(holdings, limit, name, "fewer candidates" if asked is not None else "fewer users")
+    work = planned_pass(use, use.data, limit, emit) if use.model.by_blocks else None
+    refuse_step(holdings, step_bytes(work), limit, options.config().kind, name)
+    if dry_run:
+        process = process_plan(total_bytes(holdings), step_bytes(work), use.data, limit, options.config().kind)
+        passes = {"tasks_per_pass": 0 if work is None else work.n_tasks, "task_bytes": step_bytes(work)}
+        at_most = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(options.config(), step_bytes(work))}
+        return {"run": run, "data": store, "out": out, "rows": use.data.n_rows, **at_most, **passes, **holdings_plan(holdings), **process}
+    with one_thread(), open_executor(options.config(), events=emit) as executor, temporary_folder() as folder:
+        # What tasks share lies in a run of its own, removed at exit.
+        shared = None if executor.kind == "sync" else RunStore.create(folder / "run", {})
+        result = use(RunContext(executor, use.data, shared, limit, emit))
+        use.data.confirm()
+    return {"rows": write(result), "out": out}
+
+
+def _write_labels(write: Any, result: tuple[np.ndarray, np.ndarray]) -> int:
+    write(*result)
+    return len(result[0])
