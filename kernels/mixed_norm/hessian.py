@@ -10,29 +10,19 @@ where the second term is there when a bias is eliminated (docs/methods.md, "Bias
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled, one_thread
-from .rows import Curvature
+from .row_hessian import RowSystem
+from .rows import Curvature, LiveColumns, RowCurvature
 
 _potrf: Any
 _potrs: Any
 _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
-
-
-class LiveColumns(NamedTuple):
-    """The live groups of a point, laid out per live column, ``(q,)`` each. ``columns``: their columns in Z, ascending; ``owner``: the group
-    of each; ``unit``: v, its entry of omega_h / r_h; ``stiffness``: gamma / r_h.
-    """
-
-    columns: IntArray
-    owner: IntArray
-    unit: FloatArray
-    stiffness: FloatArray
 
 
 def live_groups(
@@ -64,27 +54,42 @@ def _live_columns(
     return columns, owner, unit, stiffness, gradient
 
 
-def newton_direction(curvature: Curvature, live: LiveColumns, gradient: FloatArray, fit_bias: bool, blend: float) -> FloatArray:
+def newton_direction(
+    curvature: Curvature | RowCurvature, live: LiveColumns, gradient: FloatArray, fit_bias: bool, blend: float
+) -> FloatArray:
     """Solve H d = -gradient, (q,), on the live columns; `blend` is the share of the majorant in the penalty's part of H, from 0 to 1. If H
     is numerically singular the blend rises; the majorant diag(gamma / r_h) is positive definite by itself, and should even that fail the
     direction is the negative gradient over the largest diagonal entry of H.
     """
-    size = len(live.columns)
-    hessian = np.empty((size, size), order="F")
-    pull = 1.0 / curvature.total if fit_bias and curvature.total > 0 else 0.0
-    largest = 1.0
+    system = (RowSystem if isinstance(curvature, RowCurvature) else _ColumnSystem)(curvature, live, fit_bias)
     for share in (blend, max(blend, 1e-3), 1.0):
-        largest = fill_hessian(hessian.T, curvature.gram.T, tuple(live), curvature.sums, pull, share)
-        with one_thread():
-            factor, failed = _potrf(hessian, lower=1, clean=0, overwrite_a=1)
-            direction = None if failed else _potrs(factor, -gradient, lower=1)[0]
+        direction = system.solve(gradient, share)
         # An entry that is not finite shows in the slope.
         if direction is not None and -math.inf < direction @ gradient < 0:
             return direction
-    return gradient / -largest
+    return gradient / -system.largest
 
 
-def bias_shift(direction: FloatArray, curvature: Curvature, fit_bias: bool) -> float:
+class _ColumnSystem:
+    """H itself; ``largest`` is the greatest entry of its diagonal."""
+
+    largest = 1.0
+
+    def __init__(self, curvature: Curvature, live: LiveColumns, fit_bias: bool) -> None:
+        self._curvature, self._live = curvature, live
+        self._matrix = np.empty((len(live.columns), len(live.columns)), order="F")
+        self._pull = 1.0 / curvature.total if fit_bias and curvature.total > 0 else 0.0
+
+    def solve(self, gradient: FloatArray, blend: float) -> FloatArray | None:
+        """Return the direction, ``(q,)``, or ``None`` if H is numerically singular."""
+        at = self._curvature
+        self.largest = fill_hessian(self._matrix.T, at.gram.T, tuple(self._live), at.sums, self._pull, blend)
+        with one_thread():
+            factor, failed = _potrf(self._matrix, lower=1, clean=0, overwrite_a=1)
+            return None if failed else _potrs(factor, -gradient, lower=1)[0]
+
+
+def bias_shift(direction: FloatArray, curvature: Curvature | RowCurvature, fit_bias: bool) -> float:
     """Return the bias step along a direction that keeps the balance to first order."""
     return float(curvature.sums @ direction) / curvature.total if fit_bias and curvature.total > 0 else 0.0
 

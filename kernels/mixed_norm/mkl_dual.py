@@ -16,11 +16,11 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..weights.domains import Simplex
 from ..weights.reduced_gradient import ROUND_OFF, reduced_step
-from .hessian import LiveColumns, bias_shift, newton_direction
+from .hessian import bias_shift, newton_direction
 from .line_search import Trial, descend
 from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits, solution
 from .prox import group_norms
-from .rows import Evaluation, Rows
+from .rows import Evaluation, LiveColumns, Rows
 
 MAX_STEPS = 2_000  # Safety net when no cap is given.
 INNER_TOL = 1e-14
@@ -121,7 +121,7 @@ class _Ridge:
         return omega, evaluation
 
     def _newton(self, omega: FloatArray, evaluation: Evaluation, value: float) -> tuple[float, FloatArray]:
-        curvature = self._rows.curvature()
+        curvature = self._rows.curvature(len(self._live.columns))
         gradient = (self._pull * omega - evaluation.correlations)[self._live.columns]
         direction = np.zeros_like(omega)
         direction[self._live.columns] = newton_direction(curvature, self._live, gradient, self._problem.fit_bias, 1.0)

@@ -18,7 +18,7 @@ from ..jit import compiled, one_thread
 from .hessian import bias_shift, live_groups, newton_direction
 from .line_search import Path, Trial, descend, minimise
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
-from .rows import Curvature
+from .rows import Curvature, RowCurvature
 
 MAX_STEPS = 500  # Safety net when no cap is given; a few dozen steps are usual.
 MIN_REMAINING_SHARE = 0.25  # A group is tried at zero when the step leaves less than this share of it along its own direction.
@@ -88,15 +88,15 @@ class _Newton:
         at = self._point
         if not at.gamma > 0:
             return
-        curvature = self._rows.curvature()
         live, gradient = live_groups(at.omega, at.evaluation.correlations, at.norms, at.gamma, self._starts)
+        curvature = self._rows.curvature(len(live.columns))
         direction = np.zeros(len(at.omega))
         direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias, self._blend)
         if not self._drop_groups(direction, curvature):
             slope = float(gradient @ direction[live.columns])
             self._search(direction, bias_shift(direction, curvature, self._problem.fit_bias), Trial(0.0, at.objective, slope, np.inf))
 
-    def _drop_groups(self, direction: FloatArray, curvature: Curvature) -> bool:
+    def _drop_groups(self, direction: FloatArray, curvature: Curvature | RowCurvature) -> bool:
         """Take the full step with the groups that would turn around at exactly zero, if F falls."""
         at = self._point
         any_vanishes, cut = _vanishing_direction(at.omega, direction, at.norms, self._starts)

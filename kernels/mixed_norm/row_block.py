@@ -41,6 +41,10 @@ class RowBlock(Protocol):
         """Add sum_i w_i z_i z_i' to the lower triangle of `gram` (Fortran order) and sum_i w_i z_i to `sums`; w may be negative."""
         ...
 
+    def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Return some rows of some columns, both ascending, as a new array."""
+        ...
+
 
 def row_block(matrix: Matrix | RememberingBlock) -> RowBlock:
     """Wrap a dense or sparse matrix; dense ones in C or F order are not copied, nor are slices of their rows. A block already wrapped is
@@ -80,6 +84,10 @@ class RememberingBlock:
         """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
         self._block.add_gram(rows, weights, gram, sums)
 
+    def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        """Return some rows of some columns, both ascending, as a new array."""
+        return self._block.dense(rows, columns)
+
 
 class _DenseBlock:
     """Dense rows, addressed through one flat vector so that a slice of a larger array needs no copy."""
@@ -89,7 +97,7 @@ class _DenseBlock:
         size = matrix.itemsize
         if size not in matrix.strides or min(matrix.strides) < 0:
             matrix = np.asfortranarray(matrix)
-        self._by_columns = matrix.strides[0] == size
+        self._matrix, self._by_columns = matrix, matrix.strides[0] == size
         self._lead = matrix.strides[1 if self._by_columns else 0] // size
         lines, length = (self.p, self.n) if self._by_columns else (self.n, self.p)
         self._flat = alias(matrix, self._lead * (lines - 1) + length)
@@ -113,6 +121,9 @@ class _DenseBlock:
                 _pack(self._flat, self._lead, self._by_columns, part, scale, sign, packed, sums)
                 with one_thread():
                     _syrk(sign, packed.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+
+    def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        return self._matrix[np.ix_(rows, columns)].astype(np.float64)
 
 
 @compiled
@@ -156,6 +167,20 @@ class _SparseBlock:
 
     def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
         _sparse_gram(self._indptr, self._indices, self._values, rows, weights, gram.T, sums)
+
+    def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
+        place, out = np.full(self.p, -1), np.zeros((len(rows), len(columns)))
+        place[columns] = np.arange(len(columns))
+        _sparse_entries(self._indptr, self._indices, self._values, rows, place, out)
+        return out
+
+
+@compiled
+def _sparse_entries(indptr: IntArray, indices: Array, values: Array, rows: IntArray, place: IntArray, out: FloatArray) -> None:
+    for i in range(rows.size):
+        for at in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            if place[indices[at]] >= 0:
+                out[i, place[indices[at]]] = values[at]
 
 
 @compiled(reassociate=True)

@@ -11,9 +11,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..arrays import FloatArray
+from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from ..losses import margin_loss
+from .row_block import RowBlock
 
 
 class Evaluation(NamedTuple):
@@ -35,6 +36,39 @@ class Curvature(NamedTuple):
     gram: FloatArray
     sums: FloatArray
     total: float
+
+
+class LiveColumns(NamedTuple):
+    """The live groups of a point, laid out per live column, ``(q,)`` each. ``columns``: their columns in Z, ascending; ``owner``: the group
+    of each; ``unit``: v, its entry of omega_h / r_h; ``stiffness``: gamma / r_h.
+    """
+
+    columns: IntArray
+    owner: IntArray
+    unit: FloatArray
+    stiffness: FloatArray
+
+
+class RowCurvature:
+    """Second derivatives of the loss at a point as they lie in the rows: Z, the rows with curvature and the square roots of theirs.
+    ``sums``, ``total``: Z'D1 and the sum of D.
+    """
+
+    def __init__(self, block: RowBlock, weights: FloatArray, total: float) -> None:
+        self.block, self.total = block, total
+        self.rows: IntArray = np.flatnonzero(weights)
+        self.roots: FloatArray = np.sqrt(weights[self.rows])
+        self.sums = block.transposed(weights)
+
+    def product(self, direction: FloatArray) -> FloatArray:
+        """Return diag(sqrt d) Z d on the rows with curvature."""
+        return self.roots * self.block.product(direction)[self.rows]
+
+    def transposed(self, x: FloatArray) -> FloatArray:
+        """Return Z' diag(sqrt d) x."""
+        u = np.zeros(self.block.n)
+        u[self.rows] = self.roots * x
+        return self.block.transposed(u)
 
 
 class Rows(Protocol):
@@ -65,8 +99,8 @@ class Rows(Protocol):
         """Move along the line and eliminate the bias there."""
         ...
 
-    def curvature(self) -> Curvature:
-        """Return the second derivatives at the current point."""
+    def curvature(self, live: int = 0) -> Curvature | RowCurvature:
+        """Return the second derivatives at the current point, of use for so many columns."""
         ...
 
     def residual(self) -> FloatArray:

@@ -178,7 +178,7 @@ class BlockedRows:
         query = self._query
         return self._settle(RowQuery(self.loss, query.omega + step * query.direction, query.bias + step * query.shift))
 
-    def curvature(self) -> Curvature:
+    def curvature(self, live: int = 0) -> Curvature:
         """Return the second derivatives at the current point."""
         gram, sums, total = self._map_reduce("curvature", replace(self._query, direction=np.zeros(0)))
         return Curvature(np.asfortranarray(gram), sums, float(total[0]))

@@ -9,10 +9,13 @@ from ..losses import margin_loss
 from .bias import solve_bias
 from .row_block import Matrix, row_block
 from .row_passes import bias_pass, changed_rows, curvature_pass, line_pass, point_pass
-from .rows import Curvature, Evaluation, check_rows
+from .rows import Curvature, Evaluation, RowCurvature, check_rows
 
 REBUILD_SHARE = 0.8  # Share of changed rows above which Z'DZ is summed anew instead of being updated.
 REBUILD_EVERY = 64  # Updates after which Z'DZ is summed anew against the round-off of adding and subtracting.
+
+MANY_COLUMNS, COLUMNS_A_ROW = 512, 2
+"""Live columns at least, in all and for every row with curvature, of systems that are solved on the side of the rows."""
 
 
 class LocalRows:
@@ -63,9 +66,13 @@ class LocalRows:
         self._z += step * self._move
         return self._settle(None if self._bias is None else self._bias + step * self._shift)
 
-    def curvature(self) -> Curvature:
-        """Return the second derivatives at the current point, updating those of the point before where that is cheaper."""
+    def curvature(self, live: int = 0) -> Curvature | RowCurvature:
+        """Return the second derivatives at the current point, updating those of the point before where that is cheaper; those of the rows
+        as they are where many more columns are live.
+        """
         total = curvature_pass(self._kind, self._residual, self._cost, self._weights)
+        if live >= MANY_COLUMNS and live > COLUMNS_A_ROW * np.count_nonzero(self._weights):
+            return RowCurvature(self._block, self._weights, total)
         rows, changes, used = changed_rows(self._weights, self._summed)
         if self._updates >= REBUILD_EVERY or len(rows) > REBUILD_SHARE * used:
             self._updates = 0

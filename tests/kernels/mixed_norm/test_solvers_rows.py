@@ -14,11 +14,15 @@ from gramplane.kernels.mixed_norm import (
     add_sums,
     rows_blocked,
     rows_for,
+    rows_local,
     solve_newton,
     tree_sum,
 )
 from gramplane.kernels.mixed_norm.bias import solve_bias
+from gramplane.kernels.mixed_norm.hessian import live_groups, newton_direction
+from gramplane.kernels.mixed_norm.problem import certify
 from gramplane.kernels.mixed_norm.row_block import RememberingBlock, row_block
+from gramplane.kernels.mixed_norm.rows import RowCurvature
 from tests.support.oracles import fgm_subproblem as oracle
 from tests.support.subproblems import KINDS, instance
 
@@ -301,3 +305,32 @@ def test_wrong_length_and_type_are_refused():
         LocalRows(case.Z[1:], case.y, case.cost, "logistic")
     with pytest.raises(TypeError, match="Z has dtype int64"):
         row_block(np.ones((2, 2), dtype=np.int64))
+
+
+@pytest.mark.parametrize("fit_bias", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_direction_from_the_rows_is_the_one_from_the_columns(kind, fit_bias, monkeypatch):
+    """Newton directions and whole solutions, where many columns are live on few rows, beside the matrix of the columns written out."""
+    case = instance(kind, n=14, groups=6, size=5, scale=3.0)
+    starts = case.starts
+    omega = np.random.default_rng(4).normal(size=len(case.dense.T))
+    if len(starts) > 2:
+        omega[starts[-2] :] = 0.0
+
+    def directions(least):
+        monkeypatch.setattr(rows_local, "MANY_COLUMNS", least)
+        rows = LocalRows(case.Z, case.y, case.cost, "squared_hinge")
+        problem = GroupProblem(rows, starts, "squared_hinge", fit_bias)
+        at = certify(problem, omega, rows.evaluate(omega, 0.0 if fit_bias else None))
+        live, gradient = live_groups(omega, at.evaluation.correlations, at.norms, at.gamma, starts)
+        curvature = rows.curvature(len(live.columns))
+        assert isinstance(curvature, RowCurvature) is (least == 1)
+        found = [newton_direction(curvature, live, gradient, fit_bias, blend) for blend in (1e-3, 0.3, 1.0)]
+        return found, solve_newton(problem, tol=1e-10)
+
+    monkeypatch.setattr(rows_local, "COLUMNS_A_ROW", 0)
+    (columns, whole), (rows, few) = directions(1000), directions(1)
+    for ours, theirs in zip(rows, columns, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9 * np.abs(theirs).max())
+    assert few.objective == pytest.approx(whole.objective, rel=1e-9)
+    assert few.gap <= 1e-10 * few.objective
