@@ -50,7 +50,6 @@ SAME_DATA = ("landmine",)
 
 MUS = (0.01, 0.1, 1.0, 10.0)
 COSTS = {"sarcos": (0.01, 0.1, 1.0, 10.0), "yale": (0.01, 0.1, 1.0, 10.0), "landmine": (0.01, 0.1), "mhc": (0.01, 0.1, 1.0)}
-SPLITS = {"sarcos": 10, "yale": 4, "landmine": 2, "mhc": 2}
 
 
 @dataclass(frozen=True)
@@ -319,9 +318,9 @@ def run_set(report: bench.Report, name: str, folder: Path, splits: int, tiny: bo
 
 def main() -> None:
     """Run the chosen sets and print the table."""
-    options = bench.arguments(__doc__ or "", sets="planted,sarcos,yale,mhc,landmine", splits=0).parse_args()
+    options = bench.arguments(__doc__ or "", sets="planted,sarcos,yale,mhc,landmine", splits=10).parse_args()
     folder = os.environ.get("GRAMPLANE_DATA")
-    report = bench.Report("latent groups of tasks", options)
+    report = bench.Report("latent groups of tasks" + (f": {options.sets}" if options.sets != "planted" else ""), options)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         for name in ["planted"] if options.tiny else options.sets.split(","):
@@ -330,7 +329,7 @@ def main() -> None:
             elif folder is None:
                 report.note(f"{name}: left out, GRAMPLANE_DATA names no folder of data")
             else:
-                run_set(report, name, Path(folder), options.splits or SPLITS[name], options.tiny)
+                run_set(report, name, Path(folder), options.splits, options.tiny)
     report.show()
 
 
