@@ -100,7 +100,7 @@ def test_signature_agrees_with_the_parameter_model(info):
         estimator = getattr(pipeline, name)
         found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
         assert all(found[key] == fields[key] for key in set(found) & set(fields))
-        assert set(found) - set(fields) <= {"groups", "cluster", "run_on", "random_state", "verbose", "callbacks"}
+        assert set(found) - set(fields) <= {"groups", "edges", "cluster", "run_on", "random_state", "verbose", "callbacks"}
         assert estimator.__module__ == f"gramplane.pipeline.methods.{info.system}.estimator"
         text = inspect.cleandoc(estimator.__doc__)
         for key in found:

@@ -66,7 +66,9 @@ CASES: dict[str, tuple[Case, ...]] = {
         _case("predict @/run @/store @/new.csv", "run store", "new.csv"),
         _case("predict @/grid @/store @/new.npz", "grid", "new.npz"),
     ),
+    "cluster": (_case("cluster @/kernel @/new.csv --n-clusters 2 --store @/store", "kernel store", "new.csv"),),
     "score": (_case("score @/run @/store", "run store", "run"),),
+    "stability": (_case("stability @/run --resamples 2", "run store", "run"),),
     "report": (_case("report @/run", "run", "run"), _case("report @/grid @/run --out @/new", "grid", "new")),
     "status": (_case("status @/run", "run"), _case("status @/stopped", "stopped"), _case("status @/grid", "grid")),
     "history": (_case("history @/run", "run"),),
@@ -108,12 +110,14 @@ def make_bench(folder: Path) -> Path:
     (folder / "data.svm").write_text("\n".join(rows) + "\n")
     np.savez(folder / "data.npz", X=X, y=y)
     (folder / "groups.json").write_text("[[0, 1], [2, 3]]")
+    (folder / "pairs.csv").write_text("".join(f"{i},{i + 3},{1 if y[i] == y[i + 3] else -1}\n" for i in range(21)))
     (folder / "flow.yaml").write_text(FLOW)
     for text in (
         "ingest @/data.svm @/store",
         f"fit fgm --data @/store --run @/run {FIT}",
         f"tune fgm --data @/store --run @/grid --folds 2 --grid C=1,10 {FIT}",
         "gram @/store --kernels linear --out @/grams",
+        "fit npkl --data @/store --constraints @/pairs.csv --run @/kernel --set graph=union",
         "run @/flow.yaml --run-id one",
         "score @/run @/store",
     ):

@@ -71,7 +71,7 @@ def _words(words, chosen, url):
     for param in command.params:
         if not param.required and param is not chosen:
             continue
-        value = url if param is chosen else {"method": "fgm", "grids": "C=1"}.get(param.name, "nothing.csv")
+        value = url if param is chosen else {"method": "fgm", "grids": "C=1", "n_clusters": "2"}.get(param.name, "nothing.csv")
         line += [param.opts[0], value] if isinstance(param, click.Option) else [value]
     return line
 

@@ -11,7 +11,7 @@ GLOSSARY = {
     "n_atoms": "How many of them there are.",
     "solve_at": "Where the sub-problem is solved: on the driver, or by passes over the store.",
     "frequency": "Share of the resamples that select it.",
-    "selected": "Whether the run selected it; along the rounds, how many features.",
+    "in_the_fit": "Whether the fit of all rows selected it.",
     "design_bytes_at_most": "Memory of the chosen columns on the driver.",
 }
 

@@ -72,7 +72,7 @@ def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunCont
     found = dict(zip(_keys(ids), shares.tolist(), strict=True))
     kind, names = loop.atoms.kind, inputs.data.feature_names()
     ranked = sorted({*found, *chosen}, key=lambda key: (-found.get(key, 0.0), key))
-    rows = [{"feature": _name(key, kind, names), "frequency": found.get(key, 0.0), "selected": key in chosen} for key in ranked]
+    rows = [{"feature": _name(key, kind, names), "frequency": found.get(key, 0.0), "in_the_fit": key in chosen} for key in ranked]
     frequencies = [found.get(key, 0.0) for key in sorted(chosen)]
     summary = {
         "resamples": len(loop.problems) // max(inputs.n_machines, 1),

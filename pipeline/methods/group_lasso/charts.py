@@ -12,9 +12,7 @@ TABLES = (
 
 GLOSSARY = {
     "final_loss": "Mean loss of the last model on all rows.",
-    "n_working": "Groups in the working set.",
     "lambda_max": "The least lam at which every weight is zero.",
-    "engine": "How the problem was solved.",
     "groups in the set": "Groups in the working set.",
     "bytes_read_per_epoch": "Bytes of the store that one pass over all rows reads.",
     "state_bytes": "Memory of what is kept between rows.",

@@ -14,8 +14,6 @@ CHARTS = SystemCharts(
         "rounds_per_epoch": "Rounds of one pass over all rows.",
         "epochs_per_step": "Passes over all rows between checkpoints.",
         "steps_per_epoch": "Checkpoints within one pass over all rows.",
-        "engine": "How the problem was solved.",
-        "n_working": "Features in the working set.",
         "n_looked_at": "Features whose gradients were looked at in this step; the others cannot have moved beyond lam.",
         "sweeps_at_most": "Passes of the solver over all weights, if nothing stops it before.",
     },

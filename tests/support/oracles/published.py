@@ -252,9 +252,10 @@ def structure(model, X):
     W[i, j] = W[j, i] = 1.0
     M, K = H @ W @ H, learned(model)
     best = np.sqrt(model.cap_ * np.sum(np.maximum(np.linalg.eigvalsh(M), 0.0) ** 2))
-    cost = model.C * best / (2.0 * np.sqrt(2.0 * model.cap_) / len(X))
+    assert model.C == "auto"
+    assert np.isclose(model.C_, best * len(X) / (2.0 * np.sqrt(2.0 * model.cap_)), rtol=1e-9)
     worst = max(0.0, embedding.violations(K, embedding.all_triples(W > 0)).max())
-    return -np.sum(M * K) + cost * worst
+    return -np.sum(M * K) + model.C_ * worst
 
 
 def unsupervised(model, X, K):

@@ -42,7 +42,7 @@ def test_a_run_tells_what_resamples_of_its_rows_select(place, capsys):
     assert set(rows) == {NAMES[j] for j in {*np.flatnonzero(counts), *chosen}}
     for j in range(12):
         assert rows.get(NAMES[j], {"frequency": 0.0})["frequency"] == pytest.approx(counts[j] / 6)
-        assert rows.get(NAMES[j], {"selected": False})["selected"] == (j in chosen)
+        assert rows.get(NAMES[j], {"selected": False})["in_the_fit"] == (j in chosen)
     assert [row["frequency"] for row in found["features"]] == sorted((row["frequency"] for row in rows.values()), reverse=True)
     assert (found["resamples"], found["n_selected"], found["ever_selected"]) == (6, len(chosen), np.count_nonzero(counts))
     assert found["steady"] == np.sum(counts >= 0.8 * 6) and found["mean_frequency"] == pytest.approx(counts[chosen].mean() / 6)
@@ -57,7 +57,7 @@ def test_the_report_shows_it(place, capsys):
     assert main(["report", str(place / "run")]) == 0
     assert "Selection stability" in (place / "run" / "report.html").read_text()
     rows = list(csv.DictReader((place / "run" / "stability.csv").open()))
-    assert {row["feature"] for row in rows} <= set(NAMES) and {row["selected"] for row in rows} <= {"True", "False"}
+    assert {row["feature"] for row in rows} <= set(NAMES) and {row["in_the_fit"] for row in rows} <= {"True", "False"}
 
 
 def test_it_is_a_step_of_a_workflow_that_needs_a_fit(place, capsys):
@@ -96,7 +96,7 @@ def test_products_groups_classes_and_the_best_of_a_grid(form, tmp_path, capsys):
     found = result(["stability", tmp_path / "run", "--resamples", "4"], capsys)
     names = [row["feature"] for row in found["features"]]
     assert all(0 <= row["frequency"] <= 1 for row in found["features"]) and found["resamples"] == 4
-    assert any(row["selected"] and row["frequency"] > 0 for row in found["features"])
+    assert any(row["in_the_fit"] and row["frequency"] > 0 for row in found["features"])
     assert (form != "groups") or all(name.startswith("group ") for name in names)
     assert (form != "poly2") or any("*" in name for name in names)
 

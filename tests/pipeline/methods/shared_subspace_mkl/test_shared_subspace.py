@@ -253,8 +253,8 @@ def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
             ctx = RunContext(executor, inputs.data)
             method = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED), inputs, ctx)
             planned[method.loop.n_tasks] = method.plan["task_bytes"]
-    # Their entries in float64, those of two steps and of their sum.
-    assert planned[4] - planned[2] == 3 * 8 * len(MIXED) * (4**2 - 2**2)
+    # Entries of two vectors, in two numbers each, four times: what a step holds, and what it adds.
+    assert planned[4] - planned[2] == 4 * 2 * 2 * 8 * len(MIXED) * (4**2 - 2**2)
 
 
 def test_the_plan_tells_tasks_and_the_bytes_of_the_pooled_matrix():
