@@ -150,13 +150,10 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
     return explicit_values(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
 
 
-def _filed(step: FitStep | TuneStep) -> list[str]:
-    """Return the names of the further inputs that are files or stores, not words."""
-    return [name for name, (item, _) in extra_inputs().items() if getattr(step.args, name) not in item.words]
-
-
 def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str]:
-    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *_filed(step))
+    # Of the further inputs those that are files or stores, not words.
+    extra = [name for name, (item, _) in extra_inputs().items() if getattr(step.args, name) not in item.words]
+    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *extra)
     return _digest_paths(require_path(context.store(step), "store"), *files, *([] if file is None else [file]))
 
 
