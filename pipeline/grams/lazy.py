@@ -25,7 +25,7 @@ class LazyGrams(Generic[G]):
     ``make(ctx)`` returns them; ``data`` is what the kernels are over where that is not the data set of the run: matrices that were given.
     """
 
-    def __init__(self, make: Callable[[RunContext], G], data: GivenGrams | None = None) -> None:
+    def __init__(self, make: Callable[[RunContext], G], data: Any = None) -> None:
         self._make, self._data = make, data
         self.found: G | None = None
 

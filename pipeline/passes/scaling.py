@@ -55,7 +55,7 @@ def _scaled_sparse(raw: SparseMatrix, scale: FeatureScale, row_factor: np.ndarra
     return sp.csc_array((data, raw.indices, raw.indptr), shape=raw.shape)
 
 
-def _scaled_dense(raw: np.ndarray, scale: FeatureScale, row_factor: np.ndarray | None) -> np.ndarray:
+def _scaled_dense(raw: Matrix, scale: FeatureScale, row_factor: np.ndarray | None) -> np.ndarray:
     out = raw.astype(np.float64)
     if scale.shift is not None:
         out -= scale.shift

@@ -149,5 +149,5 @@ def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     return {**row, "deviation": _known(scores.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in scores]}
 
 
-def _known(value: float | None) -> float | None:
+def _known(value: Any) -> float | None:
     return None if value is None or value != value else float(value)

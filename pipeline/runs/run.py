@@ -311,7 +311,7 @@ def _run(
     return RunOutcome("done", summary, run=str(folder.path))
 
 
-def alone_text(method: str, cluster: str) -> str:
+def alone_text(method: str, cluster: str | None) -> str:
     """Return the line that a cluster has nothing to do."""
     return f"nothing of this {method} is distributed: this process does all of it, and the workers of cluster={cluster!r} none"
 

@@ -61,7 +61,7 @@ class GroupLasso(Method):
     @classmethod
     def start(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> Self:
         """Return the engine of the parameters, ready to run on inputs."""
-        engine: type[GroupLasso] = ENGINES[config.algorithm]
+        engine: Any = ENGINES[config.algorithm]
         return engine(config, inputs, engine.build_loop(config, inputs, ctx), ctx)
 
     def _selected_figures(self, model: LinearModel) -> dict[str, Any]:

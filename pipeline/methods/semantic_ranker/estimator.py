@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.random_walk import rank_rows
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.value_types import Matrix
+from ....storage.value_types import Matrix, UserData
 from ...estimators.base import MethodEstimator
 from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated, warn_user
 from ...estimators.kernels import KernelEstimator
@@ -211,7 +211,7 @@ class SemanticKernelRanker(SpectralEstimator):
         self.objective_, self.dual_gap_ = arrays["objective"], arrays["gap"]
 
 
-def _are_row_numbers(rows: object) -> bool:
+def _are_row_numbers(rows: UserData) -> bool:
     """Return whether rows of the fit are meant, not features."""
     return rows is None or isinstance(rows, (slice, int, np.integer)) or (not is_store(rows) and np.ndim(rows) == 1)
 

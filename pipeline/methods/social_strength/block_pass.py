@@ -84,8 +84,9 @@ Spans = dict[tuple[int, int], np.ndarray]  # by range of users, an array whose l
 
 def is_similarity(data: object) -> bool:
     """Return whether a data set can hold sparse similarities side by side: sparse, with as many columns as its rows, some times."""
-    sparse = isinstance(data, BlockStore | MemoryBlocks) and data.meta.kind == "sparse"
-    return bool(sparse and data.n_cols and data.n_cols % data.n_rows == 0)
+    if not isinstance(data, BlockStore | MemoryBlocks) or data.meta.kind != "sparse":
+        return False
+    return bool(data.n_cols and data.n_cols % data.n_rows == 0)
 
 
 def similarity_kernels(data: DataSet, normalize: str) -> list[GivenKernel]:

@@ -266,7 +266,7 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
     return loop
 
 
-def _block_tasks(loop: SocialLoop, data: DataSet, ctx: RunContext) -> tuple[int, int]:
+def _block_tasks(loop: SocialLoop, data: Any, ctx: RunContext) -> tuple[int, int]:
     """Return the tasks of a pass over blocks, and the bytes of the largest step of any pass."""
     n, k, block = data.n_rows, len(loop.specs), loop.settings.block
     tiles = view_tiles(data, loop.specs)

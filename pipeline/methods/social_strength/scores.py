@@ -16,7 +16,7 @@ from ....kernels.ranking.user_kernels import row_factors, scaled_block
 from ....storage import MemoryBlocks, open_shared
 from ....storage.value_types import SparseMatrix
 from ...grams.given import GivenKernel
-from ...grams.sources import RowData, TextRows
+from ...grams.sources import TextRows
 from ...models.kernel_predict import spans
 from .block_pass import Normal
 from .config import SocialConfig
@@ -69,7 +69,7 @@ def tie_strengths(values: np.ndarray) -> np.ndarray:
     return logistic(values)
 
 
-def users_of(model: SocialModel) -> RowData:
+def users_of(model: SocialModel) -> Any:
     """Return the users of a model by blocks as a data set: its store, or what the model itself holds. Raises StorageError: it is gone."""
     if model.data_url:
         return open_shared(model.data_url, model.data_digest)
