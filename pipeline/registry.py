@@ -87,7 +87,7 @@ class MethodInfo:
 
         return SystemCharts()
 
-    def prepare(self, config: Any, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
+    def prepare(self, config: MethodConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Method:
         """Return the method ready to run on ``ctx.data``.
 
         Raises ValueError: an input that the method does not take, or one missing that it needs.

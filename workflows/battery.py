@@ -456,5 +456,5 @@ def check_method(case: MethodCase, clusters: Sequence[str] = ()) -> None:
             try:
                 check(Bench(case, folder, scratch))
             except Exception as error:
-                name = getattr(check, "func", check).__name__.replace("_", " ")
+                name = (check.func if isinstance(check, partial) else check).__name__.replace("_", " ")
                 raise AssertionError(f"{case.method}: {name}: {error}") from error

@@ -150,13 +150,10 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
     return explicit_values(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
 
 
-def _filed(step: FitStep | TuneStep) -> list[str]:
-    """Return the names of the further inputs that are files or stores, not words."""
-    return [name for name, (item, _) in extra_inputs().items() if getattr(step.args, name) not in item.words]
-
-
 def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str]:
-    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *_filed(step))
+    # Of the further inputs those that are files or stores, not words.
+    extra = [name for name, (item, _) in extra_inputs().items() if getattr(step.args, name) not in item.words]
+    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *extra)
     return _digest_paths(require_path(context.store(step), "store"), *files, *([] if file is None else [file]))
 
 
@@ -206,8 +203,8 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
     settings = {"replace": out in context.written, "dry_run": dry_run, "on_event": context.emit, **context.compute.arguments()}
     args, store = step.args, context.store(step)
     if args.recommend is not None or args.members is not None or args.user_labels is not None:
-        files = [None if name is None else context.read.path(name) for name in (args.members, args.user_labels)]
-        figures = answer_users(str(run), store, out, user_questions(args.recommend, *files, store), **settings)
+        members, labels = (None if name is None else context.read.path(name) for name in (args.members, args.user_labels))
+        figures = answer_users(str(run), store, out, user_questions(args.recommend, members, labels, store), **settings)
     else:
         figures = predict_store(str(run), store, out, three_way=args.three_way, **settings)
     return StepResult(figures, {} if dry_run else _digest_paths(out))

@@ -53,7 +53,8 @@ def leading_pairs(
         for products in range(1, MAX_PRODUCTS + 1):  # noqa: B007
             with_images = product(fresh)
             basis, images = np.hstack([basis, fresh]), np.hstack([images, with_images])
-            values, turn = eigh(_symmetric(basis.T @ images))
+            inner = basis.T @ images
+            values, turn = eigh(0.5 * (inner + inner.T))
             values, turn = values[::-1], turn[:, ::-1]
             wanted = min(count, len(values))
             vectors, left = basis @ turn[:, :wanted], images @ turn[:, :wanted]
@@ -65,10 +66,6 @@ def leading_pairs(
             if basis.shape[1] + fresh.shape[1] > most:
                 basis, images = basis @ turn[:, : 2 * block], images @ turn[:, : 2 * block]
     return LeadingEigenpairs(values[:wanted], vectors, residual, products)
-
-
-def _symmetric(matrix: FloatArray) -> FloatArray:
-    return 0.5 * (matrix + matrix.T)
 
 
 def _next_block(block: FloatArray, basis: FloatArray) -> FloatArray:

@@ -35,7 +35,7 @@ class WorkingColumns:
         """Number of batches."""
         return len(self._blocks)
 
-    def append(self, features: Array, columns: Any) -> None:
+    def append(self, features: Array, columns: Array | sp.sparray) -> None:
         """Let columns join: ``(n, k)`` dense or sparse, of these features."""
         if sp.issparse(columns):
             block, means = sp.csr_array(columns, dtype=np.float64), np.zeros(len(features))

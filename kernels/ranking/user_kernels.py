@@ -127,11 +127,7 @@ def least_eigenvalue(product: Callable[[FloatArray], FloatArray], n: int, dense:
     with one_thread():
         if dense is not None and n <= MAX_DENSE_ORDER:
             return float(np.linalg.eigvalsh(dense())[0])
-        return _lanczos_bound(product, n)
-
-
-def _lanczos_bound(product: Callable[[FloatArray], FloatArray], n: int) -> float:
-    return least_eigenvalues([n], lambda which, vectors: [product(vectors[0])])[0]
+        return least_eigenvalues([n], lambda which, vectors: [product(vectors[0])])[0]
 
 
 Steps = Generator[FloatArray, FloatArray, float]

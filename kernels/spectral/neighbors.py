@@ -44,7 +44,7 @@ class Nearest(NamedTuple):
         return np.sqrt(self.squares)
 
 
-def nearest_rows(X: Any, k: int) -> Nearest:
+def nearest_rows(X: object, k: int) -> Nearest:
     """Return the ``k`` nearest other rows of every row of numbers ``(n, d)``, dense or sparse; of fewer than k other rows all. Raises
     ValueError: rows that are no numbers or not finite, or a bad ``k``.
     """

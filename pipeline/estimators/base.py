@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from ...cluster import machine_memory
+from ..loops.protocol import LoopState
 from ..loops.run import run_loop
 from ..method import Method
 from ..models.predictor import Predictor
@@ -110,10 +111,10 @@ class MethodEstimator(OneThread, BaseEstimator):
             self._warn_unfinished(self.converged_, self._unfinished(outcome.state))
         return outcome.state
 
-    def _keep_run(self, run: Any, state: Any) -> None:
+    def _keep_run(self, run: Method, state: LoopState) -> None:
         """Keep what later calls need of a fit beside its model."""
 
-    def _unfinished(self, state: Any) -> str:
+    def _unfinished(self, state: LoopState) -> str:
         """Return what to say of a fit that ended before its tolerance was reached; nothing where the user did not ask for one."""
         return f"max_iter={self.get_params()['max_iter']} ended the fit before tol={self.get_params()['tol']:g} was reached"
 
@@ -123,7 +124,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         if message and not converged:
             warn_user(message, ConvergenceWarning)
 
-    def _set_model(self, model: Any) -> None:
+    def _set_model(self, model: object) -> None:
         """Set the fitted attributes that follow from the model; subclasses add theirs."""
         self.model_ = model
 
@@ -150,7 +151,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         return estimator
 
     @classmethod
-    def _model_params(cls, model: Any, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _model_params(cls, model: object, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a saved model was fitted with."""
         return params
 

@@ -26,6 +26,7 @@ from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, GramStore, MemoryBlocks, RunStore, admit, gather
 from ...storage.temporary import temporary_folder
+from ...storage.value_types import Foreign, Matrix, UserData
 from ..records.context import RunContext
 from ..records.data_set import refuse_missing
 
@@ -37,7 +38,7 @@ _CLIENT: ContextVar[Any] = ContextVar("gramplane_client", default=None)
 
 
 @contextlib.contextmanager
-def use_client(client: Any) -> Iterator[None]:
+def use_client(client: Foreign) -> Iterator[None]:
     """Run the passes of every fit inside the block on an existing Dask client.
 
     Estimators take strings only (they clone); this is the way to use a client you already have.
@@ -59,7 +60,7 @@ def is_dask(X: object) -> bool:
     return hasattr(X, "__dask_graph__")
 
 
-def in_memory(X: object, name: str = "X") -> Any:
+def in_memory(X: object, name: str = "X") -> UserData:
     """Return what users hand over as it lies in memory: of a Dask collection what it holds, and sparse matrices through the one door.
 
     Raises DataError: a sparse matrix with a place outside of it, by ``name`` and position.
@@ -131,16 +132,16 @@ class Predicting(RegressorMixin):
 class Selection(SelectorMixin):
     """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
 
-    def transform(self, X: object) -> Any:
+    def transform(self, X: object) -> Matrix:
         """Return the selected columns of ``X``."""
         return super().transform(in_memory(X))
 
-    def inverse_transform(self, X: object) -> Any:
+    def inverse_transform(self, X: object) -> Matrix:
         """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
         return super().inverse_transform(in_memory(X))
 
 
-def opened(X: Any) -> BlockStore:
+def opened(X: UserData) -> BlockStore:
     """Return the block store behind a path or object."""
     return X if isinstance(X, BlockStore) else BlockStore.open(X)
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.grams.spec import KernelSpec
 from ...storage import GramStore
+from ...storage.value_types import UserData
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
@@ -36,8 +38,8 @@ class KernelEstimator(SupervisedEstimator):
     kernels: Any
     model_: KernelModel
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.input_tags.sparse = not self._precomputed
         tags.input_tags.pairwise = self._precomputed
         return tags
@@ -73,7 +75,7 @@ class KernelEstimator(SupervisedEstimator):
         self._fit(self._inputs(X, y, sample_weight), config)
         return self
 
-    def _data(self, X: Any, y: Any = None) -> tuple[Any, Any]:
+    def _data(self, X: UserData, y: UserData = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it: rows, strings, matrices, a Gram store."""
         if self._precomputed:
             return self._matrices(X, y)
@@ -107,7 +109,7 @@ class KernelEstimator(SupervisedEstimator):
         # A run on a Gram store of kernels over rows ends as a model of those kernels.
         return {**params, **({"kernels": json.loads(model.params_json)["kernels"]} if "kernels" in params else {})}
 
-    def _values(self, X: Any) -> np.ndarray:
+    def _values(self, X: UserData) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of any form of data."""
         check_is_fitted(self, "model_")
         model = self.model_

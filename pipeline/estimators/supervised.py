@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils import column_or_1d
+from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from ...storage import DataError, MemoryBlocks
+from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
 from ..records.data_set import DataSet
 from .base import MethodEstimator
@@ -25,8 +26,8 @@ class SupervisedEstimator(MethodEstimator):
     # Forms of matrices that are taken as they are, as scikit-learn names them.
     _forms: ClassVar[Mapping[str, Any]] = {"accept_sparse": "csr", "accept_large_sparse": False}
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.target_tags.required |= self._needs_target
         return tags
@@ -58,7 +59,7 @@ class SupervisedEstimator(MethodEstimator):
         """Return validated rows as passes read them."""
         return MemoryBlocks(X)
 
-    def _target(self, data: DataSet, y: Any) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+    def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
         y = self._stored_target(data) if y is None else column_or_1d(y, warn=True)
         if len(y) != data.n_rows:
@@ -81,7 +82,7 @@ class SupervisedEstimator(MethodEstimator):
         labels, target = data.meta.labels, data.target()
         return target if labels is None else np.asarray(labels)[target.astype(np.int64)]
 
-    def _weight(self, data: DataSet, sample_weight: Any, n: int) -> np.ndarray | None:
+    def _weight(self, data: DataSet, sample_weight: UserData, n: int) -> np.ndarray | None:
         if sample_weight is None and is_store(data) and data.has_table("weight"):
             sample_weight = data.row_table("weight")
         return None if sample_weight is None else checked_weight(sample_weight, n)

@@ -6,8 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
@@ -68,7 +70,7 @@ class TaskEstimator(KernelEstimator):
         self.intercept_ = model.intercepts
         self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
 
-    def _values(self, X: Any, task: Any = None) -> np.ndarray:
+    def _values(self, X: UserData, task: UserData = None) -> np.ndarray:
         """Return ``(n_samples, 1)`` decision values of any form of data."""
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
@@ -87,8 +89,8 @@ class TaskClassifier(Classifying, TaskEstimator):
 
     _left_out = ("epsilon",)
 
-    def __sklearn_tags__(self) -> Any:
-        tags: Any = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
 

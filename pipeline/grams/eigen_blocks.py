@@ -263,7 +263,8 @@ class WorkerEngine:
 
     def written(self, array: np.ndarray) -> TiledMatrix:
         """Write an array and return it in tiles."""
-        tiles = self.new(*array.shape, array.dtype)
+        n, columns = array.shape
+        tiles = self.new(n, columns, array.dtype)
         tiles.write(0, 0, array)
         return tiles
 

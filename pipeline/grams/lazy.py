@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..grams.given import GivenGrams
 from ..records.context import RunContext
 from .grams import Grams
 from .settings import GramSettings
@@ -37,7 +38,7 @@ class LazyGrams(Generic[G]):
         return self.found
 
 
-def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: Any = None) -> LazyGrams[Grams]:
+def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: GivenGrams | None = None) -> LazyGrams[Grams]:
     """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
     centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)
     return LazyGrams(lambda ctx: Grams(ctx, specs, settings, centre=centre), data)

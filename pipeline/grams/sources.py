@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from ...kernels.grams.blocks import gram_block
 from ...kernels.grams.normalization import Normalization
 from ...kernels.grams.spec import KernelSpec
 from ...storage import BlockStore, MemoryBlocks, block_cache, open_shared
+from ...storage.value_types import Matrix
 from ..passes.blocks import TASK_BYTES, byte_groups, scale_of
 from ..passes.scaling import scaled
 from ..records.data_set import Kind
@@ -69,9 +70,12 @@ class TextRows:
         return self.texts[lo:hi]
 
 
+RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows  # rows of numbers or strings, wherever they lie
+
+
 def rows_of(
     data: BlockStore | MemoryBlocks | JoinedStores | TextRows, lo: int, hi: int, scale: Callable[..., FeatureScale] = scale_of
-) -> Any:
+) -> Matrix:
     """Return rows ``lo:hi`` with the scaling applied: an array, a CSR array, or strings.
 
     Kernels read constant columns as zeros, which no distance sees; where the rows themselves are what is modelled, ``scale`` is
@@ -96,25 +100,25 @@ def _unscaled(data: BlockStore | MemoryBlocks, lo: int, hi: int) -> np.ndarray |
     return sp.csc_array(sp.hstack(parts, format="csc"))
 
 
-def stacked(parts: Sequence[Any]) -> Any:
+def stacked(parts: Sequence[Matrix]) -> Matrix:
     """Return rows one after the other: an array, a CSR array, or strings."""
     if len(parts) == 1:
         return parts[0]
     return sp.csr_array(sp.vstack(parts)) if sp.issparse(parts[0]) else np.concatenate(parts)
 
 
-def read_rows(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -> Any:
+def read_rows(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -> Matrix:
     """Return all rows with the scaling applied: an array, a CSR array, or strings."""
     return stacked([rows_of(data, lo, min(lo + READ, data.n_rows)) for lo in range(0, data.n_rows, READ)])
 
 
-def all_rows(data: BlockStore | MemoryBlocks) -> Any:
+def all_rows(data: BlockStore | MemoryBlocks) -> Matrix:
     """Return all rows with the scaling applied, float64: an array or a CSR array."""
     rows = read_rows(data)
     return sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else rows.astype(np.float64)
 
 
-def rows_at(data: BlockStore | MemoryBlocks, ids: np.ndarray) -> Any:
+def rows_at(data: BlockStore | MemoryBlocks, ids: np.ndarray) -> Matrix:
     """Return some rows, in the order of ``ids``, with the scaling applied, float64: an array or a CSR array. Of a store only the ranges of
     rows that hold one of them are read.
     """
@@ -214,7 +218,7 @@ def normalised_part(ref: PairRef, norms: Sequence[Normalization] | None, rows: n
     return apply_norms(ref.part(rows - ref.rows[0], cols - ref.cols[0]), norms, rows, cols)
 
 
-def apply_norms(block: np.ndarray, norms: Sequence[Normalization] | None, rows: Any, cols: Any) -> np.ndarray:
+def apply_norms(block: np.ndarray, norms: Sequence[Normalization] | None, rows: slice | np.ndarray, cols: slice | np.ndarray) -> np.ndarray:
     """Return the kernels of a block, centred and scaled by vectors over its ``rows`` and ``cols``."""
     if norms is None:
         return block

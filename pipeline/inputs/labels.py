@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kernels.svm.dual import DualProblem, svc_problem, svr_problem
 from ...storage import DataError
+from ...storage.meta import Label
 from ..records.context import RunContext
 
 
@@ -121,7 +122,7 @@ def class_factors(
     return factors
 
 
-def _spelling(label: Any) -> str:
+def _spelling(label: Label) -> str:
     """Return one spelling for 1, 1.0 and "1"."""
     try:
         number = float(label)

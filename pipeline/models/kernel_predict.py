@@ -17,6 +17,7 @@ from ...kernels.grams.feature_sums import feature_values
 from ...kernels.grams.products import AnyKernel, kernel_from_json
 from ...kernels.grams.strips import has_number_kernels_only, kernel_decisions
 from ...storage import BlockStore, MemoryBlocks, open_shared
+from ...storage.value_types import Matrix
 from ..passes.blocks import join_lists
 from ..passes.scaling import inverse_row_norms, scaled
 from ..records.context import RunContext
@@ -44,12 +45,12 @@ def _kernels(text: str) -> tuple[AnyKernel, ...]:
     return tuple(kernel_from_json(record) for record in json.loads(text))
 
 
-def support_rows(model: KernelModel | TaskModel) -> Any:
+def support_rows(model: KernelModel | TaskModel) -> Matrix:
     """Return the support rows as kernels read them: numbers with scaling applied, or strings."""
     return model.rows if model.rows is not None else np.array(model.texts, dtype=object)
 
 
-def row_decision_values(model: KernelModel, X: Any) -> np.ndarray:
+def row_decision_values(model: KernelModel, X: Matrix) -> np.ndarray:
     """Return ``(n, n_machines)`` decision values of rows to which scaling has been applied, or of strings."""
     n = X.shape[0]
     out = np.tile(model.intercepts, (n, 1))
@@ -68,7 +69,7 @@ def row_decision_values(model: KernelModel, X: Any) -> np.ndarray:
     return out
 
 
-def _add_row_values(model: KernelModel, specs: Sequence[AnyKernel], X: Any, support: Any, out: np.ndarray) -> None:
+def _add_row_values(model: KernelModel, specs: Sequence[AnyKernel], X: Matrix, support: Matrix, out: np.ndarray) -> None:
     """Add the decision values of some rows, reading as many kernels at a time as memory allows."""
     sums = _empty_sums(model, out)
     for first, last in spans(len(specs), max(1, BLOCK_BYTES // (8 * len(model.support_ids) * len(out)))):
@@ -105,7 +106,7 @@ def _add_second_layer(model: KernelModel, sums: np.ndarray, out: np.ndarray) -> 
         out[:, m] += inner.sum(axis=1)
 
 
-def _feature_decision_values(model: KernelModel, X: Any) -> np.ndarray:
+def _feature_decision_values(model: KernelModel, X: Matrix) -> np.ndarray:
     """Return ``sum_i w_i sum_s beta_s K_i(x, z_s)`` over kernels of one feature each, ``(n, n_machines)``."""
     features = model.features
     assert features is not None and model.rows is not None
@@ -119,7 +120,7 @@ def _feature_decision_values(model: KernelModel, X: Any) -> np.ndarray:
     return out
 
 
-def _to_dense(part: Any) -> np.ndarray:
+def _to_dense(part: Matrix) -> np.ndarray:
     return np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
 
 
@@ -147,13 +148,13 @@ def check_test_grams(grams: np.ndarray, k: int, n_train: int, used: np.ndarray) 
             raise ValueError(f"precomputed kernel {q} holds NaN or infinity")
 
 
-def scaled_rows(model: KernelModel | TaskModel, X: Any) -> Any:
+def scaled_rows(model: KernelModel | TaskModel, X: Matrix) -> Matrix:
     """Return an array ``(n, n_features)`` as the model reads its rows; of a model on single features their columns only."""
     factor = inverse_row_norms(X) if model.row_scaled else None
     return _scale_rows(model, X if model.features is None else X[:, model.features.columns], factor)
 
 
-def _scale_rows(model: KernelModel | TaskModel, X: Any, factor: np.ndarray | None) -> Any:
+def _scale_rows(model: KernelModel | TaskModel, X: Matrix, factor: np.ndarray | None) -> Matrix:
     if sp.issparse(X) and (model.row_scaled or model.scale.factor is not None or model.scale.shift is not None):
         # A centred column has no zeros to skip.
         X = sp.csc_array(X) if model.scale.shift is None else X.toarray()
@@ -182,7 +183,7 @@ class RowSpan:
         """Bytes of the rows in float64, at most."""
         return 8 * self.width * (self.rows[1] - self.rows[0])
 
-    def load(self, model: KernelModel | TaskModel) -> Any:
+    def load(self, model: KernelModel | TaskModel) -> Matrix:
         """Return the rows as the model reads them: strings, or numbers with the scaling of the training data."""
         data = self.source or open_shared(self.url, self.digest)
         if data.n_cols == 0:

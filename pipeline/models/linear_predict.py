@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.features.row_products import row_product
 from ...storage import BlockStore
+from ...storage.value_types import Matrix
 from ..passes.columns import column_sizes, fetch_columns
 from ..passes.scaling import inverse_row_norms
 from ..records.context import RunContext
@@ -33,7 +32,7 @@ class LinearPredictor(Predictor):
         check_width(model.n_features, model.row_scaled, ctx.data)
         values = np.zeros((ctx.data.n_rows, len(model.intercepts)))
         for features in _pieces(model.features):
-            coef: Any = model.coef[:, features]
+            coef: Matrix = model.coef[:, features]
             values += multiply_rows(fetch_columns(ctx, features), coef.toarray() if sp.issparse(coef) else coef)
         if model.row_scaled:
             values *= ctx.data.scale.row_factor[:, None]  # pyright: ignore[reportOptionalSubscript] (checked)
@@ -56,15 +55,15 @@ def _pieces(features: np.ndarray) -> list[np.ndarray]:
     return [features[lo : lo + PIECE_COLUMNS] for lo in range(0, len(features), PIECE_COLUMNS)]
 
 
-def multiply_rows(rows: Any, weights: Any) -> np.ndarray:
+def multiply_rows(rows: Matrix, weights: Matrix) -> np.ndarray:
     """Return ``rows @ weights.T``, ``(n, m)``, of dense or sparse ones; its bits do not depend on the number of BLAS threads."""
     if not sp.issparse(rows) and not sp.issparse(weights):
         return row_product(rows, weights)
-    values: Any = rows @ weights.T
+    values: Matrix = rows @ weights.T
     return np.asarray(values.toarray() if sp.issparse(values) else values)
 
 
-def row_decision_values(model: LinearModel, X: Any) -> np.ndarray:
+def row_decision_values(model: LinearModel, X: Matrix) -> np.ndarray:
     """Return ``(n, n_machines)`` decision values of rows ``(n, n_features)`` in memory."""
     values = multiply_rows(X, model.coef)
     return (values * inverse_row_norms(X)[:, None] if model.row_scaled else values) + model.intercepts

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ...kernels.grams.blocks import gram_block, gram_diagonal
+from ...storage.value_types import Matrix
 from ..inputs.tasks import known_codes, store_tasks
 from ..records.context import RunContext
+from ..records.data_set import DataSet
 from .kernel_predict import (
     BLOCK_BYTES,
     RowDecisions,
@@ -32,7 +34,7 @@ Blocks = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]  # `diagonals(kernels, rows)`: kernels of rows with themselves, (kernels, rows)
 
 
-def decide_task_rows(model: TaskModel, X: Any, codes: np.ndarray) -> np.ndarray:
+def decide_task_rows(model: TaskModel, X: Matrix, codes: np.ndarray) -> np.ndarray:
     """Return ``(n,)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
     specs, support = used_specs(model), support_rows(model)
 
@@ -121,7 +123,7 @@ def decide_chunk(ref: TaskRows, model: TaskModel) -> list[RowDecisions]:
     return [RowDecisions(ref.rows, decide_task_rows(model, ref.span.load(model), ref.codes)[:, None])]
 
 
-def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np.ndarray:
+def decide_task_store(model: TaskModel, ctx: RunContext, task: object = None) -> np.ndarray:
     """Return ``(n, 1)`` decision values of every row of a store (one pass over its rows); ``task`` is in place of its table of tasks.
 
     Raises ValueError: a task that was not there at fit, data of another width, or no row factors where the model needs them.
@@ -133,7 +135,7 @@ def decide_task_store(model: TaskModel, ctx: RunContext, task: Any = None) -> np
     return run_decisions(ctx, "task-decisions", decide_chunk, refs, model, 1)
 
 
-def store_codes(model: Any, data: Any) -> np.ndarray:
+def store_codes(model: Any, data: DataSet) -> np.ndarray:
     """Return the task of each row of a store, as its position in the model's tasks.
 
     Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.

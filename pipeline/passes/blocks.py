@@ -33,7 +33,7 @@ class Block:
     # factor, shift: `(k,)` column scaling `s` and centre `mu`, or None
     factor: np.ndarray | None
     shift: np.ndarray | None
-    ref: Any  # where it came from
+    ref: Ref  # where it came from
 
     @property
     def width(self) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
 from ...storage import MemoryBlocks
+from ...storage.value_types import Matrix, SparseMatrix
 from ..records.context import RunContext
 from ..records.scale import FeatureScale
 from .blocks import scale_as_given, scale_of
@@ -29,7 +28,7 @@ def scaled(raw: Columns, scale: FeatureScale, row_factor: np.ndarray | None = No
     return _scaled_sparse(raw, scale, row_factor) if sp.issparse(raw) else _scaled_dense(raw, scale, row_factor)
 
 
-def inverse_row_norms(X: Any) -> np.ndarray:
+def inverse_row_norms(X: Matrix) -> np.ndarray:
     """Return ``1 / ||x_i||`` of every row, 0 for an empty one."""
     squares = X.astype(np.float64).power(2) if sp.issparse(X) else np.square(X, dtype=np.float64)
     norms = np.sqrt(np.asarray(squares.sum(axis=1)).ravel())
@@ -47,7 +46,7 @@ def scaled_columns(ctx: RunContext, features: np.ndarray, *, centred: bool) -> C
     return scaled(fetch_columns(ctx, features), scale_of(ctx.data, features, centred=centred), ctx.data.scale.row_factor)
 
 
-def _scaled_sparse(raw: Any, scale: FeatureScale, row_factor: np.ndarray | None) -> sp.csc_array:
+def _scaled_sparse(raw: SparseMatrix, scale: FeatureScale, row_factor: np.ndarray | None) -> sp.csc_array:
     data = raw.data.astype(np.float64)
     if scale.factor is not None:
         data *= np.repeat(scale.factor, np.diff(raw.indptr))
@@ -56,7 +55,7 @@ def _scaled_sparse(raw: Any, scale: FeatureScale, row_factor: np.ndarray | None)
     return sp.csc_array((data, raw.indices, raw.indptr), shape=raw.shape)
 
 
-def _scaled_dense(raw: Any, scale: FeatureScale, row_factor: np.ndarray | None) -> np.ndarray:
+def _scaled_dense(raw: Matrix, scale: FeatureScale, row_factor: np.ndarray | None) -> np.ndarray:
     out = raw.astype(np.float64)
     if scale.shift is not None:
         out -= scale.shift

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...cluster.arithmetic import arithmetic, describe_change
 from ...storage import DigestMismatch
+from ...storage.value_types import Json
 
 if TYPE_CHECKING:
     from ...storage import RunStore
@@ -44,7 +45,7 @@ def confirm_grams(run: RunStore, place: str, holds: Mapping[str, Any], name: str
         )
 
 
-def _change(before: Any, now: Any) -> str:
+def _change(before: Json, now: Json) -> str:
     if not isinstance(before, list):
         return f"was {before!r} and is {now!r}"
     gone, new = (len([item for item in one if item not in other]) for one, other in ((before, now), (now, before)))

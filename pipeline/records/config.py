@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -72,7 +72,10 @@ class GramConfig(MethodConfig):
         return self
 
 
-def make_config(kind: type[MethodConfig], params: Mapping[str, Any]) -> Any:
+C = TypeVar("C", bound=MethodConfig)
+
+
+def make_config(kind: type[C], params: Mapping[str, Any]) -> C:
     """Return the checked parameter model; a bad value raises ``ValueError`` that names argument, value and rule."""
     for name in params:
         if name not in kind.model_fields:

@@ -44,7 +44,7 @@ class _Planning(Executor):
         raise _FirstPass(plan)
 
 
-def predict_holdings(predictor: Predictor, model: Any, data: BlockStore, out: str | None, labels: np.ndarray | None) -> list[Holding]:
+def predict_holdings(predictor: Predictor, model: object, data: BlockStore, out: str | None, labels: np.ndarray | None) -> list[Holding]:
     """Return what this process holds while it predicts the rows of a store, or scores a model on them.
 
     The ending of ``out`` says in which form predictions are held last; ``None``: they are compared with the target. ``labels`` are the
@@ -64,7 +64,7 @@ def predict_holdings(predictor: Predictor, model: Any, data: BlockStore, out: st
 
 
 def predict_plan(
-    predictor: Predictor, model: Any, data: BlockStore, holdings: list[Holding], limit: int, cluster: str, emit: Emit
+    predictor: Predictor, model: object, data: BlockStore, holdings: list[Holding], limit: int, cluster: str, emit: Emit
 ) -> dict[str, Any]:
     """Return tasks and memory of predicting the rows of a store, by a kind of ``cluster``; nothing is computed.
 
@@ -84,7 +84,7 @@ def predict_plan(
     }
 
 
-def first_pass(predictor: Predictor, model: Any, data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
+def first_pass(predictor: Predictor, model: object, data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
     """Return the first pass of a prediction, which is not run; ``None`` where the driver reads and computes all by itself."""
     return planned_pass(lambda ctx: predictor.decision_values(model, ctx), data, limit, emit) if predictor.by_passes else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore, to_arrays
 from ...storage.temporary import temporary_folder
 from ..estimators.base import predictor_of
+from ..methods.social_strength.model import SocialModel
 from ..methods.social_strength.predict import Recommendation, SocialPredictor
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
@@ -29,7 +30,7 @@ class _Use:
     """A model, its users, and what is asked of it."""
 
     predictor: SocialPredictor
-    model: Any
+    model: SocialModel
     data: BlockStore
     asked: Recommendation | None
     labels: Sequence[str]
@@ -106,6 +107,6 @@ def use_store(
     return {"rows": write(result), "out": out}
 
 
-def _write_labels(write: Any, result: tuple[np.ndarray, np.ndarray]) -> int:
+def _write_labels(write: Callable[[np.ndarray, np.ndarray], object], result: tuple[np.ndarray, np.ndarray]) -> int:
     write(*result)
     return len(result[0])

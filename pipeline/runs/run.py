@@ -21,11 +21,12 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
+from ...storage.value_types import Json
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
-from ..records.config import make_config
+from ..records.config import MethodConfig, make_config
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
 from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
@@ -228,7 +229,7 @@ def resume_run(
         return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore)
 
 
-def jsonable(value: Any) -> Any:
+def jsonable(value: Json) -> Json:
     """Return ``value`` with arrays as lists."""
     if isinstance(value, Mapping):
         return {key: jsonable(item) for key, item in value.items()}
@@ -262,7 +263,7 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
     return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
 
 
-def _prepared(info: MethodInfo, config: Any, store: BlockStore, record: Mapping[str, Any]) -> Method:
+def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any]) -> Method:
     """Return the method with its plan, found in this process without writing anything."""
     with one_thread(), open_executor(None) as executor:
         return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
@@ -273,7 +274,13 @@ def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str,
 
 
 def _run(
-    info: MethodInfo, config: Any, store: BlockStore, folder: RunStore, where: ComputeOptions, emit: Emit, prepared: Method | None = None
+    info: MethodInfo,
+    config: MethodConfig,
+    store: BlockStore,
+    folder: RunStore,
+    where: ComputeOptions,
+    emit: Emit,
+    prepared: Method | None = None,
 ) -> RunOutcome:
     done = folder.read_json("summary")
     if done is not None:
@@ -304,7 +311,7 @@ def _run(
     return RunOutcome("done", summary, run=str(folder.path))
 
 
-def alone_text(method: str, cluster: str) -> str:
+def alone_text(method: str, cluster: str | None) -> str:
     """Return the line that a cluster has nothing to do."""
     return f"nothing of this {method} is distributed: this process does all of it, and the workers of cluster={cluster!r} none"
 

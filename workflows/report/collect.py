@@ -96,7 +96,9 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         raise ConfigError(f"{path}: the grid is not finished, there is no fit to report on yet; give the tune command again")
     run = _open(model_run(path))
     config, started, tables = run.config, run.read_json("where") or {}, run.read_json("tables") or {}
-    history, info = run.history(), METHODS[config["method"]]
+    history, info, stability = run.history(), METHODS[config["method"]], run.read_json("stability")
+    if stability is not None:
+        tables = {**tables, "stability": stability["features"]}
     settings = {**started, **_note_replaced(run), "data_digest": config["data_digest"], "seed": config["seed"]}
     return RunView(
         name=shown,
@@ -110,15 +112,10 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         summary=run.read_json("summary") or {**_last(history), "iterations": len(history)},
         history=history,
         selected=tables.get("selected", []),
-        tables={name: rows for name, rows in {**tables, **_stability(run)}.items() if name != "selected"},
+        tables={name: rows for name, rows in tables.items() if name != "selected"},
         scores=saved_scores(run.path),
         trials=trials,
     )
-
-
-def _stability(run: RunStore) -> dict[str, Any]:
-    saved = run.read_json("stability")
-    return {} if saved is None else {"stability": saved["features"]}
 
 
 def save_score(path: str | Path, store: str, table: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from ....kernels.grams.rows import row_shape
 from ...estimators.inputs import Column, UserRows, in_memory
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
@@ -256,7 +257,7 @@ class StructurePreservingEmbedding(_Embedding):
         if X is None:
             if not sp.issparse(graph):
                 raise ValueError("X: is None; give the graph as a sparse matrix, or rows to make one of")
-            X = np.zeros((sp.coo_array(graph).shape[0], 1))
+            X = np.zeros((row_shape(sp.csr_array(graph))[0], 1))
         return super().fit(X, y, graph=graph)
 
     def _set_model(self, model: SpectralModel) -> None:

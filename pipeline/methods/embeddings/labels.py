@@ -9,6 +9,7 @@ import numpy as np
 
 from ....kernels.spectral.embeddings import class_factor, kernel_factor, value_factor
 from ....storage import DataError
+from ....storage.value_types import UserData
 
 UNLABELLED = -1
 MIN_SPREAD = 1e-6  # differences along a column of a label kernel's factor, relative to its largest entry, that are more than rounding
@@ -73,7 +74,7 @@ class Labels:
         return {"label": None if code == UNLABELLED else self.classes[code], **hidden}
 
 
-def read_labels(y: Any) -> Labels:
+def read_labels(y: UserData) -> Labels:
     """Return labels from any target: classes, or real numbers; ``None`` and NaN, and -1 among integers, stand for no label. -1 and +1 alone
     are two classes. Raises ValueError: no row has a label.
     """

@@ -98,7 +98,7 @@ class Embedding(Method):
     def plan(self) -> dict[str, Any]:
         """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
         data, given = self.ctx.data, self.loop.given
-        search = plan_neighbours(data, self._k) if given is None else plan_distances(data, *given)
+        search = plan_neighbours(data, min(self.config.n_neighbors, data.n_rows - 1)) if given is None else plan_distances(data, *given)
         held = holdings_plan(driver_holdings(self.config, self.inputs))
         step = max(search["task_bytes"], geometry_bytes(data), self._solver_bytes())
         return {
@@ -108,10 +108,6 @@ class Embedding(Method):
             "iterations_at_most": self.config.max_iter,
             "graph": self.config.graph if given is None else "given",
         }
-
-    @property
-    def _k(self) -> int:
-        return min(self.config.n_neighbors, self.ctx.data.n_rows - 1)
 
     @property
     def _in_tiles(self) -> bool:

@@ -76,16 +76,12 @@ def row_geometry(ctx: RunContext, count: int) -> tuple[float, np.ndarray]:
         (found,) = _run(ctx, "row-directions", whole_chunk, blocks, count, extra=24 * data.n_rows * data.n_rows, result=8 * data.n_rows)
         return found
     mean = _run(ctx, "row-means", sum_chunk, blocks, sums=True, result=8 * data.n_cols) / data.n_rows
-    if not _is_sparse(data) and data.n_cols <= MAX_SCATTER_COLUMNS:
+    if data.meta.kind != "sparse" and data.n_cols <= MAX_SCATTER_COLUMNS:
         return _by_scatter(ctx, blocks, mean, count)
     pairs = [_block(data, a.rows, b.rows) for k, a in enumerate(blocks) for b in blocks[k:]]
     shared = ctx.broadcast("row-mean", mean, len(pairs))
     norm2 = float(_run(ctx, "row-norm", norm_chunk, pairs, shared, sums=True, extra=16 * WHOLE_ROWS**2, result=8)[0])
     return norm2, _by_iteration(ctx, blocks, mean, count) if count else np.zeros((data.n_rows, 0))
-
-
-def _is_sparse(data: BlockStore | MemoryBlocks) -> bool:
-    return data.meta.kind == "sparse"
 
 
 def _by_scatter(ctx: RunContext, blocks: Sequence[RowBlock], mean: np.ndarray, count: int) -> tuple[float, np.ndarray]:

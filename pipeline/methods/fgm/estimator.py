@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
+from ....storage.value_types import Matrix
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection, LinearEstimator
 from ...estimators.parameters import Parameter
@@ -143,7 +144,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     def _row_values(self, X: object) -> np.ndarray:
         return decision_values(self.model_, model_columns(self.model_, X))
 
-    def transform(self, X: UserRows) -> Any:
+    def transform(self, X: UserRows) -> Matrix:
         """Return the selected columns of ``X``; for ``poly2`` the selected product columns ``(n_samples, k)``."""
         check_is_fitted(self, "model_")
         if self.model_.kind != "poly2":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 from ....kernels.features import expansions
 from ....kernels.features.pairs import PairMap, pair_columns
 from ....storage import BlockStore
+from ....storage.value_types import Matrix
 from ...models.linear_predict import multiply_rows
 from ...models.predictor import Predictor, check_width, column_batches
 from ...passes.blocks import table_of
@@ -70,7 +70,7 @@ def _store_columns(model: FGMModel, ctx: RunContext) -> Columns:
     return mapped_columns(model, fetch_columns(ctx, model.features), row_factor)
 
 
-def model_columns(model: FGMModel, X: Any) -> Columns:
+def model_columns(model: FGMModel, X: Matrix) -> Columns:
     """Return the model's coordinates of an array ``X`` ``(n, n_features)``."""
     raw = X[:, model.features]
     row_factor = inverse_row_norms(X) if model.row_scaled else None

@@ -12,11 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
+from ....storage.value_types import UserData
 from ...estimators.inputs import Column, UserRows, in_memory
 from ...estimators.linear import StreamEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
 from ...inputs.labels import Inputs, class_factors
+from ...loops.protocol import LoopState
 from ...models.linear import LinearModel
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
@@ -75,17 +77,17 @@ class _GroupLasso(StreamEstimator):
         inputs = super()._inputs(X, y, sample_weight)
         return replace(inputs, groups=chosen_groups(self.groups, self.edges, inputs.data.groups()))
 
-    def _keep_run(self, run: GroupLasso, state: Any) -> None:
+    def _keep_run(self, run: GroupLasso, state: LoopState) -> None:
         # A stream goes on from here with partial_fit; rows of a scaled store would not be those that come then.
         if isinstance(state, StreamState) and run.inputs.data.scale.kind == "none":
             loop: Any = run.loop
             self._learners, self._stream = loop.learners, loop.learners.learner(state.point)
 
-    def _unfinished(self, state: Any) -> str:
+    def _unfinished(self, state: LoopState) -> str:
         reason = f"max_iter={self.get_params()['max_iter']}" if state.stop == "max_iter" else "round-off"
         return f"{reason} ended the fit at the gap {self.dual_gap_:.3g}"
 
-    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+    def _partial_fit(self, X: UserData, y: UserData, sample_weight: UserData, classes: UserData = None) -> Self:
         """Learn rows in the order given; a round that is not full goes on with the next call."""
         first = self._stream is None
         if first:
@@ -98,7 +100,7 @@ class _GroupLasso(StreamEstimator):
             X, y = self._checked(X, y=y, reset=first, multi_output=False, y_numeric=not self._is_classifier)
             rows = scaled_rows(X, 0, UNSCALED)
         weight = np.ones(len(y)) if sample_weight is None else checked_weight(sample_weight, len(y))
-        target: Any = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
+        target: np.ndarray = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
         groups = chosen_groups(self.groups, self.edges)
         inputs = Inputs(None, target, tuple(self.classes_.tolist()) if self._is_classifier else None, None, groups)
         if self._stream is None:
@@ -120,7 +122,7 @@ class _GroupLasso(StreamEstimator):
         rows = plain_rows(X, self.n_features_in_)
         return rows if rows is not None and len(rows.order) == len(y) else None
 
-    def _begin(self, classes: Any) -> None:
+    def _begin(self, classes: UserData) -> None:
         config = self._config()
         if self._model is not None:
             reason = "where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
@@ -189,7 +191,7 @@ class GroupLassoClassifier(SupervisedClassifier, _GroupLasso):
     """
 
     @available_if(_takes_streams)
-    def partial_fit(self, X: UserRows, y: Column, classes: Any = None, sample_weight: Column = None) -> Self:
+    def partial_fit(self, X: UserRows, y: Column, classes: Column = None, sample_weight: Column = None) -> Self:
         """Learn rows in the order given; any cut of a stream into calls gives the same bits.
 
         A round that is not full at the end of a call goes on with the next; predictions use closed rounds (see :meth:`finish`).

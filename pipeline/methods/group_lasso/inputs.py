@@ -12,6 +12,7 @@ from ....kernels.features.groups import build_groups
 from ....kernels.group_lasso.groups import neighbours
 from ....kernels.group_lasso.penalty import GroupPenalty, edge_groups, group_penalty, single_features
 from ....kernels.losses import LossName
+from ....storage.value_types import UserData
 from ...inputs.labels import Inputs, labels_of, resolve_loss, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
 from ...records.context import RunContext
@@ -55,7 +56,7 @@ def fit_loss(config: GroupLassoConfig, classes: Sequence[Any] | None) -> LossNam
     return cast(LossName, resolve_loss(config.loss, classes, ("squared",), ("logistic", "squared", "hinge")))
 
 
-def build_penalty(config: GroupLassoConfig, n_features: int, groups: Any) -> tuple[GroupPenalty, np.ndarray]:
+def build_penalty(config: GroupLassoConfig, n_features: int, groups: UserData) -> tuple[GroupPenalty, np.ndarray]:
     """Return the penalty without its factor ``lam``, and the label of every group; without groups every feature is one by itself."""
     shares = np.asarray(0.0 if config.penalty in ("gl", "l1") else config.r, np.float64)
     if config.penalty == "l1" or (groups is None and shares.ndim == 0):

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....storage.ingest.text.row_text import PIECE
+from ....storage.value_types import Matrix
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import fit_tracker
 from ...method import Method, weights_by_label
@@ -69,7 +70,7 @@ class GroupLasso(Method):
     def _selected_tables(self, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the tables of selected features, largest weights first, and of selected groups."""
         names, features, labels = self.ctx.data.feature_names(), model.features, json.loads(model.classes_json)
-        coef: Any = model.coef[:, features]
+        coef: Matrix = model.coef[:, features]
         weights = coef.toarray() if sp.issparse(coef) else coef
         rows: list[dict[str, Any]] = []
         for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from ....kernels.features.views import flat
 from ....kernels.group_lasso.dual_averaging import Rows, is_valid_csr
 from ....storage import BlockStore, ColumnScale, MemoryBlocks
+from ....storage.value_types import Matrix
 from ...passes.rows import by_rows, has_rows, refuse_to_make
 
 STEP_BYTES = 64 << 20  # a step takes whole blocks up to this many bytes of rows; a checkpoint follows each
@@ -32,7 +33,7 @@ class RowRef(Protocol):
         """Bytes of the block."""
         ...
 
-    def load(self) -> Any:
+    def load(self) -> Matrix:
         """Return the rows."""
         ...
 
@@ -48,7 +49,7 @@ class RowBlocks:
         self._data, self._scale = data, data.scale
         self._source: BlockStore | MemoryBlocks | None = data
         # CSR as block stores have it.
-        X: Any = data.X if isinstance(data, MemoryBlocks) and sp.issparse(data.X) and data.X.format == "csr" else None
+        X: Matrix = data.X if isinstance(data, MemoryBlocks) and sp.issparse(data.X) and data.X.format == "csr" else None
         self._rows = X if X is not None and X.indices.dtype == np.int32 and X.has_canonical_format else None
         if not has_rows(data):
             refuse_to_make(data, budget, "group-lasso")
@@ -75,7 +76,7 @@ class RowBlocks:
         return _scale_entries(self._rows.data[part], self._rows.indices[part], indptr - indptr[0], ref.rows[0], self._scale)
 
 
-def scaled_rows(X: Any, first: int, scale: ColumnScale) -> Rows:
+def scaled_rows(X: Matrix, first: int, scale: ColumnScale) -> Rows:
     """Return rows as compiled loops read them, ``r_i (x_ij - mu_j) s_j``; ``first`` is the number of the first one."""
     if sp.issparse(X):
         return _scale_entries(X.data, np.asarray(X.indices, np.int32), X.indptr.astype(np.int64), first, scale)
@@ -96,7 +97,7 @@ def _scale_entries(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, fi
     return Rows(indptr, flat(indices), flat(values), np.arange(n, dtype=np.int64))
 
 
-def plain_rows(X: Any, n_features: int) -> Rows | None:
+def plain_rows(X: Matrix, n_features: int) -> Rows | None:
     """Return CSR rows as compiled loops read them where nothing has to be converted but floats, and nothing refused; else ``None``."""
     is_csr = sp.issparse(X) and X.format == "csr" and X.dtype.kind == "f" and X.shape[1] == n_features and X.shape[0] > 0
     if not is_csr or X.indices.dtype != np.int32 or X.dtype.itemsize > 8:

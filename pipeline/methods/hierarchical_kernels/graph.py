@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,14 +13,12 @@ from ....kernels.grams.products import AnyKernel, distinct_kernels
 from ....kernels.grams.spec import KernelSpec, check_columns
 from ....kernels.graphs.kernel_graphs import KernelDag, KernelGrid, KernelList
 from ....kernels.graphs.parsing import DEFAULT_GRAPH, parse_graph
-from ....storage import BlockStore, DataError, MemoryBlocks
-from ...grams.sources import TextRows, rows_of
+from ....storage import DataError
+from ...grams.sources import RowData, rows_of
 from ...inputs.kernels import check_rows
 from ...inputs.labels import Inputs
 from ...models.kernel_predict import spans
 from .config import HKLConfig
-
-RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
 
 READ_ROWS = 4096  # rows read at a time for widths and traces
 CONSTANT_SHARE = 1e-10  # a feature whose deviation is below this share of its mean is constant

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.alignment.path import p_for
+from ....storage.value_types import Matrix
 from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, validated
 from ...estimators.kernels import KernelClassifier
 from ...estimators.supervised import predicted_labels
@@ -230,7 +231,7 @@ class KTASelectionPath(Selection, KernelClassifier):
     def _get_support_mask(self) -> np.ndarray:
         return self.get_support()
 
-    def transform(self, X: UserRows, p: float | None = None) -> Any:
+    def transform(self, X: UserRows, p: float | None = None) -> Matrix:
         """Return the columns of X that are active at ``p``; by default where :meth:`predict`'s machine stands."""
         at = self._checked_p(p)
         if self._precomputed:
@@ -281,7 +282,7 @@ class PathMachine(OneThread):
             values = gram_decision_values(model, np.asarray(in_memory(X)))
         else:
             taken = in_memory(X)
-            rows: Any = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
+            rows: Matrix = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
             if rows.ndim != 2 or rows.shape[1] != model.n_features:
                 raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")
             values = row_decision_values(model, scaled_rows(model, rows))

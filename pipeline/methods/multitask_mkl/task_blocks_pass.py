@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,14 +19,13 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.spec import KernelSpec
 from ....storage import BlockStore, GramStore, MemoryBlocks, open_shared
 from ....storage.grams.layout import GramLayout
+from ....storage.value_types import Matrix
 from ...grams.given import GivenGrams
 from ...grams.pairs import StoredPair
 from ...grams.settings import PLACES, GramSettings, Policy
-from ...grams.sources import TILE, TextRows, rows_of
+from ...grams.sources import TILE, RowData, TextRows, rows_of
 from ...records.config import GramPolicy
 from ...records.context import BANK_SHARE, RunContext
-
-RowData: TypeAlias = BlockStore | MemoryBlocks | TextRows
 
 BLOCK_BYTES = 32 << 20  # entries of one block pair, all kernels together
 BATCH_BYTES = 64 << 20  # entries of the tasks that one step of a pass takes together; a larger task is a step of its own
@@ -194,7 +193,7 @@ def _small_squares(pairs: Sequence[TaskPair], start: int) -> list[ComputedPair]:
     return group
 
 
-def read_rows(data: RowData, ids: np.ndarray) -> Any:
+def read_rows(data: RowData, ids: np.ndarray) -> Matrix:
     """Return some rows (ascending ids) with the scaling applied: an array, a CSR array, or strings."""
     if isinstance(data, TextRows):
         return data.texts[ids]

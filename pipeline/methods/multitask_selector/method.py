@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
+from ....storage.value_types import Matrix
 from ...inputs.labels import resolve_loss
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, task_fit
 from ...method import Method
@@ -165,7 +166,7 @@ def _linear_model(
     config: SelectorConfig,
     names: Sequence[Any],
     classes: Sequence[Any] | None,
-    coef: Any,
+    coef: Matrix,
     intercepts: np.ndarray,
     figures: dict[str, float],
 ) -> LinearModel:
@@ -175,5 +176,5 @@ def _linear_model(
 
 def selected_weights(model: LinearModel) -> np.ndarray:
     """Return the weights of the selected features, ``(n_tasks, n_selected)``."""
-    weights: Any = model.coef[:, model.features]
+    weights: Matrix = model.coef[:, model.features]
     return weights.toarray() if sp.issparse(weights) else weights

@@ -33,6 +33,7 @@ from .row_pass import (
     JoinAnswers,
     MergedSpans,
     SignedPart,
+    SubtreeFinds,
     SubtreeQuery,
     Subtrees,
     TaskTables,
@@ -147,7 +148,7 @@ class RowBlocks:
     ) -> Any:
         """Run a pass over blocks: ``more`` bytes a task beside its bits; ``merging`` bounds a combine step that does not add results."""
 
-        def memory(ref: Any) -> int:
+        def memory(ref: object) -> int:
             first = ref[0] if isinstance(ref, tuple) else ref
             return more + (reading_bytes(first) if isinstance(first, BitsPart) else 0)
 
@@ -384,7 +385,7 @@ class BlockedSearch:
                 visits, whole = visits + finds.search.visits, whole and finds.search.whole
         return ViolatorSearch(np.concatenate(items), np.concatenate(values), visits, depth, True, whole)
 
-    def _run_round(self, groups: Sequence[Subtrees], query: SubtreeQuery) -> Any:
+    def _run_round(self, groups: Sequence[Subtrees], query: SubtreeQuery) -> list[SubtreeFinds]:
         signed = sum(part.nbytes for _, part in self._refs)
         bits = max(reading_bytes(part) for part, _ in self._refs) + sum(part.nbytes for part, _ in self._refs)
         more = bits + signed + subtree_bytes(query.max_visits, len(self._lattice.rows))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from ....cluster import BlockProgram, plan
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
 from ...passes.blocks import Columns, Task, column_tasks, join_lists, load_blocks, task_bytes
-from ...records.context import RunContext, resolve
+from ...records.context import RunContext, Shared, resolve
 
 DIGEST_BYTES, OUTLINE_BYTES = 16, 200  # of the truth of a proposition; and what a proposition takes on its way
 OUTLINE_ROOM = 2 * MAX_UNPACKED_BYTES  # propositions of a column unpacked
@@ -48,7 +47,7 @@ class Outlined:
     digests: tuple[bytes, ...]  # of its truth on the rows
 
 
-def outline_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[int]) -> list[Outlined]:
+def outline_chunk(task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Outlined]:
     """Return the propositions of the columns of a task, from the rows of a mask, without their bits (on a worker)."""
     mask, outlined = resolve(rows).astype(bool), []
     for block in load_blocks(task):
@@ -90,7 +89,7 @@ def outlined_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, 
     return propositions.take(np.array(sorted(first.values()), np.int64))
 
 
-def pack_chunk(task: Task, rows: Any, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
+def pack_chunk(task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
     """Return the propositions of the columns of a task, on the rows of a mask (on a worker). Values are raw, never scaled."""
     mask, packed = resolve(rows).astype(bool), []
     for block in load_blocks(task):

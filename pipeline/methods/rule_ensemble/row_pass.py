@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -311,7 +311,7 @@ def subtree_chunk(group: Subtrees, query: SubtreeQuery, fan_in: int) -> list[Sub
 
 
 def _kinds(bits: Sequence[Words], skip: bool) -> Kinds:
-    def kinds(ids: np.ndarray) -> Any:
+    def kinds(ids: np.ndarray) -> np.ndarray:
         if not skip:
             return np.ones((len(ids), len(bits[0])), bool)
         parts = []

@@ -14,7 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.random_walk import rank_rows
-from ....storage import MemoryBlocks
+from ....storage import BlockStore, MemoryBlocks
+from ....storage.value_types import Matrix, UserData
 from ...estimators.base import MethodEstimator
 from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, seed_of, validated, warn_user
 from ...estimators.kernels import KernelEstimator
@@ -181,7 +182,7 @@ class SemanticKernelRanker(SpectralEstimator):
             raise ValueError(f"kernel_block: fitted images are numbered 0 to {n - 1}; features of others are given as a 2-D array")
         return every[numbers]
 
-    def _features(self, X: object) -> Any:
+    def _features(self, X: object) -> Matrix:
         if not is_store(X):
             return self._unseen.scale_rows(self._checked(X, reset=False))
         store = opened_for(self, X)
@@ -210,7 +211,7 @@ class SemanticKernelRanker(SpectralEstimator):
         self.objective_, self.dual_gap_ = arrays["objective"], arrays["gap"]
 
 
-def _are_row_numbers(rows: Any) -> bool:
+def _are_row_numbers(rows: UserData) -> bool:
     """Return whether rows of the fit are meant, not features."""
     return rows is None or isinstance(rows, (slice, int, np.integer)) or (not is_store(rows) and np.ndim(rows) == 1)
 
@@ -273,7 +274,7 @@ class VisualRank(MethodEstimator):
         """
         config = self._config()
         if is_store(similarity):
-            data: Any = opened_for(self, similarity)
+            data: BlockStore | MemoryBlocks = opened_for(self, similarity)
             self.n_features_in_ = data.n_cols
         else:
             matrix = validated(self, in_memory(similarity, "similarity"), accept_sparse="csr", dtype=[np.float64, np.float32])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +10,7 @@ import scipy.sparse as sp
 from ....kernels.ranking.tags import count_tags_of_rows, name_rows, tag_vectors, untagged_rows
 from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph
 from ....storage import BlockStore, MemoryBlocks
+from ....storage.value_types import Matrix, UserData
 from ...grams.sources import all_rows
 from .config import RankerConfig
 
@@ -19,7 +19,7 @@ from .config import RankerConfig
 class Images:
     """The images of one query."""
 
-    rows: Any  # (n, d) visual features, dense or CSR, scaling applied
+    rows: Matrix  # (n, d) visual features, scaling applied
     vectors: sp.csr_array  # (n, V) of tags
     pairs: np.ndarray  # (m, 2) visual neighbours, i < j
     distances: np.ndarray  # (m,) their squared distances over the mean
@@ -32,7 +32,7 @@ class Images:
         return self.rows.shape[0]
 
 
-def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: Any) -> Images:
+def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: UserData) -> Images:
     """Return the images of a data set with their tags.
 
     Raises ValueError: fewer than two images, tags that are not one for each image or tell none from another, images without tags unless
@@ -45,7 +45,7 @@ def read_images(config: RankerConfig, data: BlockStore | MemoryBlocks, tags: Any
     return compare_images(config, all_rows(data), vectors, n_untagged)
 
 
-def compare_images(config: RankerConfig, rows: Any, vectors: sp.csr_array, n_untagged: int) -> Images:
+def compare_images(config: RankerConfig, rows: Matrix, vectors: sp.csr_array, n_untagged: int) -> Images:
     """Return images of features ``(n, d)`` and tag vectors, with their visual neighbours. Raises ValueError: features that overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         mean = mean_distance(rows)
@@ -55,7 +55,7 @@ def compare_images(config: RankerConfig, rows: Any, vectors: sp.csr_array, n_unt
     return Images(rows, vectors, pairs, pair_squares(rows, pairs) / mean, mean, n_untagged)
 
 
-def read_tags(config: RankerConfig, tags: Any, n: int) -> tuple[sp.csr_array, int]:
+def read_tags(config: RankerConfig, tags: UserData, n: int) -> tuple[sp.csr_array, int]:
     """Return tag vectors ``(n, V)``, and the number of images without a tag."""
     counts, _ = count_tags_of_rows(tags)
     n_lines = len(counts.indptr) - 1
@@ -71,7 +71,7 @@ def read_tags(config: RankerConfig, tags: Any, n: int) -> tuple[sp.csr_array, in
     return vectors, len(untagged)
 
 
-def mean_distance(rows: Any) -> float:
+def mean_distance(rows: Matrix) -> float:
     """Return the mean of ``||x_i - x_j||^2`` over all pairs ``i < j``; 1 where all rows are equal."""
     n, centre = rows.shape[0], np.asarray(rows.mean(axis=0)).ravel()
     # Sums of squares around the mean: large offsets cancel.
@@ -84,14 +84,14 @@ def mean_distance(rows: Any) -> float:
     return 1.0 if total <= rounding < np.inf else 2.0 * total / (n - 1)
 
 
-def neighbour_pairs(rows: Any, k: int, graph: str) -> np.ndarray:
+def neighbour_pairs(rows: Matrix, k: int, graph: str) -> np.ndarray:
     """Return pairs ``i < j`` of the graph of nearest neighbours, ``(m, 2)``, sorted."""
     upper = sp.coo_array(sp.triu(neighbour_graph(nearest_rows(rows, k).ids, graph), 1))
     pairs = np.stack([upper.row, upper.col], axis=1).astype(np.int64)
     return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
 
-def pair_squares(rows: Any, pairs: np.ndarray) -> np.ndarray:
+def pair_squares(rows: Matrix, pairs: np.ndarray) -> np.ndarray:
     """Return squared distances of pairs of rows, ``(m,)``."""
     if not len(pairs):
         return np.zeros(0)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from ....kernels.ranking.random_walk import average_precision, normalise_prior, rank_rows, top_precision
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....storage import BlockStore, DataError, MemoryBlocks
+from ....storage.value_types import UserData
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...method import Method
 from ...models.spectral import SpectralModel
@@ -53,12 +54,12 @@ class RankerInputs:
     """Images, their tags (a string or list of each, or counts), and the prior of the walk, ``(n,)`` of sum one; perhaps queries."""
 
     data: BlockStore | MemoryBlocks
-    tags: Any
+    tags: UserData
     prior: np.ndarray
     table: QueryTable | None = None
 
     @classmethod
-    def read(cls, data: BlockStore | MemoryBlocks, tags: Any, prior: ArrayLike | None, queries: Any = None) -> Self:
+    def read(cls, data: BlockStore | MemoryBlocks, tags: UserData, prior: ArrayLike | None, queries: UserData = None) -> Self:
         """Return the inputs, with the prior that was given, else the weights of a store's rows, else a uniform one.
 
         Raises ValueError: images without features, a prior that is none, or queries that are none.
@@ -262,7 +263,7 @@ def query_holdings(loop: QueriesLoop) -> tuple[Holding, ...]:
     return *_table_holdings(len(loop.table.rows), loop.config), CARRIED.taking(2 * carried)
 
 
-def _digest(data: Any) -> str:
+def _digest(data: object) -> str:
     return data.digest if isinstance(data, BlockStore) else ""
 
 

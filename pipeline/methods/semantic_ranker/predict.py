@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +12,7 @@ from ....kernels.grams.blocks import gram_block
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.ranking.warp import Warp, build_warp
 from ....storage import BlockStore, MemoryBlocks
+from ....storage.value_types import Matrix
 from ...grams.sources import READ
 from ...models.kernel_predict import spans
 from ...models.predictor import check_width
@@ -29,7 +29,7 @@ BATCH_ROWS = 1024  # unseen images that are scored at a time
 IMAGES = Held("rows of the store, as read", "16 n d", "`semantic-ranker`, images that are new to it")
 
 
-def stored_images(rows: Any, data: BlockStore | MemoryBlocks) -> dict[str, np.ndarray]:
+def stored_images(rows: Matrix, data: BlockStore | MemoryBlocks) -> dict[str, np.ndarray]:
     """Return ``(n, d)`` images, and how those to come are scaled, as arrays of a model."""
     scale = scale_of(data, np.arange(data.n_cols))
     arrays = {"scale_factor": scale.factor, "scale_shift": scale.shift}
@@ -41,7 +41,7 @@ def stored_images(rows: Any, data: BlockStore | MemoryBlocks) -> dict[str, np.nd
     return {name: array for name, array in arrays.items() if array is not None}
 
 
-def model_images(model: SpectralModel) -> Any:
+def model_images(model: SpectralModel) -> Matrix:
     """Return the images of a model as they were, ``(n, d)``."""
     arrays = model.arrays
     if "images" in arrays:
@@ -68,10 +68,10 @@ class UnseenImages:
         self.config = RankerConfig.model_validate(json.loads(model.config_json))
         self.spec = KernelSpec("rbf", (("gamma", self.config.gamma / model.figures["mean_distance"]),))
 
-    def scale_rows(self, raw: Any) -> Any:
+    def scale_rows(self, raw: Matrix) -> Matrix:
         """Return features ``(m, d)`` as the images of the model are: scaled, float64, dense or CSR."""
         scale = FeatureScale(self.model.arrays.get("scale_factor"), self.model.arrays.get("scale_shift"))
-        rows: Any = raw.astype(np.float64)
+        rows: Matrix = raw.astype(np.float64)
         if sp.issparse(rows):
             # A shift leaves no zeros to leave out.
             rows = sp.csc_array(rows) if scale.shift is None else rows.toarray()
@@ -80,7 +80,7 @@ class UnseenImages:
             return sp.csr_array(rows)
         return rows.toarray() if sp.issparse(rows) else rows
 
-    def gaussian(self, left: Any, right: Any = None) -> np.ndarray:
+    def gaussian(self, left: Matrix, right: Matrix | None = None) -> np.ndarray:
         """Return the kernel before it is warped, ``(a, b)``; with the fitted images by default."""
         return gram_block([self.spec], left, self.rows if right is None else right, dtype=np.float64)[0]
 
@@ -89,14 +89,14 @@ class UnseenImages:
         """The warp, which takes one factorisation of an ``(n, n)`` matrix."""
         return build_warp(self.gaussian(self.rows), self.model.factor, self.config.warp)
 
-    def kernel(self, left: Any, right: Any = None) -> np.ndarray:
+    def kernel(self, left: Matrix, right: Matrix | None = None) -> np.ndarray:
         """Return the warped kernel between rows, ``(a, b)``; with the fitted images by default."""
         to_fitted = self.gaussian(left)
         if right is None:
             return self.warp.block(to_fitted, to_fitted, self.gaussian(self.rows))
         return self.warp.block(self.gaussian(left, right), to_fitted, self.gaussian(right))
 
-    def scores(self, rows: Any) -> np.ndarray:
+    def scores(self, rows: Matrix) -> np.ndarray:
         """Return the scores of images, ``(m,)``; an image that is like no other gets the mean score."""
         scores, damping = self.model.arrays["scores"], self.config.damping
         means = np.empty(rows.shape[0])

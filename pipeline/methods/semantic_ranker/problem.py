@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -13,6 +11,7 @@ from ....kernels.jit import one_thread
 from ....kernels.spectral.neighbors import nearest_rows, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import DistanceTerms
 from ....kernels.spectral.problem import SpectralProblem
+from ....storage.value_types import Matrix
 from .config import RankerConfig
 from .images import Images
 
@@ -27,7 +26,7 @@ def build_problem(config: RankerConfig, images: Images, seed: int = 0) -> Spectr
     return SpectralProblem(target, terms, -images.distances, "squared_hinge", config.C, B=cap, basis=basis, seed=seed)
 
 
-def centred_basis(rows: Any, config: RankerConfig) -> np.ndarray:
+def centred_basis(rows: Matrix, config: RankerConfig) -> np.ndarray:
     """Return the smoothest functions of the visual neighbour graph, ``(n, r)`` orthonormal columns of sum zero."""
     n = rows.shape[0]
     graph = neighbour_graph(nearest_rows(rows, min(config.n_neighbors, n - 1)).ids, "union")

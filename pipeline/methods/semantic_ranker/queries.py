@@ -17,6 +17,7 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.statistics import constant_columns
 from ....kernels.ranking.random_walk import normalise_prior
 from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
+from ....storage.value_types import Matrix, UserData
 from ...grams.neighbours import load_programs as load_programs
 from ...grams.sources import FREED_BYTES, READ, TASKS, rows_at
 from ...passes.blocks import join_lists
@@ -51,7 +52,7 @@ class QueryTable:
         return slice(int(self.starts[query]), int(self.starts[query + 1]))
 
 
-def read_queries(table: Any, n: int, prior: np.ndarray | None = None) -> QueryTable:
+def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> QueryTable:
     """Return the queries of lines ``(query, row)``, or ``(query, row, prior)`` in all of them; else ``prior`` ``(n,)`` says it of rows.
 
     Raises DataError: a line that is none of these (by its number), a row twice in a query, a query of one image, a prior that is none.
@@ -100,16 +101,16 @@ def _check_query(table: QueryTable, query: int, name: str) -> None:
         raise DataError(f"queries: query {name} has row {values[counts > 1][0]} twice")
 
 
-def tag_source(tags: Any, n: int) -> Any:
+def tag_source(tags: UserData, n: int) -> UserData:
     """Return tags of every row as :func:`tags_of` takes them. Raises ValueError: not one entry for each of n rows."""
-    rows: Any = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
+    rows: UserData = sp.csr_array(tags) if sp.issparse(tags) else tags.to_numpy() if hasattr(tags, "to_numpy") else tags
     count = rows.shape[0] if hasattr(rows, "shape") else len(rows) if hasattr(rows, "__len__") and not isinstance(rows, str) else None
     if count is not None and count != n:
         raise ValueError(f"tags: {count} rows, the data has {n}; there must be one for each image")
     return rows
 
 
-def tags_of(tags: Any, rows: np.ndarray) -> Any:
+def tags_of(tags: UserData, rows: np.ndarray) -> UserData:
     """Return the tags of some rows, in the form they were given in."""
     return tags[rows] if hasattr(tags, "shape") else [tags[row] for row in rows.tolist()]
 
@@ -121,7 +122,7 @@ class Query:
     name: str
     rows: np.ndarray  # (n,) rows of the store
     prior: np.ndarray  # (n,)
-    vectors: Any  # (n, V) of tags, CSR
+    vectors: sp.csr_array  # (n, V) of tags
     untagged: int
 
     @property
@@ -147,7 +148,7 @@ class QueryTask:
         return 8 * self.width * sum(len(query.rows) for query in self.queries)
 
 
-def query_vectors(config: RankerConfig, table: QueryTable, tags: Any, query: int) -> tuple[sp.csr_array, int]:
+def query_vectors(config: RankerConfig, table: QueryTable, tags: UserData, query: int) -> tuple[sp.csr_array, int]:
     """Return the tag vectors of a query's images, and how many have no tag. Raises ValueError, which names the query."""
     rows = table.rows[table.span(query)]
     try:
@@ -193,7 +194,7 @@ def _rank(data: BlockStore | MemoryBlocks, query: Query, config: RankerConfig, s
     return rank_query(config, images, query.prior, seed)
 
 
-def _without_constants(rows: Any) -> Any:
+def _without_constants(rows: Matrix) -> Matrix:
     """Return rows whose constant columns are zeros, as of a data set of these rows alone: its last bits do not depend on them."""
     columns = constant_columns(sp.csc_array(rows) if sp.issparse(rows) else rows)
     if not len(columns):
@@ -206,7 +207,7 @@ def _without_constants(rows: Any) -> Any:
 
 
 def ranking_plan(
-    data: BlockStore | MemoryBlocks, config: RankerConfig, table: QueryTable, tags: Any, groups: Sequence[tuple[int, int]], seed: int
+    data: BlockStore | MemoryBlocks, config: RankerConfig, table: QueryTable, tags: UserData, groups: Sequence[tuple[int, int]], seed: int
 ) -> Plan[list[RankedQuery]]:
     """Return the pass that ranks the queries of some tasks."""
     digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
@@ -232,9 +233,9 @@ def work_bytes(sizes: np.ndarray, carried: int, width: int, config: RankerConfig
     return max(query_bytes(int(n), width) for n in sizes) + carried + result_bytes(sizes, config)
 
 
-def carried_bytes(vectors: Any) -> int:
+def carried_bytes(vectors: sp.csr_array) -> int:
     """Return the bytes of a query that travel, with tag vectors ``(n, V)``."""
-    n = vectors.shape[0]
+    n = len(vectors.indptr) - 1
     return 16 * n + vectors.data.nbytes + vectors.indices.nbytes + vectors.indptr.nbytes
 
 
@@ -250,6 +251,8 @@ def result_bytes(sizes: np.ndarray, config: RankerConfig) -> int:
     return int((8 + 16 * config.n_neighbors) * np.sum(sizes) + 1024 * len(sizes))
 
 
-def rank_batch(ctx: RunContext, config: RankerConfig, table: QueryTable, tags: Any, groups: Sequence[tuple[int, int]]) -> list[RankedQuery]:
+def rank_batch(
+    ctx: RunContext, config: RankerConfig, table: QueryTable, tags: UserData, groups: Sequence[tuple[int, int]]
+) -> list[RankedQuery]:
     """Return the queries of some tasks, ranked: one pass."""
     return ctx.run_pass(ranking_plan(ctx.data, config, table, tags, groups, ctx.seed))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
+from ....storage.value_types import UserData
 from ...loops.protocol import Step, joint_stop
 from ...records.context import RunContext
 from .config import RankerConfig
@@ -47,7 +48,7 @@ class QueriesLoop:
 
     state_type = QueriesState
 
-    def __init__(self, config: RankerConfig, table: QueryTable, tags: Any, carries: np.ndarray) -> None:
+    def __init__(self, config: RankerConfig, table: QueryTable, tags: UserData, carries: np.ndarray) -> None:
         self.config, self.table, self.tags, self.carries = config, table, tags, carries
         self.batches = batch_groups(task_groups(table.sizes))
 

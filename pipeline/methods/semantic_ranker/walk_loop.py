@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,7 @@ from ....kernels.ranking.random_walk import (
     walk_on,
 )
 from ....storage import BlockStore, MemoryBlocks
+from ....storage.value_types import Matrix
 from ...grams.sources import READ, rows_of
 from ...loops.protocol import Step
 from ...passes.blocks import scale_as_given
@@ -105,7 +106,7 @@ class WalkLoop:
         return 0.0 if state.stop == "closed form" else walk_error(state.change, self.config.damping)
 
 
-def _matrix(data: BlockStore | MemoryBlocks) -> Any:
+def _matrix(data: BlockStore | MemoryBlocks) -> Matrix:
     """Return the similarity that a data set holds, dense or CSR."""
     if isinstance(data, MemoryBlocks) and data.scale.kind == "none":
         return data.X

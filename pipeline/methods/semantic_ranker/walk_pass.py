@@ -7,13 +7,13 @@ and gives ``S[:, a] r[a]``; these are added in the order of a fixed tree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from ....cluster import BlockProgram, Plan, plan
 from ....storage import BlockStore, MemoryBlocks
+from ....storage.value_types import Matrix
 from ...passes.blocks import Ref, Task, add_parts, column_tasks, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
 from ...records.context import RunContext, Shared, resolve
@@ -36,7 +36,7 @@ def stripe_weights(ref: Ref, *, keeps_diagonal: bool) -> np.ndarray | sp.csc_arr
     return sp.csc_array((values, block.indices, indptr), shape=block.shape)
 
 
-def _read_stripe(ref: Ref) -> Any:
+def _read_stripe(ref: Ref) -> Matrix:
     block = load_block(ref, centred=False)
     return scaled(block.X, FeatureScale(block.factor, block.shift), source_of(ref).scale.row_factor)
 

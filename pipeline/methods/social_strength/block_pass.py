@@ -22,13 +22,15 @@ from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import LANCZOS_STEPS, least_eigenvalues, scaled_block
 from ....storage import BlockStore, DataError, MemoryBlocks, open_shared
+from ....storage.value_types import SparseMatrix
 from ...grams.given import SYMMETRIC, GivenKernel
 from ...grams.grams import load_programs as load_programs
-from ...grams.sources import FREED_BYTES, TILE, block_rows, rows_of
+from ...grams.sources import FREED_BYTES, TILE, RowData, block_rows, rows_of
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
 from ...passes.columns import entry_count
 from ...passes.scaling import scaled
 from ...records.context import RunContext, Shared, resolve
+from ...records.data_set import DataSet
 from ...records.scale import FeatureScale
 
 EQUAL_FACTORS = 1e-4
@@ -80,13 +82,14 @@ LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos ste
 Spans = dict[tuple[int, int], np.ndarray]  # by range of users, an array whose last axis is over these
 
 
-def is_similarity(data: Any) -> bool:
+def is_similarity(data: object) -> bool:
     """Return whether a data set can hold sparse similarities side by side: sparse, with as many columns as its rows, some times."""
-    sparse = isinstance(data, BlockStore | MemoryBlocks) and data.meta.kind == "sparse"
-    return bool(sparse and data.n_cols and data.n_cols % data.n_rows == 0)
+    if not isinstance(data, BlockStore | MemoryBlocks) or data.meta.kind != "sparse":
+        return False
+    return bool(data.n_cols and data.n_cols % data.n_rows == 0)
 
 
-def similarity_kernels(data: Any, normalize: str) -> list[GivenKernel]:
+def similarity_kernels(data: DataSet, normalize: str) -> list[GivenKernel]:
     """Return the views of sparse similarities."""
     return [GivenKernel(q, f"view {q}", normalize) for q in range(data.n_cols // data.n_rows)]
 
@@ -143,7 +146,7 @@ class ViewTile:
         data = self.source if self.source is not None else open_shared(self.url, self.digest)
         return self._sparse_blocks(data) if isinstance(self.specs[0], GivenKernel) else self._row_blocks(data)
 
-    def _row_blocks(self, data: Any) -> Iterator[ViewBlock]:
+    def _row_blocks(self, data: RowData) -> Iterator[ViewBlock]:
         left = rows_of(data, *self.rows)
         for chunk in self._chunks():
             right = left if chunk == self.rows else rows_of(data, *chunk)
@@ -152,10 +155,10 @@ class ViewTile:
                 Z = None if rows == cols else right[cols[0] - chunk[0] : cols[1] - chunk[0]]
                 yield ViewBlock(rows, cols, gram_block(self.specs, X, Z, dtype=np.float32))
 
-    def _sparse_blocks(self, data: Any) -> Iterator[ViewBlock]:
+    def _sparse_blocks(self, data: BlockStore | MemoryBlocks) -> Iterator[ViewBlock]:
         """Yield blocks of sparse similarities: the columns of the users, as views are symmetric; the upper triangle on the diagonal."""
         k, count = len(self.specs), self.rows[1] - self.rows[0]
-        columns: Any = sp.csr_array(data.columns(similar_columns(self.specs, data.n_rows, np.arange(*self.rows))))
+        columns: SparseMatrix = sp.csr_array(data.columns(similar_columns(self.specs, data.n_rows, np.arange(*self.rows))))
         for rows, cols in (span for chunk in self._chunks() for span in self._spans_in(chunk)):
             part = columns[cols[0] : cols[1]].toarray().reshape(cols[1] - cols[0], k, count)
             block = part[:, :, rows[0] - self.rows[0] : rows[1] - self.rows[0]].astype(np.float32).transpose(1, 2, 0)
@@ -200,7 +203,7 @@ def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> 
     return (np.array([spec.position for spec in specs])[:, None] * n + users).ravel()
 
 
-def view_tiles(data: Any, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
+def view_tiles(data: DataSet, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
     """Return the tasks of a pass over the views: tiles of the upper triangle, or ranges of users with themselves, or with all."""
     layout, n = TileLayout.of(data, len(specs)), data.n_rows
     rows = [(lo, min(lo + layout.tall, n)) for lo in range(0, n, layout.tall)]

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.ranking.harmonic import harmonic_values, strength_graph
 from ....storage import BlockStore, GramStore, MemoryBlocks
+from ....storage.value_types import SparseMatrix
 from ...estimators.inputs import fan_out, fit_context, in_memory, is_store, opened_for, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.parameters import RUN_PARAMETERS
@@ -215,11 +216,11 @@ class SocialStrengthRanker(KernelEstimator):
         n_popular
             Only this many groups with the most members are candidates.
         """
-        members: Any = sp.csr_array(in_memory(membership, "membership"))
+        members: SparseMatrix = sp.csr_array(in_memory(membership, "membership"))
         if members.ndim != 2 or members.shape[0] != self._n_users():
             raise ValueError(f"membership has shape {members.shape}; it must be ({self._n_users()}, n_groups)")
         members.eliminate_zeros()
-        ones: Any = sp.csr_array((np.ones(members.nnz), members.indices, members.indptr), shape=members.shape)
+        ones: SparseMatrix = sp.csr_array((np.ones(members.nnz), members.indices, members.indptr), shape=members.shape)
         values = self.score_users([user])[0]
         totals = ones.T @ (scoring.tie_strengths(values) if score == "probability" else values)
         others = np.setdiff1d(np.arange(ones.shape[1]), scoring.largest_groups(ones, _positive_int("n_popular", n_popular)))

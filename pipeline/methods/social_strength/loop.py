@@ -19,12 +19,13 @@ from ....kernels.ranking.pair_ranking import ImportMachine, empty_machine, full_
 from ....kernels.ranking.user_kernels import row_factors
 from ....kernels.svm.dual import DenseGram, Gram
 from ....storage import DataError
-from ...grams.given import NEGATIVE
+from ...grams.given import NEGATIVE, GivenGrams
 from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...loops.protocol import Step
 from ...records.context import RunContext
+from ...records.data_set import DataSet
 from .block_pass import BlockViews
 from .config import SocialConfig
 from .links import Links
@@ -80,7 +81,7 @@ class SocialLoop:
         specs: Sequence[Any],
         settings: GramSettings,
         links: Links,
-        data: Any = None,
+        data: GivenGrams | None = None,
         *,
         by_blocks: bool = False,
     ) -> None:
@@ -245,7 +246,7 @@ class SocialLoop:
         return DenseGram(matrix)
 
 
-def _refuse_empty(sizes: np.ndarray, data: Any) -> None:
+def _refuse_empty(sizes: np.ndarray, data: DataSet) -> None:
     empty = ~(sizes > 0).any(axis=0)
     if empty.any():
         raise DataError(

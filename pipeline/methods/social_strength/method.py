@@ -165,7 +165,7 @@ class Social(Method):
             arrays={"singles": state.singles, "chosen": state.chosen, "baseline_auc": np.array(baselines)},
             **data_scaling(data),
             **self._users(),
-            **(_no_matrices() if loop.by_blocks else self._matrices(state, view_weights, ctx)),
+            **self._matrices(state, view_weights, ctx),
         )
         return self._with_hits(model, state, ctx) if loop.by_blocks else model
 
@@ -180,7 +180,9 @@ class Social(Method):
         return {"rows": rows, "texts": texts}
 
     def _matrices(self, state: SocialState, view_weights: np.ndarray, ctx: RunContext) -> dict[str, Any]:
-        """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt."""
+        """Return the weighted sums of the views, ``(n, n)``: by alignment, and as they were learnt; by blocks there are none."""
+        if self.loop.by_blocks:
+            return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
         strengths = np.zeros((0, self.inputs.data.n_rows), np.float32)
         if self.config.pair_kernel == "similarity":
             strengths = self.loop.grams(ctx).weighted(state.scaling, view_weights)
@@ -240,11 +242,7 @@ def _normalization(config: SocialConfig) -> str:
     return "cosine" if config.normalize == "cosine" else "none"
 
 
-def _no_matrices() -> dict[str, Any]:
-    return {"kernel": np.zeros((0, 0), np.float32), "strengths": np.zeros((0, 0), np.float32)}
-
-
-def _goes_by_blocks(config: SocialConfig, data: Any) -> bool:
+def _goes_by_blocks(config: SocialConfig, data: object) -> bool:
     """Return whether a fit can do without matrices of all users: the scores are sums of views, which are computed from rows."""
     return config.pair_kernel == "similarity" and config.grams in ("auto", "recompute") and not isinstance(data, GivenGrams)
 

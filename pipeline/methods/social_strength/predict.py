@@ -12,6 +12,7 @@ import numpy as np
 from ....kernels.grams.blocks import gram_block, gram_diagonal
 from ....kernels.grams.products import kernel_from_json
 from ....storage import BlockStore
+from ....storage.value_types import Matrix
 from ...grams.sources import rows_of
 from ...models.kernel_predict import ROWS, row_spans, spans
 from ...models.predictor import Predictor, check_width
@@ -124,7 +125,7 @@ def _batch_users(model: SocialModel) -> int:
     return min(BATCH_USERS, max(1, BLOCK_ENTRIES // model.n_train)) if model.by_blocks else BATCH_USERS
 
 
-def _raw_kernels(model: SocialModel, specs: list[Any], rows: Any) -> np.ndarray:
+def _raw_kernels(model: SocialModel, specs: list[Any], rows: Matrix) -> np.ndarray:
     """Return the raw kernels between new rows and the model's users, ``(k, rows, n)``: of a store range by range."""
     if not model.by_blocks:
         return gram_block(specs, rows, model.rows if model.rows is not None else np.array(model.texts, dtype=object))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.ranking.harmonic import HarmonicValues, harmonic_by_products, harmonic_values, strength_graph
 from ....kernels.ranking.top_lists import TopLists
+from ....storage.value_types import SparseMatrix
 from ...models.kernel_predict import spans
 from ...records.context import RunContext
 from .model import SocialModel
@@ -30,23 +29,25 @@ def best_users(model: SocialModel, ctx: RunContext, first: int) -> TopLists:
     return lists
 
 
-def incidence(groups: np.ndarray, users: np.ndarray, n: int, width: int) -> Any:
+def incidence(groups: np.ndarray, users: np.ndarray, n: int, width: int) -> SparseMatrix:
     """Return members of groups, by pairs of a group and a user, as a binary CSR matrix ``(n, width)``."""
-    members: Any = sp.csr_array((np.ones(len(users)), (users, groups)), shape=(n, width))
+    members: SparseMatrix = sp.csr_array((np.ones(len(users)), (users, groups)), shape=(n, width))
     members.sum_duplicates()
     members.data[:] = 1.0
     return members
 
 
-def popular_groups(members: Any, n_popular: int) -> tuple[Any, np.ndarray]:
+def popular_groups(members: SparseMatrix, n_popular: int) -> tuple[SparseMatrix, np.ndarray]:
     """Return the columns of the groups with the most members, and their numbers."""
     chosen = largest_groups(members, n_popular)
-    columns: Any = sp.csr_array(sp.csc_array(members)[:, chosen])
+    columns: SparseMatrix = sp.csr_array(sp.csc_array(members)[:, chosen])
     columns.sort_indices()
     return columns, chosen
 
 
-def best_groups_of_users(model: SocialModel, ctx: RunContext, members: Any, first: int, *, strengths: bool, n_popular: int) -> TopLists:
+def best_groups_of_users(
+    model: SocialModel, ctx: RunContext, members: SparseMatrix, first: int, *, strengths: bool, n_popular: int
+) -> TopLists:
     """Return for every user the groups whose members have the strongest ties with him; those joined already are left out.
 
     ``members``: binary CSR ``(n, groups)``; ``strengths``: sums of strengths, which are not negative, in place of scores; ``n_popular``: of

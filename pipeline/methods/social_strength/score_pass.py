@@ -13,10 +13,12 @@ from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.blocks import gram_block
 from ....kernels.ranking.top_lists import TopLists
 from ....kernels.ranking.user_kernels import scaled_block
+from ....storage.value_types import SparseMatrix
 from ...grams.given import GivenKernel
 from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
 from ...records.context import RunContext, Shared, resolve
+from ...records.data_set import DataSet
 from .block_pass import Normal, Spans, ViewBlock, ViewTile, add_spans, merge_spans, similar_columns, tile_bytes, view_tiles
 
 BLOCK_ENTRIES = 1 << 22  # entries of a block of scores that are computed at a time outside a pass
@@ -77,7 +79,7 @@ def top_chunk(tile: ViewTile, scorer: Scorer, first: int) -> list[list[TopLists]
     return [lists]
 
 
-def top_plan(data: Any, specs: Sequence[Any], scorer: Scorer, first: int, ctx: RunContext | None = None) -> Plan[Any]:
+def top_plan(data: DataSet, specs: Sequence[Any], scorer: Scorer, first: int, ctx: RunContext | None = None) -> Plan[list[list[TopLists]]]:
     """Return the pass that finds the first candidates of every user."""
     tiles, s = view_tiles(data, specs, "all"), len(scorer.weights)
     size = 16 * s * first * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * s
@@ -108,7 +110,7 @@ class Members:
     indptr: Shared
     width: int
 
-    def matrix(self) -> Any:
+    def matrix(self) -> SparseMatrix:
         """Return the binary incidence."""
         indices, indptr = resolve(self.indices), resolve(self.indptr)
         return sp.csr_array((np.ones(len(indices)), indices, indptr), shape=(len(indptr) - 1, self.width))
@@ -124,7 +126,7 @@ def group_chunk(tile: ViewTile, scorer: Scorer, members: Members, first: int, st
     return [best_groups(totals, incidence[lo:hi], first)]
 
 
-def best_groups(totals: np.ndarray, joined: Any, first: int) -> TopLists:
+def best_groups(totals: np.ndarray, joined: SparseMatrix, first: int) -> TopLists:
     """Return the first groups by ``totals`` ``(users, groups)`` that are not ``joined`` (CSR), equal ones in order of their number."""
     lists = TopLists.empty(len(totals), first)
     for i, row in enumerate(totals):
@@ -134,7 +136,9 @@ def best_groups(totals: np.ndarray, joined: Any, first: int) -> TopLists:
     return lists
 
 
-def group_lists(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, candidates: Any, first: int, *, strengths: bool) -> TopLists:
+def group_lists(
+    ctx: RunContext, specs: Sequence[Any], scorer: Scorer, candidates: SparseMatrix, first: int, *, strengths: bool
+) -> TopLists:
     """Return the first groups of all users, of ``candidates`` (CSR ``(n, groups)``, a column each), in one pass."""
     specs, scorer = scorer.of_views(specs)
     tiles = view_tiles(ctx.data, specs, "all")
@@ -184,7 +188,7 @@ def strength_products(ctx: RunContext, specs: Sequence[Any], scorer: Scorer, vec
 def raw_between(data: Any, specs: Sequence[Any], users: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return raw similarities of any users with others, float32 ``(k, users, others)``."""
     if isinstance(specs[0], GivenKernel):
-        columns: Any = sp.csr_array(data.columns(similar_columns(specs, data.n_rows, users)))
+        columns: SparseMatrix = sp.csr_array(data.columns(similar_columns(specs, data.n_rows, users)))
         part = columns[others].toarray().reshape(len(others), len(specs), len(users))
         return np.ascontiguousarray(part.astype(np.float32).transpose(1, 2, 0))
     left, right = (rows_at(data, ids) if data.n_cols else rows_of(data, 0, data.n_rows)[ids] for ids in (users, others))

@@ -14,6 +14,7 @@ from ....kernels.ranking.pair_kernels import PairSum
 from ....kernels.ranking.top_lists import TopLists
 from ....kernels.ranking.user_kernels import row_factors, scaled_block
 from ....storage import MemoryBlocks, open_shared
+from ....storage.value_types import SparseMatrix
 from ...grams.given import GivenKernel
 from ...grams.sources import TextRows
 from ...models.kernel_predict import spans
@@ -121,7 +122,7 @@ def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_
 
     ``linked`` is ``(n, n)``, not zero for a link; m is ``first``, or the number of candidates if that is less.
     """
-    links: Any = sp.csr_array(linked)
+    links: SparseMatrix = sp.csr_array(linked)
     first = min(first, len(links.indptr) - 2)
     sums = np.zeros(first)
     for lo, hi in spans(len(users), BATCH_USERS):
@@ -133,7 +134,7 @@ def hit_rates(score: Score, linked: object, users: np.ndarray, first: int = TOP_
     return sums / max(len(users), 1)
 
 
-def list_hit_rates(lists: TopLists, linked: Any, users: np.ndarray) -> np.ndarray:
+def list_hit_rates(lists: TopLists, linked: SparseMatrix, users: np.ndarray) -> np.ndarray:
     """Return what :func:`hit_rates` does, from the lists of all users."""
     first = min(lists.ids.shape[1], linked.shape[0] - 1)
     sums = np.zeros(first)
@@ -167,7 +168,7 @@ def hit_table(model: SocialModel, links: Links) -> list[dict[str, Any]]:
     return [{"first": m, "learnt": a, "direct": b, "chance": chance} for m, (a, b) in enumerate(rows, 1)]
 
 
-def largest_groups(membership: Any, count: int) -> np.ndarray:
+def largest_groups(membership: SparseMatrix, count: int) -> np.ndarray:
     """Return the groups with the most members, ascending numbers."""
     sizes = np.bincount(membership.indices, minlength=membership.shape[1])
     return np.sort(np.lexsort((np.arange(len(sizes)), -sizes))[:count])

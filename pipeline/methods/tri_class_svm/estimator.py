@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
+from ....storage.value_types import UserData
 from ...estimators.inputs import Column, UserRows, in_memory, is_store, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
 from ...estimators.linear import first_row_not_finite
@@ -119,7 +120,7 @@ class TriClassSVC(KernelClassifier):
         check_is_fitted(self, "model_")
         return three_way(self.decision_function(X), self.model_.figures["eps"])
 
-    def _read_inputs(self, X: Any, y: Any, X_unlabelled: Any, sample_weight: Any) -> TriClassInputs:
+    def _read_inputs(self, X: UserData, y: UserData, X_unlabelled: UserData, sample_weight: UserData) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:
@@ -135,7 +136,7 @@ class TriClassSVC(KernelClassifier):
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
         return TriClassInputs(data, labels, count, sample_weight)
 
-    def _rows(self, name: str, X: Any, *, reset: bool) -> Any:
+    def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""
         if is_store(X):
             store = opened_for(self, X)

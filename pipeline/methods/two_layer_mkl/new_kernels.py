@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +11,7 @@ from ....kernels.bank.two_layer import TwoLayerPoint
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.jit import one_thread
 from ....storage import BlockStore, MemoryBlocks
+from ....storage.value_types import Matrix
 from ...grams.settings import GramSettings, Policy
 from ...models.kernel_build import support_rows_of
 from .config import TwoLayerConfig
@@ -81,9 +82,9 @@ def gamma_range(data: BlockStore | MemoryBlocks, rows: np.ndarray | None = None)
     """
     among = np.arange(data.n_rows) if rows is None else rows
     chosen = np.unique(np.linspace(0, len(among) - 1, min(len(among), MAX_SAMPLED_ROWS)).astype(int))
-    sample: Any = support_rows_of(data, among[chosen])[0]
+    sample: Matrix = support_rows_of(data, among[chosen])[0]
     with one_thread():
-        inner: Any = sample.astype(np.float64) @ sample.astype(np.float64).T
+        inner: Matrix = sample.astype(np.float64) @ sample.astype(np.float64).T
     inner = inner.toarray() if sp.issparse(inner) else inner
     squares = np.diag(inner)
     far = (squares[:, None] + squares[None, :] - 2.0 * inner)[np.triu_indices(len(inner), 1)]

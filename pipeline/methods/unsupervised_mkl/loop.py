@@ -22,7 +22,7 @@ from ...records.context import RunContext
 from .column_sum_pass import mean_largest_sums
 from .config import UMKLConfig
 from .sums_pass import PassGrams
-from .sweeps import PassSweep, Sweep, Sweeper, WholeSweep
+from .sweeps import PassSweep, Sweeper, WholeSweep
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ class UMKLLoop:
         """Choose bases, then weights."""
         sweep = self._sweep(ctx, state.weights, state.bases if state.iteration else None)
         changed = int(np.sum(np.any(np.sort(sweep.bases, axis=1) != np.sort(state.bases, axis=1), axis=1)))
-        new = _solve_weights(state, sweep)
+        best = solve_simplex_qp(sweep.terms.W, sweep.terms.u, state.weights)
+        new = UMKLState(state.iteration + 1, best.weights, sweep.bases, sweep.terms.value(best.weights), best.gap, state.path)
         if self.config.safeguard and state.iteration and new.objective >= state.objective:
             # Sums of single precision: what is left to gain is rounding, and the objective must not rise.
             new, changed = replace(new, weights=state.weights, bases=state.bases, objective=state.objective, qp_gap=state.qp_gap), 0
@@ -97,8 +98,3 @@ class UMKLLoop:
         new = replace(new, path=np.concatenate([state.path, new.weights[None, :]]))
         metrics = {"objective": new.objective, "gap": new.qp_gap, "changed": changed, "kept": sweep.n_kept}
         return Step(new, {**metrics, "n_selected": int(np.count_nonzero(new.weights))})
-
-
-def _solve_weights(state: UMKLState, sweep: Sweep) -> UMKLState:
-    best = solve_simplex_qp(sweep.terms.W, sweep.terms.u, state.weights)
-    return UMKLState(state.iteration + 1, best.weights, sweep.bases, sweep.terms.value(best.weights), best.gap, state.path)

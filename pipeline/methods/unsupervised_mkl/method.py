@@ -19,7 +19,7 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Holding, holdings_plan, refuse_beyond
+from ...records.holdings import holdings_plan, refuse_beyond
 from .components import Components, components_by_passes, principal_components
 from .config import UMKLConfig
 from .loop import UMKLLoop, UMKLState
@@ -76,22 +76,18 @@ class UMKL(Method):
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task."""
-        loop, n = self.loop, self.ctx.data.n_rows
-        refs = row_pairs(self.ctx.data, loop.specs, loop.settings.block)
+        loop, ctx, n = self.loop, self.ctx, self.ctx.data.n_rows
+        way = choose_way(self.config, loop.settings, ctx.data, len(loop.specs), loop.n_bases, ctx.driver_memory)
+        refs = row_pairs(ctx.data, loop.specs, loop.settings.block)
         tasks = {"tasks_per_pass": len(refs), "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 16 * n * loop.n_bases}
         return {
             **loop.settings.describe(n, len(loop.specs)),
-            **holdings_plan(self._driver_held),
+            **holdings_plan(way.held),
             "points": "by passes" if loop.by_passes else "in this process",
             "n_bases": loop.n_bases,
             "iterations_at_most": self.config.max_iter,
-            **(pass_figures(self.config, self.ctx.data, loop.specs, loop.n_bases, loop.settings) if loop.by_passes else tasks),
+            **(pass_figures(self.config, ctx.data, loop.specs, loop.n_bases, loop.settings) if loop.by_passes else tasks),
         }
-
-    @property
-    def _driver_held(self) -> tuple[Holding, ...]:
-        loop, ctx = self.loop, self.ctx
-        return choose_way(self.config, loop.settings, ctx.data, len(loop.specs), loop.n_bases, ctx.driver_memory).held
 
     @property
     def distributed(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ....kernels.weights.umkl_strips import RowBlock
 from ....storage import BlockStore, MemoryBlocks, open_shared
 from ...grams.sources import READ, TILE, PairRef, rows_of
-from ...grams.weighted_sum import BlockSum
+from ...grams.weighted_sum import BlockTotal
 from ...passes.columns import entry_count
 from ...records.scale import FeatureScale
 
@@ -55,7 +55,7 @@ class Strip(Points):
 
     pairs: tuple[PairRef, ...] = field(default=(), repr=False)
 
-    def gram(self, total: BlockSum) -> np.ndarray:
+    def gram(self, total: BlockTotal) -> np.ndarray:
         """Return their rows of a weighted sum, ``(c, n)``."""
         out, ids, first = np.empty((len(self.ids), self.size[0]), np.float32), self.ids, self.rows[0]
         for pair in self.pairs:

@@ -23,7 +23,7 @@ from ....kernels.weights.umkl import BasisArray, WeightTerms
 from ....kernels.weights.umkl_strips import BaseProducts, RowBlock, base_places, greedy_strip, point_costs, point_terms
 from ...grams.grams import load_programs as load_gram_programs
 from ...grams.sources import FREED_BYTES, READ, TILE, apply_norms, pair_bytes
-from ...grams.weighted_sum import BlockSum
+from ...grams.weighted_sum import BlockTotal
 from ...passes.blocks import constant_features, scale_as_given, scale_of
 from ...records.context import RunContext, Shared, resolve
 from .rows_pass import COLUMNS, ENTRY_BYTES, HELD_BYTES, PassRows, Points, Strip, rows_of_sets
@@ -57,7 +57,7 @@ class KernelSum:
 
     kernels: BaseKernels
     theta: np.ndarray  # `(k,)` weights of the kernels
-    stored: BlockSum | None = None  # what is made of the block pairs of strips; without it entries are computed from the rows
+    stored: BlockTotal | None = None  # what is made of the block pairs of strips; without it entries are computed from the rows
 
     def strip(self, points: Points) -> np.ndarray:
         """Return the entries of some points with all, float32 ``(c, n)``."""
