@@ -42,7 +42,7 @@ def test_a_run_tells_what_resamples_of_its_rows_select(place, capsys):
     assert set(rows) == {NAMES[j] for j in {*np.flatnonzero(counts), *chosen}}
     for j in range(12):
         assert rows.get(NAMES[j], {"frequency": 0.0})["frequency"] == pytest.approx(counts[j] / 6)
-        assert rows.get(NAMES[j], {"selected": False})["in_the_fit"] == (j in chosen)
+        assert rows.get(NAMES[j], {"in_the_fit": False})["in_the_fit"] == (j in chosen)
     assert [row["frequency"] for row in found["features"]] == sorted((row["frequency"] for row in rows.values()), reverse=True)
     assert (found["resamples"], found["n_selected"], found["ever_selected"]) == (6, len(chosen), np.count_nonzero(counts))
     assert found["steady"] == np.sum(counts >= 0.8 * 6) and found["mean_frequency"] == pytest.approx(counts[chosen].mean() / 6)
