@@ -1,7 +1,10 @@
 """What all tests share: no walks through the suite for garbage, one BLAS thread for oracles as for solvers, and Ctrl-C that is heard."""
 
 import gc
+import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 import threadpoolctl
@@ -42,3 +45,13 @@ def _one_thread(request: pytest.FixtureRequest):
         return
     with one_thread():
         yield
+
+
+@pytest.fixture
+def quick_path(tmp_path):
+    """An empty folder in memory where there is one: what is flushed to a disk thousands of times says nothing more here."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="gramplane-walk-", dir="/dev/shm") as folder:
+        yield Path(folder)

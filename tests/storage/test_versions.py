@@ -103,12 +103,12 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def test_a_kill_at_any_write_leaves_the_old_or_the_new_store(tmp_path, monkeypatch):
+def test_a_kill_at_any_write_leaves_the_old_or_the_new_store(quick_path, monkeypatch):
     """Every rename, removal and folder that a replacement makes is the last thing it does, once."""
-    first, second = made(tmp_path / "a", 0).digest, made(tmp_path / "b", 1).digest
+    first, second = made(quick_path / "a", 0).digest, made(quick_path / "b", 1).digest
     met, met_new = 0, 0
     for at in range(200):
-        place = tmp_path / f"s{at}"
+        place = quick_path / f"s{at}"
         made(place, 0)
         gc.collect()
         with monkeypatch.context() as patch:

@@ -1,10 +1,8 @@
 """Every command of the tree against every fault of the environment: never "this is a bug", always one message that names the place."""
 
-import os
 import random
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -38,16 +36,6 @@ def sound(ended, what, *places):
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
     return make_bench(tmp_path_factory.mktemp("bench") / "good")
-
-
-@pytest.fixture
-def quick_path(tmp_path):
-    """An empty folder in memory where there is one: what is flushed to a disk thousands of times says nothing more here."""
-    if not os.access("/dev/shm", os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(prefix="gramplane-walk-", dir="/dev/shm") as folder:
-        yield Path(folder)
 
 
 def copied(bench, folder, case):
