@@ -83,15 +83,15 @@ def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int
 
 def _check_names(rows: list[list[str | int | float]], lines: list[int], path: str, least: int) -> None:
     """Refuse names of too few rows, and those whose numbers are all 0, at their first line."""
-    firsts, counts, totals = dict[str, int](), Counter[str](), Counter[str]()
-    for (name, _, *more), line in zip(rows, lines, strict=True):
+    firsts, counts = dict[str, int](), Counter[str]()
+    weighty = {str(name) for name, _, *more in rows if not more or float(more[0])}
+    for (name, *_), line in zip(rows, lines, strict=True):
         firsts.setdefault(str(name), line)
         counts[str(name)] += 1
-        totals[str(name)] += sum(map(float, more)) if more else 1
     for name, line in firsts.items():
         if counts[name] < least:
             raise DataError(f"{name} has {counts[name]} row; at least {least} are needed", path, line)
-        if not totals[name]:
+        if name not in weighty:
             raise DataError(f"all numbers of {name} are 0; one at least must be positive", path, line)
 
 
