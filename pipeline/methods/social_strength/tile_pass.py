@@ -18,19 +18,21 @@ from ....storage import BlockStore, MemoryBlocks, open_shared
 from ...grams.given import GivenKernel
 from ...grams.sources import FREED_BYTES, TILE, block_rows, rows_of
 from ...passes.columns import entry_count
+from ...records.data_set import DataSet
 
 TALL_BLOCKS = 6  # blocks of a tile's users
 READ_BYTES = 32 << 20  # others that are read at a time
 BLOCK_COPIES = 10  # of the entries of a block in float32: as computed, normalised, in float64 with their factors, and in products
 
 
-def is_similarity(data: Any) -> bool:
+def is_similarity(data: object) -> bool:
     """Return whether a data set can hold sparse similarities side by side: sparse, with as many columns as its rows, some times."""
-    sparse = isinstance(data, BlockStore | MemoryBlocks) and data.meta.kind == "sparse"
-    return bool(sparse and data.n_cols and data.n_cols % data.n_rows == 0)
+    if not isinstance(data, BlockStore | MemoryBlocks) or data.meta.kind != "sparse":
+        return False
+    return bool(data.n_cols and data.n_cols % data.n_rows == 0)
 
 
-def similarity_kernels(data: Any, normalize: str) -> list[GivenKernel]:
+def similarity_kernels(data: DataSet, normalize: str) -> list[GivenKernel]:
     """Return the views of sparse similarities."""
     return [GivenKernel(q, f"view {q}", normalize) for q in range(data.n_cols // data.n_rows)]
 
@@ -96,7 +98,7 @@ class ViewTile:
                 Z = None if rows == cols else right[cols[0] - chunk[0] : cols[1] - chunk[0]]
                 yield ViewBlock(rows, cols, gram_block(self.specs, X, Z, dtype=np.float32))
 
-    def _sparse_blocks(self, data: Any) -> Iterator[ViewBlock]:
+    def _sparse_blocks(self, data: BlockStore | MemoryBlocks) -> Iterator[ViewBlock]:
         """Yield blocks of sparse similarities: the columns of the users, as views are symmetric; the upper triangle on the diagonal."""
         k, count = len(self.specs), self.rows[1] - self.rows[0]
         columns: Any = sp.csr_array(data.columns(similar_columns(self.specs, data.n_rows, np.arange(*self.rows))))
@@ -144,7 +146,7 @@ def similar_columns(specs: Sequence[GivenKernel], n: int, users: np.ndarray) -> 
     return (np.array([spec.position for spec in specs])[:, None] * n + users).ravel()
 
 
-def view_tiles(data: Any, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
+def view_tiles(data: DataSet, specs: Sequence[Any], kind: Literal["upper", "all", "diagonal"] = "upper") -> list[ViewTile]:
     """Return the tasks of a pass over the views: tiles of the upper triangle, or ranges of users with themselves, or with all."""
     layout, n = TileLayout.of(data, len(specs)), data.n_rows
     rows = [(lo, min(lo + layout.tall, n)) for lo in range(0, n, layout.tall)]
