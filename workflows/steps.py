@@ -204,7 +204,8 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
     args, store = step.args, context.store(step)
     if args.recommend is not None or args.members is not None or args.user_labels is not None:
         members, labels = (None if name is None else context.read.path(name) for name in (args.members, args.user_labels))
-        figures = answer_users(str(run), store, out, user_questions(args.recommend, members, labels, store), **settings)
+        asked = user_questions(args.recommend, members, labels, store, three_way=args.three_way)
+        figures = answer_users(str(run), store, out, asked, **settings)
     else:
         figures = predict_store(str(run), store, out, three_way=args.three_way, **settings)
     return StepResult(figures, {} if dry_run else _digest_paths(out))

@@ -79,19 +79,29 @@ def harmonic_by_products(
         raise ValueError(
             f"node {int(np.flatnonzero(free)[np.argmin(mass[free])])} is not linked to any labelled one; label one of each part"
         )
-    share = float((mass / np.maximum(degrees, mass))[free].min())
 
     def system(x: FloatArray) -> FloatArray:
         padded = np.zeros((x.shape[0], len(values)))
         padded[:, free] = x
         return degrees[free] * x - product(padded)[:, free]
 
-    inverse = 1.0 / degrees[free]
-    x = np.array(right)[:, free] / mass[free]
-    residual = np.array(right)[:, free] - system(x)
+    share = float((mass / np.maximum(degrees, mass))[free].min())
+    start, inverse = np.array(right)[:, free], 1.0 / degrees[free]
+    x, error, iterations = _conjugate_gradients(system, start, start / mass[free], inverse, tol * share, max_iter)
+    values[free] = x.T
+    return HarmonicValues(values, error / share, iterations, error <= tol * share)
+
+
+def _conjugate_gradients(
+    system: Callable[[FloatArray], FloatArray], right: FloatArray, x: FloatArray, inverse: FloatArray, tol: float, max_iter: int
+) -> tuple[FloatArray, float, int]:
+    """Return solutions ``(c, m)`` from a start x, the largest residual in units of the diagonal, whose ``inverse`` preconditions, and the
+    products taken.
+    """
+    residual = right - system(x)
     scaled = residual * inverse
     direction, rho, iterations = scaled, np.einsum("ij,ij->i", residual, scaled), 1
-    while (error := float(np.abs(scaled).max()) / share) > tol and iterations < max_iter:
+    while (error := float(np.abs(scaled).max())) > tol and iterations < max_iter:
         image = system(direction)
         curvature = np.einsum("ij,ij->i", direction, image)
         step = np.divide(rho, curvature, out=np.zeros_like(rho), where=curvature > 0)[:, None]
@@ -100,8 +110,7 @@ def harmonic_by_products(
         before, rho = rho, np.einsum("ij,ij->i", residual, scaled)
         direction = scaled + np.divide(rho, before, out=np.zeros_like(rho), where=before > 0)[:, None] * direction
         iterations += 1
-    values[free] = x.T
-    return HarmonicValues(values, error, iterations, error <= tol)
+    return x, error, iterations
 
 
 def _check_weights(W: object, values: FloatArray) -> Any:

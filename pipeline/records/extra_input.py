@@ -21,6 +21,7 @@ class ExtraInput:
     # values, ordered: of pairs: the numbers that a pair may have, and whether (i, j) is another pair than (j, i)
     values: tuple[int, int] = (-1, 1)
     ordered: bool = False
+    least: int = 1  # of names and rows: rows that every name must have
     option: str = ""  # name of the option of the command line, where it is another
     methods: tuple[str, ...] = ()  # which methods of its system take it; empty: all
     words: tuple[str, ...] = ()  # what may be said in place of a file

@@ -54,6 +54,21 @@ def _opened(run: str, store: str, asked: Recommendation | None, labels: Sequence
     return _Use(predictor, estimator.model_, data, asked, labels)
 
 
+def _checked_plan(use: _Use, options: ComputeOptions, limit: int, emit: Emit) -> dict[str, Any]:
+    """Return passes and memory of a use. Raises MemoryBoundExceeded: this process, or a task, would hold more than it may."""
+    stored = sum(array.nbytes for array in to_arrays(use.model)[0].values())
+    n_labels = len({text.strip() for text in use.labels} - {""})
+    holdings = [MODEL.of(model=stored), *use.predictor.use_holdings(use.model, use.asked, n_labels)]
+    refuse_beyond(holdings, limit, "predict", "fewer users" if use.asked is None else "fewer candidates")
+    work, config = planned_pass(use, use.data, limit, emit) if use.model.by_blocks else None, options.config()
+    step = step_bytes(work)
+    refuse_step(holdings, step, limit, config.kind, "predict")
+    passes = {"tasks_per_pass": 0 if work is None else work.n_tasks, "task_bytes": step}
+    at_most = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(config, step)}
+    process = process_plan(total_bytes(holdings), step, use.data, limit, config.kind)
+    return {**at_most, **passes, **holdings_plan(holdings), **process}
+
+
 def use_store(
     run: str,
     store: str,
@@ -85,20 +100,12 @@ def use_store(
     options, emit = ComputeOptions(**where), on_event or ignore
     write = table_writer(out) if asked is not None else partial(_write_labels, predictions_writer(out))
     refuse_foreign(out, None if replace else Predictions.__name__)
-    use = _opened(run, store, asked, labels or ())
-    limit, name = driver_bytes(options.driver_memory), "predict"
+    use, limit = _opened(run, store, asked, labels or ()), driver_bytes(options.driver_memory)
     if labels is not None and len(labels) != use.data.n_rows:
         raise ValueError(f"labels: {len(labels)} are given, {store} has {use.data.n_rows} users")
-    stored = sum(array.nbytes for array in to_arrays(use.model)[0].values())
-    holdings = [MODEL.of(model=stored), *use.predictor.use_holdings(use.model, asked, len({text.strip() for text in use.labels} - {""}))]
-    refuse_beyond(holdings, limit, name, "fewer candidates" if asked is not None else "fewer users")
-    work = planned_pass(use, use.data, limit, emit) if use.model.by_blocks else None
-    refuse_step(holdings, step_bytes(work), limit, options.config().kind, name)
+    plan = _checked_plan(use, options, limit, emit)
     if dry_run:
-        process = process_plan(total_bytes(holdings), step_bytes(work), use.data, limit, options.config().kind)
-        passes = {"tasks_per_pass": 0 if work is None else work.n_tasks, "task_bytes": step_bytes(work)}
-        at_most = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(options.config(), step_bytes(work))}
-        return {"run": run, "data": store, "out": out, "rows": use.data.n_rows, **at_most, **passes, **holdings_plan(holdings), **process}
+        return {"run": run, "data": store, "out": out, "rows": use.data.n_rows, **plan}
     with one_thread(), open_executor(options.config(), events=emit) as executor, temporary_folder() as folder:
         # What tasks share lies in a run of its own, removed at exit.
         shared = None if executor.kind == "sync" else RunStore.create(folder / "run", {})

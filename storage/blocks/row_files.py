@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -57,16 +58,17 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
     return np.array(list(seen), dtype=np.int64)
 
 
-def read_named_rows(path: str, n_rows: int) -> list[list[str | int | float]]:
+def read_named_rows(path: str, n_rows: int, *, numbers: bool = False, least: int = 1) -> list[list[str | int | float]]:
     """Return the lines of a text file that give names to rows, in their order: ``[name, row]``, or ``[name, row, number]`` in every line.
 
-    A name (of a query, a group) has no commas or blanks; rows count from 0, and the number is finite and not negative. A first line without
-    any digit, empty lines and what follows a ``#`` do not count. DataError names file and line of what is no such line, or repeats one.
+    A name (of a query, a group) has no commas or blanks; rows count from 0. ``numbers``: lines may have one, finite and not negative, not
+    0 in all lines of a name. ``least``: rows that every name must have. A first line without any digit, empty lines and what follows a
+    ``#`` do not count. DataError names file and line of what is no such line, repeats one, or is the first of a name with too few.
     """
     rows: list[list[str | int | float]] = []
     seen: dict[tuple[str, int], int] = {}
     for line, words in _split_rows(path):
-        rows.append(_read_named_row(words, path, line, n_rows))
+        rows.append(_read_named_row(words, path, line, n_rows, numbers))
         name, row = str(rows[-1][0]), int(rows[-1][1])
         if (name, row) in seen:
             raise DataError(f"{name} has row {row} here and in line {seen[name, row]}", path, line)
@@ -75,16 +77,32 @@ def read_named_rows(path: str, n_rows: int) -> list[list[str | int | float]]:
         seen[name, row] = line
     if not rows:
         raise DataError("there is no row in it; write one a line: name,row", path)
+    _check_names(rows, list(seen.values()), path, least)
     return rows
 
 
-def _read_named_row(words: list[str], path: str, line: int, n_rows: int) -> list[str | int | float]:
+def _check_names(rows: list[list[str | int | float]], lines: list[int], path: str, least: int) -> None:
+    """Refuse names of too few rows, and those whose numbers are all 0, at their first line."""
+    firsts, counts = dict[str, int](), Counter[str]()
+    weighty = {str(name) for name, _, *more in rows if not more or float(more[0])}
+    for (name, *_), line in zip(rows, lines, strict=True):
+        firsts.setdefault(str(name), line)
+        counts[str(name)] += 1
+    for name, line in firsts.items():
+        if counts[name] < least:
+            raise DataError(f"{name} has {counts[name]} row; at least {least} are needed", path, line)
+        if name not in weighty:
+            raise DataError(f"all numbers of {name} are 0; one at least must be positive", path, line)
+
+
+def _read_named_row(words: list[str], path: str, line: int, n_rows: int, numbers: bool) -> list[str | int | float]:
     try:
         name, row, more = words[0], int(words[1]), [float(word) for word in words[2:]]
-        if len(more) > 1 or not all(0 <= value < float("inf") for value in more):
+        if len(more) > numbers or not all(0 <= value < float("inf") for value in more):
             raise ValueError
     except (IndexError, ValueError):
-        raise DataError(f"{' '.join(words)!r} must be a name, a row, and perhaps a number that is not negative", path, line) from None
+        form = "a name, a row, and perhaps a number that is not negative" if numbers else "a name and a row"
+        raise DataError(f"{' '.join(words)!r} must be {form}", path, line) from None
     if not 0 <= row < n_rows:
         raise DataError(f"row {row} is not in the store, whose rows are 0 to {n_rows - 1}", path, line)
     return [name, row, *more]

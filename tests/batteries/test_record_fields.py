@@ -48,7 +48,8 @@ def records() -> dict[str, type]:
 def fields(cls: type) -> list[str]:
     """Names of its fields, but for those that a stored record may lack."""
     optional = record_optional(cls)
-    assert all(field.default is not dataclasses.MISSING for field in dataclasses.fields(cls) if field.name in optional)
+    defaults = [(field.default, field.default_factory) for field in dataclasses.fields(cls) if field.name in optional]
+    assert all(any(default is not dataclasses.MISSING for default in both) for both in defaults)
     return sorted(field.name for field in dataclasses.fields(cls) if field.init and field.name not in optional)
 
 

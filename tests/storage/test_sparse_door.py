@@ -279,7 +279,11 @@ BEHIND = {
         "decision_function": "behind in_memory, the line before",
     },
     "pipeline/methods/rule_ensemble/estimator.py": {"_columns": "validated rows"},
-    "pipeline/methods/social_strength/estimator.py": {"recommend_groups": "in_memory in the same line, and its copy"},
+    "pipeline/methods/social_strength/estimator.py": {
+        "recommend_groups": "in_memory in the same line, and its copy",
+        "_sparse_views": "in_memory in the same line",
+        "_matrices": "views of _sparse_views",
+    },
     "pipeline/methods/tri_class_svm/estimator.py": {"_join_rows": "MemoryBlocks, which are behind the door"},
     "storage/ingest/tables/array_files.py": {"_assemble_csr": "of parts that check_compressed() returned"},
     "storage/ingest/tables/arrays.py": {"_check_csr": "admitted in the same line", "_compute": "chunks that were admitted one by one"},

@@ -169,21 +169,31 @@ def _further_input(item: ExtraInput, file: str, store: str, path: Callable[[str]
         return read_pairs(file, n, item.values, ordered=item.ordered).tolist()
     if item.reads == "edges":
         return read_edges(file, n, "row").tolist()
-    readers = {"matrix": matrix_file, "texts": read_row_texts, "named-rows": read_named_rows}
-    return readers[item.reads](file, n)
+    if item.reads == "named-rows":
+        return read_named_rows(file, n, numbers=True, least=item.least)
+    return matrix_file(file, n) if item.reads == "matrix" else read_row_texts(file, n)
 
 
-def user_questions(recommend: int | None, members: str | None, labels: str | None, store: str) -> dict[str, Any]:
-    """Return what is asked of the users of a fit, files read. Raises ConfigError: what does not go together, or nothing there."""
-    from ...storage import BlockStore, read_named_rows, read_row_texts
+def user_questions(
+    recommend: int | None, members: str | None, labels: str | None, store: str, *, three_way: bool = False
+) -> dict[str, Any]:
+    """Return what is asked of the users of a fit, files read. Raises ConfigError: what does not go together, or nothing there; DataError,
+    which names file and line: a file that says none of this.
+    """
+    from ...storage import BlockStore, DataError, read_named_rows, read_row_texts
 
     if labels is not None and recommend is not None:
         raise ConfigError("recommend and user-labels exclude each other: candidates and labels are two tables")
     if members is not None and recommend is None:
         raise ConfigError("members: groups are recommended, so say how many (recommend)")
+    if three_way:
+        raise ConfigError("three-way is of classes; recommend and user-labels are of users")
     n = BlockStore.open(require_path(store, "store")).n_rows
     if labels is not None:
-        return {"labels": read_row_texts(require_path(labels, "user-labels: file"), n)}
+        texts = read_row_texts(require_path(labels, "user-labels: file"), n)
+        if (known := len({text.strip() for text in texts} - {""})) < 2:
+            raise DataError(f"different labels in it: {known}; two or more are needed", labels)
+        return {"labels": texts}
     return {"recommend": recommend, "members": None if members is None else read_named_rows(require_path(members, "members: file"), n)}
 
 

@@ -234,7 +234,7 @@ def predict(
     from ..report.collect import model_run
 
     if recommend is not None or members is not None or user_labels is not None:
-        asked = user_questions(recommend, members, user_labels, store)
+        asked = user_questions(recommend, members, user_labels, store, three_way=three_way)
         with frame.progress() as emit:
             settings = {"dry_run": dry_run, "on_event": emit, **compute.arguments()}
             result = answer_users(model_run(require_run(run)), require_path(store, "store"), out, asked, **settings)

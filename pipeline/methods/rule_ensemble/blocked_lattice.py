@@ -207,7 +207,7 @@ class BlockedLattice(Conjunctions):
 
     def of(self, propositions: Propositions) -> BlockedLattice:
         """Return the lattice of other propositions over the same rows."""
-        return BlockedLattice(self.blocks, propositions, self.similarity, self.a, self.skip, self.subtrees, "rule-propositions")
+        return BlockedLattice(self.blocks, propositions, self.similarity, self.a, self.skip, self.subtrees, "propositions-of-rules")
 
     def products(self, weight: np.ndarray) -> np.ndarray:
         """Return the sums of a weight (n,) over the rows of every proposition: one pass."""

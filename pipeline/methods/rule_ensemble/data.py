@@ -79,7 +79,8 @@ def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_bl
     """Return what the driver holds of p propositions over n rows of d columns, with a hull of ``max_rules`` conjunctions."""
     word, hull = 8 * -(-n // 64), config.max_rules
     if is_blocked:
-        sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=0 if fits_a_task(p, n) else config.max_visits)
+        visits = 0 if fits_a_task(most_propositions(config, d, n), n) else config.max_visits
+        sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=visits)
         gathered = GATHERED.taking(min(n * hull * machines // 4, 2 * GATHERED_BYTES))
         return (TABLE.of(p=p), NAME_BITS.of(p=p, W=hull), *sums, gathered)
     matrices = (BITS.of(p=p, w=word), PAIRS.taking(p * 8 * -(-p // 64)), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
@@ -110,6 +111,9 @@ def read_rule_data(
         most = most_propositions(config, d, n_samples)
         blocks = RowBlocks(ctx, used, rows, y, cost, block_rows(most, n_samples))
         propositions = outlined_propositions(ctx, used, config.n_thresholds, categorical)
+        # Categories may be more than what was planned for.
+        holdings = driver_held(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
+        refuse_beyond(holdings, ctx.driver_memory, "rule-ensemble", REMEDY)
         has_subtrees = fits_a_task(most, n_samples)
         blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
         return RuleData(propositions, blocked, np.flatnonzero(used))

@@ -18,6 +18,7 @@ EXTRA_INPUTS = (
         "named-rows",
         "Images of many queries: a query and a row a line, and perhaps its prior, with a comma between",
         compared=False,
+        least=2,
         methods=("semantic-ranker",),
     ),
 )

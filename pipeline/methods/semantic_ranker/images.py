@@ -55,15 +55,19 @@ def compare_images(config: RankerConfig, rows: Matrix, vectors: sp.csr_array, n_
     return Images(rows, vectors, pairs, pair_squares(rows, pairs) / mean, mean, n_untagged)
 
 
-def read_tags(config: RankerConfig, tags: UserData, n: int) -> tuple[sp.csr_array, int]:
-    """Return tag vectors ``(n, V)``, and the number of images without a tag."""
+def read_tags(config: RankerConfig, tags: UserData, n: int, numbers: np.ndarray | None = None) -> tuple[sp.csr_array, int]:
+    """Return tag vectors ``(n, V)``, and the number of images without a tag; errors name images by ``numbers`` ``(n,)``, their rows.
+
+    Raises ValueError: not one entry for each image, an image without a tag where they are refused, or tags that tell nothing.
+    """
     counts, _ = count_tags_of_rows(tags)
     n_lines = len(counts.indptr) - 1
     if n_lines != n:
         raise ValueError(f"tags: {n_lines} rows, the data has {n}; there must be one for each image")
     untagged = untagged_rows(counts)
     if len(untagged) and config.untagged == "raise":
-        raise ValueError(f"tags: no tag in row {name_rows(untagged)}; untagged='zero' ranks such images by their looks alone")
+        names = name_rows(untagged if numbers is None else numbers[untagged])
+        raise ValueError(f"tags: no tag in row {names}; untagged='zero' ranks such images by their looks alone")
     vectors = tag_vectors(counts, config.min_images)
     if not vectors.nnz:
         few = "" if config.min_images == 1 else f" of at least min_images={config.min_images} images"

@@ -67,9 +67,7 @@ def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> Qu
     codes = np.array([numbers[name] for name in names])
     order = np.argsort(codes, kind="stable")
     starts = np.searchsorted(codes[order], np.arange(len(numbers) + 1))
-    given = (
-        np.array([float(line[2]) for line in lines]) if widths == {3} else None if prior is None else np.asarray(prior, np.float64)[rows]
-    )
+    given = _given_prior(lines) if widths == {3} else None if prior is None else np.asarray(prior, np.float64)[rows]
     read = QueryTable(tuple(numbers), starts, rows[order], order, np.empty(len(lines)))
     for q, name in enumerate(read.names):
         _check_query(read, q, name)
@@ -78,6 +76,13 @@ def read_queries(table: UserData, n: int, prior: np.ndarray | None = None) -> Qu
         except ValueError as error:
             raise DataError(f"queries: query {name}: {error}") from None
     return read
+
+
+def _given_prior(lines: Sequence[tuple[Any, ...]]) -> np.ndarray:
+    try:
+        return np.array([float(line[2]) for line in lines])
+    except (TypeError, ValueError):
+        raise DataError("queries: the prior of every line must be a number") from None
 
 
 def _row_numbers(values: Sequence[Any], n: int) -> np.ndarray:
@@ -152,7 +157,7 @@ def query_vectors(config: RankerConfig, table: QueryTable, tags: UserData, query
     """Return the tag vectors of a query's images, and how many have no tag. Raises ValueError, which names the query."""
     rows = table.rows[table.span(query)]
     try:
-        return read_tags(config, tags_of(tags, rows), len(rows))
+        return read_tags(config, tags_of(tags, rows), len(rows), rows)
     except ValueError as error:
         raise ValueError(f"query {table.names[query]}: {error}") from None
 
@@ -224,7 +229,7 @@ def ranking_plan(
         sizes, carried = np.array([len(query.rows) for query in task.queries]), sum(query.nbytes for query in task.queries)
         return work_bytes(sizes, carried, task.width, config)
 
-    program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=2 * sum(results))
+    program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=2 * sum(results), patient=True)
     return plan(program, tasks, config, seed)
 
 

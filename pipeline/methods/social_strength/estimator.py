@@ -21,12 +21,12 @@ from ...estimators.parameters import RUN_PARAMETERS
 from ...grams.given import SYMMETRIC, GivenGrams, as_stack
 from ...models.kernel_predict import spans
 from . import scores as scoring
-from .block_pass import is_similarity
 from .links import read_links
 from .loop import SocialState
 from .method import Social, SocialInputs
 from .model import SocialModel
 from .recommend import LABEL_STEPS, LABEL_TOL, spread_labels
+from .tile_pass import is_similarity
 
 
 class SocialStrengthRanker(KernelEstimator):

@@ -25,19 +25,7 @@ from ...passes.blocks import column_tasks
 from ...records.context import RunContext
 from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
-from .block_pass import (
-    LANCZOS_SHARE,
-    Normal,
-    TileLayout,
-    is_similarity,
-    lanczos_views,
-    product_bytes,
-    similarity_kernels,
-    sums_bytes,
-    survey_join_bytes,
-    tile_bytes,
-    view_tiles,
-)
+from .block_pass import LANCZOS_SHARE, Normal, lanczos_views, product_bytes, sums_bytes, survey_join_bytes
 from .config import SocialConfig
 from .links import Links, read_links
 from .loop import SocialLoop, SocialState
@@ -45,6 +33,7 @@ from .model import SocialModel
 from .predict import SocialPredictor
 from .score_pass import Scorer, top_lists, top_plan
 from .scores import TOP_SIZE, hit_table, pair_scores, scorer_of, train_hits
+from .tile_pass import TileLayout, is_similarity, similarity_kernels, tile_bytes, view_tiles
 from .view_pass import view_bytes
 
 SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
@@ -273,9 +262,11 @@ def _block_tasks(loop: SocialLoop, data: Any, ctx: RunContext) -> tuple[int, int
     views, shifts = np.zeros((2, k)), np.zeros(k)
     tops = top_plan(data, loop.specs, Scorer(Normal(), np.zeros((k, 0)), shifts, views, np.zeros(2)), min(TOP_SIZE, n - 1)).memory_bound
     places = len(loop.links.z) + loop.links.target.nnz // 2
-    joined = max(survey_join_bytes(k, n, block, places), 9 * sums_bytes(k, n, block)) if len(tiles) > 1 else 0
-    vectors = 2 * n * lanczos_views(n, k, ctx.driver_memory)
-    products = max((product_bytes(task, vectors) for task in column_tasks(data)), default=0) if data.n_cols else 0
+    stripes = column_tasks(data) if data.n_cols else []
+    joined = max(survey_join_bytes(k, n, block, places), 9 * sums_bytes(k, n, block)) if max(len(tiles), len(stripes)) > 1 else 0
+    # Of Lanczos steps two vectors a view; of row sums one, and of the test for symmetry two results, of all views at once.
+    vectors = n * max(2 * lanczos_views(n, k, ctx.driver_memory), 2 * k if is_given_kernel(loop.specs) else k)
+    products = max((product_bytes(task, vectors) for task in stripes), default=0)
     blocks = max(map(tile_bytes, tiles)) + 16 * k * (places + 2 * n) + 16 * vectors
     return len(tiles), int(max(tops, joined, products, blocks))
 

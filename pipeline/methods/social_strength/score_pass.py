@@ -19,7 +19,8 @@ from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
 from ...records.context import RunContext, Shared, resolve
 from ...records.data_set import DataSet
-from .block_pass import Normal, Spans, ViewBlock, ViewTile, add_spans, merge_spans, similar_columns, tile_bytes, view_tiles
+from .block_pass import Normal, Spans, add_spans, merge_spans
+from .tile_pass import ViewBlock, ViewTile, similar_columns, tile_bytes, view_tiles
 
 BLOCK_ENTRIES = 1 << 22  # entries of a block of scores that are computed at a time outside a pass
 

@@ -153,27 +153,23 @@ def test_where_rows_lie_follows_from_sizes_alone():
     assert block_rows(10**9, 100) == 64
 
 
-def test_steps_are_within_the_plan_and_what_workers_do_is_named(tmp_path, monkeypatch):
-    place_rows(monkeypatch, "small blocks")
+@pytest.mark.parametrize(
+    ("mode", "rounds", "programs"),
+    [("small blocks", 4, {"rule-hull-rows", "rule-pairs", "rule-candidates"}), ("small blocks, below", 1, {"rule-hull", "rule-subtrees"})],
+)
+def test_steps_are_within_the_plan_and_what_workers_do_is_named(mode, rounds, programs, tmp_path, monkeypatch):
+    place_rows(monkeypatch, mode)
     ingest(planted(300), tmp_path / "data.zarr")
     place = {"data": str(tmp_path / "data.zarr"), "run": str(tmp_path / "run")}
     events = []
-    run_method("rule-ensemble", PARAMS, **place, on_event=events.append)
+    run_method("rule-ensemble", {**PARAMS, "max_rounds": rounds}, **place, on_event=events.append)
     plan = json.loads((tmp_path / "run" / "decisions.json").read_text())
     assert (plan["rows"], plan["row_blocks"], plan["rows_per_block"]) == ("blocks", 5, 64)
     plans = [event for event in events if event["event"] == "plan"]
     names = {event["program"] for event in plans}
-    assert {
-        "propositions",
-        "rule-merge",
-        "rule-hull",
-        "rule-pairs",
-        "rule-candidates",
-        "rule-values",
-        "rule-changes",
-        "rule-supports",
-    } <= names
-    assert all(event["n_tasks"] == plan["row_blocks"] for event in plans if event["program"].startswith("rule-"))
+    assert programs | {"propositions", "rule-merge", "rule-values", "rule-changes", "rule-supports"} <= names
+    by_blocks = names - {"rule-subtrees", "propositions", "columns"}
+    assert all(event["n_tasks"] == plan["row_blocks"] for event in plans if event["program"] in by_blocks)
     assert all(event["n_tasks"] == plan["tasks_per_pass"] for event in plans if event["program"] == "propositions")
     assert max(event["memory_bound"] for event in plans) <= plan["task_bytes"]
 

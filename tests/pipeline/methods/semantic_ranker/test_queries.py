@@ -11,7 +11,6 @@ from gramplane.pipeline import SemanticKernelRanker, VisualRank, load_model, pre
 from gramplane.pipeline.methods.semantic_ranker import method, queries
 from gramplane.pipeline.methods.semantic_ranker.queries import batch_groups, read_queries, task_groups
 from gramplane.pipeline.synthetic.images import planted_images
-from gramplane.storage import DataError, read_named_rows
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 from tests.support.clusters import CommandCluster
@@ -149,18 +148,24 @@ def test_from_a_file_of_queries_to_a_report(stored, capsys):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("q1,5\nq1,5\n", "q1 has row 5 here and in line 1"),
-        ("q1,99\n", "row 99 is not in the store, whose rows are 0 to 59"),
-        ("q1\nq1,2\n", "must be a name, a row, and perhaps a number"),
-        ("q1,3,-1\n", "must be a name, a row, and perhaps a number that is not negative"),
-        ("q1,3,1\nq1,4\n", "2 words, 3 in the first line"),
-        ("\n# nothing\n", "there is no row in it"),
+        ("q1,5\nq1,5\n", "q.csv:2: q1 has row 5 here and in line 1"),
+        ("q1,99\n", "q.csv:1: row 99 is not in the store, whose rows are 0 to 59"),
+        ("q1\nq1,2\n", "q.csv:1: 'q1' must be a name, a row, and perhaps a number"),
+        ("q1,3,-1\n", "q.csv:1: 'q1 3 -1' must be a name, a row, and perhaps a number that is not negative"),
+        ("q1,3,1\nq1,4\n", "q.csv:2: 2 words, 3 in the first line"),
+        ("query,row\nq1,3\n\nq2,4\nq1,5\n", "q.csv:4: q2 has 1 row; at least 2 are needed"),
+        ("q1,3,1\nq1,5,0\nq2,3,0\nq2,5,0\n", "q.csv:3: all numbers of q2 are 0; one at least must be positive"),
+        ("\n# nothing\n", "q.csv: there is no row in it"),
     ],
 )
-def test_files_of_queries_that_are_none(lines, told, tmp_path):
-    (tmp_path / "q.csv").write_text(lines)
-    with pytest.raises(DataError, match=told):
-        read_named_rows(str(tmp_path / "q.csv"), N)
+def test_files_of_queries_that_are_none(lines, told, stored, capsys):
+    folder, q, _, _ = stored
+    (folder / "tags.txt").write_text("\n".join(q.tag_lines()) + "\n")
+    (folder / "q.csv").write_text(lines)
+    words = ["fit", "semantic-ranker", "--data", folder / "images", "--tags", folder / "tags.txt", "--run", folder / "run"]
+    assert main([*map(str, words), "--queries", str(folder / "q.csv")]) == 3
+    assert told in capsys.readouterr().err
+    assert not (folder / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -169,6 +174,8 @@ def test_files_of_queries_that_are_none(lines, told, tmp_path):
         ({"queries": [["a", 1]]}, "queries: query a has one image"),
         ({"queries": [["a", 1], ["a", 1], ["a", 2]]}, "queries: query a has row 1 twice"),
         ({"queries": [["a", 1.5], ["a", 2]]}, r"queries: line 0 has row 1\.5"),
+        ({"queries": [["a", 1, "many"], ["a", 2, 1.0]]}, "queries: the prior of every line must be a number"),
+        ({"queries": [["a", 7], ["a", 9]], "tags": [*(["x y"] * 9), *([""] * (N - 9))]}, "query a: tags: no tag in row 9;"),
         ({"queries": [["a", 1, 0.0], ["a", 2, 0.0]]}, "queries: query a: prior: all entries are 0"),
         ({"queries": []}, "queries: every line must be"),
         ({"queries": [["a", k] for k in range(9)], "tags": ["x"] * N}, "query a: tags: no tag tells one image from another"),
@@ -254,6 +261,16 @@ def test_a_walk_on_workers_has_the_bits_of_one_process(by_passes, cluster, tmp_p
     run_method("visual-rank", {"damping": 0.5}, **given, run=str(tmp_path / "here"))
     run_method("visual-rank", {"damping": 0.5}, **given, run=str(tmp_path / "there"), cluster=cluster)
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
+
+
+def test_a_walk_as_a_user_types_it(tmp_path, capsys):
+    ingest(kernel(), tmp_path / "s", weight_column=np.arange(90) % 5 + 1.0, progress=None)
+    words = ["fit", "visual-rank", "--data", tmp_path / "s", "--run", tmp_path / "r", "--set", "damping=0.7"]
+    assert result([*words, "--dry-run"], capsys)["plan"]["products_on"] == "matrix"
+    peer = VisualRank(damping=0.7).fit(kernel(), np.arange(90) % 5 + 1.0)
+    assert result(words, capsys)["summary"]["top"] == peer.rank(5).tolist()
+    assert result(["predict", tmp_path / "r", tmp_path / "s", tmp_path / "scores.npz"], capsys)["rows"] == 90
+    np.testing.assert_array_equal(np.load(tmp_path / "scores.npz")["prediction"], peer.scores_)
 
 
 def test_what_is_no_similarity_is_refused(tmp_path, capsys):

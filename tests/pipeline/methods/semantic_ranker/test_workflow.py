@@ -121,7 +121,7 @@ def test_bad_tags_of_a_run(tmp_path, query, capsys):
 def test_the_example_runs_as_it_is(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("GRAMPLANE_STORE", raising=False)
     monkeypatch.delenv("GRAMPLANE_RUNS", raising=False)
-    for name in ("image_rerank.yaml", "images.svm", "images_tags.txt"):
+    for name in ("image_rerank.yaml", "images.svm", "images_tags.txt", "images_queries.txt"):
         shutil.copy(WORKFLOWS / name, tmp_path)
     assert result(["run", tmp_path / "image_rerank.yaml", "--check"], capsys)["status"] == "checked"
     assert result(["run", tmp_path / "image_rerank.yaml"], capsys)["status"] == "done"
@@ -130,4 +130,7 @@ def test_the_example_runs_as_it_is(tmp_path, capsys, monkeypatch):
     assert "Re-ranking of images" in page
     (precision,) = (path for path in (tmp_path / "runs").rglob("precision.csv"))
     assert column(precision, "precision")[0] == 1.0
+    (many,) = (tmp_path / "runs").rglob("many")
+    machine = load_model(many)
+    assert machine.queries_ == ["harbour", "market"] and set(machine.rank(query="market")) == set(range(40, 80))
     assert result(["run", tmp_path / "image_rerank.yaml"], capsys)["status"] == "already-done"

@@ -13,8 +13,9 @@ from gramplane.kernels.grams.blocks import gram_block
 from gramplane.kernels.grams.normalization import KernelSums, Normalization
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline import SocialStrengthRanker, load_model, predict_store, resume_run, run_method
-from gramplane.pipeline.methods.social_strength import block_pass, method
-from gramplane.pipeline.methods.social_strength.block_pass import BlockViews, TileLayout, similarity_kernels, tile_bytes, view_tiles
+from gramplane.pipeline.methods.social_strength import block_pass, method, tile_pass
+from gramplane.pipeline.methods.social_strength.block_pass import BlockViews
+from gramplane.pipeline.methods.social_strength.tile_pass import TileLayout, similarity_kernels, tile_bytes, view_tiles
 from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.recommend import use_store
 from gramplane.storage import DataError, MemoryBlocks
@@ -66,7 +67,7 @@ def raw_matrices(X, specs):
 
 @pytest.mark.parametrize("source", ["features", "similarities"])
 def test_passes_are_those_of_whole_matrices(source, monkeypatch):
-    monkeypatch.setattr(block_pass, "TALL_BLOCKS", 1)
+    monkeypatch.setattr(tile_pass, "TALL_BLOCKS", 1)
     if source == "features":
         X, _, _ = community()
         specs = as_specs(SPECS, 28)
@@ -291,7 +292,7 @@ def test_a_layout_follows_from_the_data_and_is_within_its_bytes():
         layout = view_tiles(data, as_specs(["linear", "rbf(gamma=1)"], d))[0].layout
         assert layout == TileLayout.of(data, 2)
         assert layout.tall % layout.edge == 0 and layout.wide % layout.tall == 0
-        assert layout.wide * layout.row_bytes <= block_pass.READ_BYTES or layout.wide == layout.tall
+        assert layout.wide * layout.row_bytes <= tile_pass.READ_BYTES or layout.wide == layout.tall
         tiles = view_tiles(data, as_specs(["linear", "rbf(gamma=1)"], d))
         assert len(tiles) >= 16 and max(map(tile_bytes, tiles)) < 192 << 20
 

@@ -37,6 +37,7 @@ def community(folder: Path, n: int = 40) -> Path:
     pairs = [(u, int(v)) for u in range(n) for v in rng.choice(n, 5, replace=False) if u != v]
     ties = [f"{u},{v},{int(circle[u] == circle[v])}" for u, v in pairs]
     (folder / "data" / "pairs.csv").write_text("user,other,z\n" + "".join(f"{tie}\n" for tie in ties))
+    (folder / "data" / "labels.txt").write_text("".join(f"{'' if u > 9 else ['red', 'blue'][circle[u]]}\n" for u in range(n)))
     return folder
 
 
@@ -55,7 +56,57 @@ def test_the_example_runs_as_it_is(tmp_path, capsys):
     circle = np.arange(40) % 2
     for user in (0, 7):
         assert np.mean(circle[machine.recommend(user, 8)] == circle[user]) > 0.8
+    rows = np.genfromtxt(tmp_path / "candidates.csv", delimiter=",", names=True)
+    assert len(rows) == 200 and np.array_equal(np.unique(rows["rank"]), np.arange(1, 6))
+    assert np.mean(circle[rows["candidate"].astype(int)] == circle[rows["user"].astype(int)]) > 0.8
+    labels = [line.split(",")[0] for line in (tmp_path / "labels.csv").read_text().splitlines()[1:]]
+    assert np.mean(np.array(labels) == np.array(["red", "blue"])[circle]) > 0.9
     assert result(["run", tmp_path / "social_strength.yaml"], capsys)["status"] == "already-done"
+
+
+@pytest.fixture(scope="module")
+def ties(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ties")
+    data = community(folder) / "data"
+    for words in (["ingest", data / "users.svm", folder / "s", "--no-labels"], fit(folder)):
+        assert main([*map(str, words)]) == 0
+    return folder
+
+
+def fit(folder):
+    words = ["fit", "social-strength", "--data", folder / "s", "--pairs", folder / "data" / "pairs.csv", "--kernels", "linear"]
+    return [*words, "--run", folder / "run", "--set", "C=0.01"]
+
+
+def test_groups_are_recommended_by_their_members(ties, tmp_path, capsys):
+    (tmp_path / "members.csv").write_text("group,user\n" + "".join(f"{'even' if u % 2 == 0 else 'odd'},{u}\n" for u in range(10)))
+    words = ["predict", ties / "run", ties / "s", tmp_path / "groups.csv", "--recommend", 1, "--members", tmp_path / "members.csv"]
+    assert result([*words, "--dry-run"], capsys)["plan"]["rows"] == 40 and not (tmp_path / "groups.csv").exists()
+    assert result(words, capsys)["rows"] == 40
+    lines = [line.split(",") for line in (tmp_path / "groups.csv").read_text().splitlines()[1:]]
+    right = [name == ("even" if int(user) % 2 == 0 else "odd") for user, _, name, _ in lines if int(user) >= 10]
+    assert len(right) == 30 and np.mean(right) > 0.8
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "code", "told"),
+    [
+        (["--recommend", "2", "--members", "FILE"], "g1,3\ng1,40\n", 3, "given:2: row 40 is not in the store, whose rows are 0 to 39"),
+        (["--recommend", "2", "--members", "FILE"], "g1,3\n7\n", 3, "given:2: '7' must be a name and a row"),
+        (["--recommend", "2", "--members", "FILE"], "g1,3,1\n", 3, "given:1: 'g1 3 1' must be a name and a row"),
+        (["--members", "FILE"], "g1,3\n", 2, "members: groups are recommended, so say how many"),
+        (["--user-labels", "FILE"], "a\nb\n", 3, "given:3: the file has 2 lines; there must be one for each of the 40 rows"),
+        (["--user-labels", "FILE"], "a\n" * 40, 3, "given: different labels in it: 1; two or more are needed"),
+        (["--user-labels", "FILE", "--recommend", "2"], "", 2, "recommend and user-labels exclude each other"),
+        (["--recommend", "2", "--three-way"], "", 2, "three-way is of classes"),
+    ],
+)
+def test_questions_that_are_none_are_named(ties, tmp_path, capsys, words, text, code, told):
+    (tmp_path / "given").write_text(text)
+    words = [str(tmp_path / "given") if word == "FILE" else word for word in words]
+    assert main(["predict", str(ties / "run"), str(ties / "s"), str(tmp_path / "out.csv"), *words]) == code
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
 
 
 @pytest.mark.parametrize(
