@@ -76,15 +76,15 @@ def group_lasso(X: Any, y: np.ndarray, Z: Any, t: np.ndarray, width: int) -> flo
     groups = np.arange(X.shape[1]) // width
 
     def make(share: float) -> GroupLassoClassifier:
-        machine = GroupLassoClassifier(algorithm="fista", loss="logistic", lam=1e9, tol=1e-2).fit(X, y, groups=groups)
+        machine = GroupLassoClassifier(algorithm="fista", groups=groups, loss="logistic", lam=1e9, tol=1e-2).fit(X, y)
         return GroupLassoClassifier(
-            algorithm="fista", loss="logistic", lam=share * machine.model_.figures["lambda_max"], tol=1e-2, max_iter=300
+            algorithm="fista", groups=groups, loss="logistic", lam=share * machine.model_.figures["lambda_max"], tol=1e-2, max_iter=300
         )
 
     part, rest = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(y, y))
     models = {share: make(share) for share in SHARES}
-    scores = {share: model.fit(X[part], y[part], groups=groups).score(X[rest], y[rest]) for share, model in models.items()}
-    return models[max(scores, key=lambda share: scores[share])].fit(X, y, groups=groups).score(Z, t)
+    scores = {share: model.fit(X[part], y[part]).score(X[rest], y[rest]) for share, model in models.items()}
+    return models[max(scores, key=lambda share: scores[share])].fit(X, y).score(Z, t)
 
 
 def compared(task: Task, seed: int, *, peer: bool) -> dict[str, float]:
