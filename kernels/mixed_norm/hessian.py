@@ -61,7 +61,8 @@ def newton_direction(
     is numerically singular the blend rises; the majorant diag(gamma / r_h) is positive definite by itself, and should even that fail the
     direction is the negative gradient over the largest diagonal entry of H.
     """
-    system = (RowSystem if isinstance(curvature, RowCurvature) else _ColumnSystem)(curvature, live, fit_bias)
+    of_rows = isinstance(curvature, RowCurvature)
+    system = RowSystem(curvature, live, fit_bias) if of_rows else _ColumnSystem(curvature, live, fit_bias)
     for share in (blend, max(blend, 1e-3), 1.0):
         direction = system.solve(gradient, share)
         # An entry that is not finite shows in the slope.
