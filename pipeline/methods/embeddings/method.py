@@ -53,6 +53,7 @@ class EmbeddingInputs:
     labels: Labels | None
     edges: np.ndarray | None = None  # (m, 2) of a graph in place of that of nearest neighbours
     label_matrix: np.ndarray | None = None  # (n, n) kernel of the labels
+    label_file: str = ""  # that it was read from
 
 
 class Embedding(Method):
@@ -71,8 +72,8 @@ class Embedding(Method):
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels; ``extra`` may hold ``test_share``: rows whose labels the fit does not see, and ``graph_edges``."""
-        edges = extra.get("graph_edges")
+        """Return parameters and labels; ``extra`` may hold ``test_share``: rows whose labels the fit does not see, and the edges of a ``graph``."""
+        edges = extra.get("graph")
         return config, EmbeddingInputs(ctx.data, store_labels(ctx, extra), None if edges is None else np.asarray(edges, np.int64))
 
     @classmethod
@@ -194,21 +195,24 @@ class ColoredMVU(Embedding):
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
         """Return parameters and labels. Raises DataError: the store has none, and no kernel of them is given."""
         config, inputs = super().read_inputs(config, ctx, extra)
-        given = extra.get("label_matrix")
-        if isinstance(given, str):
-            return config.model_copy(update={"label_kernel": given}), inputs
+        given = extra.get("label_kernel")
         if given is not None:
-            return config, replace(inputs, label_matrix=load_matrix(given))
+            return config, replace(inputs, label_matrix=load_matrix(given), label_file=given["file"])
         if inputs.labels is None:
             raise DataError("there is no target; colored-mvu needs one (ingest a file that has it)", ctx.data.url)
         return config, inputs
 
     @classmethod
     def label_factor(cls, config: EmbeddingConfig, inputs: EmbeddingInputs) -> np.ndarray | None:
-        """Return the factor of the label kernel. Raises ValueError: a kernel that is none, or that says nothing."""
+        """Return the factor of the label kernel. Raises ValueError: a kernel that is none, or that says nothing; of a file DataError."""
         assert isinstance(config, ColoredMVUConfig)
         if inputs.label_matrix is not None:
-            return matrix_factor(inputs.label_matrix, inputs.labels, inputs.data.n_rows)
+            try:
+                return matrix_factor(inputs.label_matrix, inputs.labels, inputs.data.n_rows)
+            except ValueError as error:
+                if not inputs.label_file:
+                    raise
+                raise DataError(str(error), inputs.label_file) from None
         assert inputs.labels is not None
         return inputs.labels.factor(config.label_kernel)
 

@@ -117,6 +117,6 @@ def test_a_plan_names_the_passes_of_its_configuration(tmp_path):
     plans = {name: run_method(name, {}, **options).plan for name in ("colored-mvu", "mve", "spe")}
     assert [plans[name]["distributed"][0] for name in plans] == ["neighbours"] * 3
     assert "the most violated triple of every row" in plans["spe"]["distributed"]
-    given = run_method("mve", {}, **options, extra={"graph_edges": [[0, 1], [5, 2]]}).plan
+    given = run_method("mve", {}, **options, extra={"graph": [[0, 1], [5, 2]]}).plan
     assert given["distributed"][0] == "distances along the graph" and given["graph"] == "given"
     assert all(plan["task_bytes"] > 0 and plan["driver_bytes"] > 0 for plan in (*plans.values(), given))
