@@ -22,7 +22,7 @@ CASES = {
         {"n_machines": 1},
         (FEATURES, "Gram blocks of machines"),
         (FEATURES, "products and entries of the machines' kernels"),
-        {"feature-product", "feature-square"},
+        {"feature-product", "feature-rows"},
     ),
 }
 

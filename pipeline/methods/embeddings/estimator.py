@@ -38,8 +38,8 @@ def read_graph(graph: Graph, n: int) -> np.ndarray | None:
 
 
 def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
-    """Return the entries of a matrix that are not zero, ``(m, 2)``. Raises ValueError: weights that are not positive and finite, a diagonal,
-    two triangles of which neither is empty and that differ.
+    """Return the entries of a matrix that are not zero, ``(m, 2)``. Raises ValueError: weights that are negative or not finite, a
+    diagonal, two triangles of which neither is empty and that differ.
     """
     matrix = sp.coo_array(sp.csr_array(matrix))  # entries that stand twice are added up
     bad = np.flatnonzero(~(np.isfinite(matrix.data) & (matrix.data >= 0)))
