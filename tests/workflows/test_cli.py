@@ -68,7 +68,22 @@ def test_every_command_has_help_json_quiet_and_debug(path: tuple[str, ...], caps
 
 
 def test_commands_are_those_of_the_architecture():
-    expected = {"demo", "ingest", "fit", "tune", "resume", "predict", "cluster", "score", "stability", "report", "status", "history", "run", "verify"}
+    expected = {
+        "demo",
+        "ingest",
+        "fit",
+        "tune",
+        "resume",
+        "predict",
+        "cluster",
+        "score",
+        "stability",
+        "report",
+        "status",
+        "history",
+        "run",
+        "verify",
+    }
     assert {path[0] for path in commands()} == expected | {"gram", "repair", "inspect", "clean", "warmup", "config"}
 
 

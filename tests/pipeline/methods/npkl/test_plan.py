@@ -75,11 +75,11 @@ def test_tiles_are_named_where_the_memory_may_not_do(tmp_path):
 
 
 def test_a_block_is_tried_where_a_dense_matrix_would_be_too_large():
-    matrix = SymmetricOperator(sp.csr_array(graph_problem(300, seed=0, neighbours=3)[0]))
+    matrix = SymmetricOperator(sp.csr_array(graph_problem(300, seed=0, neighbours=3)[0] - 0.6 * np.eye(300)))
     whole = positive_part(matrix)
     assert whole.method == "dense"
-    less = positive_part(matrix, memory=dense_bytes(300) - 1)
+    less = positive_part(matrix, memory=dense_bytes(300) // 3)
     assert less.method == "chebyshev"
     np.testing.assert_allclose(less.values, whole.values, rtol=0, atol=1e-4 * whole.values[0])
-    with pytest.raises(MemoryError, match="columns of 300 rows"):
+    with pytest.raises(MemoryError, match=r"a block of \d+ columns of 29\d rows"):
         positive_part(matrix, memory=dense_bytes(300) // 20)
