@@ -52,8 +52,10 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     options = [
         param for param in command.get_params(click.Context(command)) if isinstance(param, click.Option) and "--help" not in param.opts
     ]
-    own = [option for option in options if option.name not in (*COMMON, *CLUSTER)]
-    shared = [name for name, group in (("cluster options", CLUSTER), ("common options", COMMON)) if any(o.name in group for o in options)]
+    names = {option.name for option in options}
+    # A command that has some options of a group alone lists them as its own.
+    shared = {name: group for name, group in (("cluster options", CLUSTER), ("common options", COMMON)) if names.issuperset(group)}
+    own = [option for option in options if not any(option.name in group for group in shared.values())]
     text = " ".join((command.help or "").split("\n\n")[0].split())
     more = [" ".join(part.split()) for part in (command.help or "").split("\n\n")[1:]]
     lines = [f"## gramplane {' '.join(path)}", "", f"`gramplane {' '.join((*path, *words))}`", "", text, ""]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -176,13 +176,14 @@ def extra_inputs(scored: bool = False) -> dict[str, tuple[ExtraInput, list[str]]
     return known
 
 
-def check_inputs(info: MethodInfo, extra: Mapping[str, Any]) -> None:
+def check_inputs(info: MethodInfo, extra: Mapping[str, Any], spell: Callable[[str], str] = str) -> None:
     """Refuse inputs that a method does not take, and those missing that it needs.
 
-    Raises ValueError: the input is named, and what takes it.
+    Raises ValueError: the input is named as ``spell`` writes it, and what takes it.
     """
     for name, (item, takers) in extra_inputs().items():
         if info.name not in takers and extra.get(name) is not None:
-            raise ValueError(f"{name}: {info.name} does not take {item.what}; of the methods {', '.join(takers)} does")
+            verb = "do" if len(takers) > 1 else "does"
+            raise ValueError(f"{spell(name)}: {info.name} does not take {item.what}; of the methods {', '.join(takers)} {verb}")
         if info.name in takers and item.required and extra.get(name) is None:
-            raise ValueError(f"{name}: {info.name} needs {item.what} ({item.flag} FILE)")
+            raise ValueError(f"{spell(name)}: {info.name} needs {item.what} ({item.flag} FILE)")

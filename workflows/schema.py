@@ -106,12 +106,15 @@ class MethodArgs(Closed):
     seed: int = Field(0, ge=0, description="root of every random number")
 
     def params(self) -> dict[str, Any]:
-        """Return the method's own parameters as written."""
-        return dict(self.model_extra or {})
+        """Return the method's own parameters as written; a word in place of a file is one."""
+        files = self.inputs()
+        words = {name: value for name in extra_inputs() if name not in files and (value := getattr(self, name)) is not None}
+        return {**(self.model_extra or {}), **words}
 
     def inputs(self) -> dict[str, str]:
         """Return what was given of all that methods take beside their data: store or file, by name."""
-        return {name: value for name in extra_inputs() if (value := getattr(self, name)) is not None}
+        given = {name: (getattr(self, name), item.words) for name, (item, _) in extra_inputs().items()}
+        return {name: value for name, (value, words) in given.items() if value is not None and value not in words}
 
 
 if TYPE_CHECKING:

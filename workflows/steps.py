@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..pipeline.registry import extra_inputs
 from ..storage.places import is_local
 from .commands.actions import answer_users, collect_extras, ingest_source, plan_source, require_path, tune_plan, user_questions
 from .commands.gram import build_store, open_store
@@ -151,9 +150,7 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
 
 
 def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str]:
-    # Of the further inputs those that are files or stores, not words.
-    extra = [name for name, (item, _) in extra_inputs().items() if getattr(step.args, name) not in item.words]
-    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *extra)
+    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *step.args.inputs())
     return _digest_paths(require_path(context.store(step), "store"), *files, *([] if file is None else [file]))
 
 

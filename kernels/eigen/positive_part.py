@@ -72,8 +72,8 @@ def positive_part(
     by size and estimated rank: dense up to 800 rows per part (up to 128 in all), or where more than a third of all are positive, else
     ``"chebyshev"``. A named method is used for every part of at least 64 rows; ``"dense"`` takes the matrix whole. At most ``max_rank``
     pairs are returned, the largest. With an orthonormal ``basis`` V ``(n, k)`` the matrix is ``V V'A V V'``, solved as a dense one of k
-    rows. MemoryError is raised before a dense matrix or a block of columns would take more than ``memory`` bytes. An ``engine`` may take
-    blocks of columns elsewhere, which changes no bit.
+    rows. MemoryError is raised before a dense matrix or a block of columns would take more than ``memory`` bytes; ``"auto"`` looks for a
+    block where a dense matrix would be that. An ``engine`` may take blocks of columns elsewhere, which changes no bit.
     """
     _check_call(operator, tol, start, method, max_rank)
     if basis is not None:
@@ -171,7 +171,9 @@ def _solve_part(
 ) -> PositivePart:
     """Return the positive eigenpairs of a part, signs as they come."""
     operator, n = part.operator, part.operator.n
-    if n < MIN_BLOCK_ROWS or (method == "auto" and n <= MAX_DENSE_ROWS):
+    # Beyond the memory a block is tried in place of a dense matrix that would come sooner.
+    prefers_dense = method == "auto" and (memory is None or dense_bytes(n) <= memory)
+    if n < MIN_BLOCK_ROWS or (prefers_dense and n <= MAX_DENSE_ROWS):
         return PositivePart(*dense_positive(_make_dense(operator, memory)), None, "dense")
     spectrum = estimate_spectrum(operator, seed)
     if spectrum.top <= 0:
@@ -182,7 +184,7 @@ def _solve_part(
         if pairs is not None:
             return PositivePart(*pairs, pairs[1].astype(np.float32), "lanczos")
     size = rank if max_rank is None else min(rank, max_rank)
-    if (method == "auto" and 1.1 * size + SPARE_COLUMNS > MAX_BLOCK_SHARE * n) or 1.1 * size + SPARE_COLUMNS > 0.8 * n:
+    if 1.1 * size + SPARE_COLUMNS > min(0.8, MAX_BLOCK_SHARE if prefers_dense else 1.0) * n:
         return PositivePart(*dense_positive(_make_dense(operator, memory)), None, "dense")
 
     def make_block(columns: int, rank: float) -> ColumnBlock:

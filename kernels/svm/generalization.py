@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 
 def generalization_bound(n: int, m: int, margin: float, radius: float = 1.0, delta: float = 0.05) -> float:
     r"""Bound the risk of a machine with a learnt kernel beyond its share of training rows within the margin.
@@ -52,8 +54,8 @@ def generalization_bound(n: int, m: int, margin: float, radius: float = 1.0, del
 
     Raises
     ------
-    ValueError
-        An argument out of range, by name.
+    TypeError, ValueError
+        An argument that is no number, or out of range, by name.
 
     References
     ----------
@@ -66,6 +68,7 @@ def generalization_bound(n: int, m: int, margin: float, radius: float = 1.0, del
     0.18
     """
     _check(n, m, margin, radius, delta)
+    n, m, margin, radius, delta = int(n), int(m), float(margin), float(radius), float(delta)
     ratio = (radius / margin) ** 2
     if n < 128.0 * ratio or m > 4 * n * n:
         return math.inf
@@ -75,12 +78,15 @@ def generalization_bound(n: int, m: int, margin: float, radius: float = 1.0, del
 
 
 def _check(n: int, m: int, margin: float, radius: float, delta: float) -> None:
+    for name, value in (("n", n), ("m", m), ("margin", margin), ("radius", radius), ("delta", delta)):
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+            raise TypeError(f"{name}={value!r}: must be a number")
     for name, value in (("n", n), ("m", m)):
-        if value != int(value) or value < 1:
+        if not math.isfinite(value) or value != int(value) or value < 1:
             raise ValueError(f"{name}={value!r}: must be a whole number, at least 1")
     for name, value in (("margin", margin), ("radius", radius)):
         if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name}={value!r}: must be above 0")
+            raise ValueError(f"{name}={value!r}: must be finite and above 0")
     if margin > radius:
         raise ValueError(f"margin={margin!r}: no predictor of norm 1 exceeds the radius {radius!r}")
     if not 0 < delta < 1:

@@ -16,9 +16,8 @@ SUM_WORK = ("weighted sums of kernels, written into the run", "products and entr
 
 def sum_work(settings: GramSettings, n: int, driver_memory: int) -> tuple[str, ...]:
     """Return what workers do of a fit whose machines are solved on sums of kernels, with forms of every kernel after a solve."""
-    if fits_driver(n, driver_memory):
-        return (BLOCKS_WORK,) if settings.policy == "memory" else (BLOCKS_WORK, FORMS_WORK)
-    return BLOCKS_WORK, *SUM_WORK, FORMS_WORK
+    sums = () if fits_driver(n, driver_memory) else SUM_WORK
+    return (BLOCKS_WORK, *sums, *(() if settings.policy == "memory" else (FORMS_WORK,)))
 
 
 def sum_plan(settings: GramSettings, refs: Sequence[PairRef], n: int, forms: int, driver_memory: int) -> dict[str, Any]:
@@ -30,13 +29,14 @@ def sum_plan(settings: GramSettings, refs: Sequence[PairRef], n: int, forms: int
     largest = max(map(pair_bytes, refs))
     step = largest + 4 * forms + 32 * n
     if not here:
-        step = max(step, _solver_bytes(min(settings.block, n), n, driver_memory), largest + 16 * min(settings.block, n) ** 2)
+        step = max(step, solver_task_bytes(settings, n, driver_memory), largest + 16 * min(settings.block, n) ** 2)
     place = "a matrix in this process" if here else "a file of the run, by passes"
     return {"tasks_per_pass": len(pass_groups(refs)), "task_bytes": int(step), "machines_solved_on": place}
 
 
-def _solver_bytes(block: int, n: int, driver_memory: int) -> int:
+def solver_task_bytes(settings: GramSettings, n: int, driver_memory: int) -> int:
     """Bound a task of a solver's passes over a written sum: one block pair of it, a vector, entries on their way."""
+    block = min(settings.block, n)
     square = int(MATRIX_SHARE * driver_memory)  # entries of the working set
     places = 16 * int((square // 4) ** 0.5) * (n // block + 2) + 512 * (n // block + 1) ** 2
     whole = min(BATCH_BYTES + PART_BYTES + 4 * block**2, square) + places

@@ -10,7 +10,7 @@ from typing import Literal
 class ExtraInput:
     """Something that a method takes beside its data."""
 
-    name: str  # option of the command line, key of a workflow
+    name: str  # key of a workflow; with dashes for its underscores option of the command line
     what: str  # in words, such as `"tags of every row"`
     # what the option names: a block store, a matrix, or a file with pairs of rows and a number, with pairs of rows alone, or of features,
     # with one text a row, or with names and rows
@@ -22,11 +22,10 @@ class ExtraInput:
     values: tuple[int, int] = (-1, 1)
     ordered: bool = False
     least: int = 1  # of names and rows: rows that every name must have
-    option: str = ""  # name of the option of the command line, where it is another
     methods: tuple[str, ...] = ()  # which methods of its system take it; empty: all
-    words: tuple[str, ...] = ()  # what may be said in place of a file
+    words: tuple[str, ...] = ()  # what may be said in place of a file: the values of the parameter of the same name
 
     @property
     def flag(self) -> str:
         """The option of the command line."""
-        return f"--{self.option or self.name.replace('_', '-')}"
+        return f"--{self.name.replace('_', '-')}"

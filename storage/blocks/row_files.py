@@ -36,12 +36,13 @@ def read_pairs(path: str, n_rows: int, allowed: tuple[int, ...], *, ordered: boo
 
 
 def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.ndarray:
-    """Return the edges of a graph, int64 (m, 2), in the order of a text file; an edge that is repeated stands once.
+    """Return the edges of a graph, int64 (m, 2), rows < columns, in the order of a text file.
 
     A line has two nodes, counted from 0, with a comma or blanks between them (``3,17``); what does not count is as for `read_pairs`.
-    ``n``: nodes there are, where that is known; ``what`` they are. DataError names file and line of what is no such edge.
+    ``n``: nodes there are, where that is known; ``what`` they are. DataError names file and line of what is no such edge, or is repeated,
+    in this order or the other.
     """
-    seen: dict[tuple[int, int], None] = {}
+    seen: dict[tuple[int, int], int] = {}
     for line, words in _split_rows(path):
         try:
             i, j = (int(word) for word in words)
@@ -52,7 +53,9 @@ def read_edges(path: str, n: int | None = None, what: str = "feature") -> np.nda
                 raise DataError(f"{what} {node} does not exist{'' if n is None else f', {what}s are 0 to {n - 1}'}", path, line)
         if i == j:
             raise DataError(f"{what} {i} has an edge to itself", path, line)
-        seen[min(i, j), max(i, j)] = None
+        before = seen.setdefault((min(i, j), max(i, j)), line)
+        if before != line:
+            raise DataError(f"the edge of {what}s {i} and {j} is here and in line {before}", path, line)
     if not seen:
         raise DataError(f"there is no edge in it; write one a line: {what},{what}", path)
     return np.array(list(seen), dtype=np.int64)
@@ -111,9 +114,14 @@ def _read_named_row(words: list[str], path: str, line: int, n_rows: int, numbers
 def matrix_file(path: str, n_rows: int) -> dict[str, str]:
     """Return path and sha256 of a ``.npy`` file with a matrix of all rows; `load_matrix` reads it. DataError: it is none."""
     try:
-        shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
-    except (OSError, ValueError) as error:
-        raise DataError(f"is no .npy file of numbers: {error}", path) from None
+        matrix = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        # What numpy says of other files is no advice here: to load them as pickles.
+        reason = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        raise DataError(f"is no .npy file of numbers{reason}", path) from None
+    if matrix.dtype.kind not in "biuf":
+        raise DataError(f"is no .npy file of numbers: its entries are {matrix.dtype}", path)
+    shape = matrix.shape
     if shape != (n_rows, n_rows):
         raise DataError(f"holds an array of shape {shape}; must be ({n_rows}, {n_rows}), a row and a column for each of the store's", path)
     return {"file": os.path.abspath(path), "sha256": _file_digest(path)}

@@ -157,7 +157,8 @@ def test_a_plan_says_what_workers_do_and_what_a_task_takes(tmp_path, monkeypatch
     data, extra = problem(tmp_path, 300)
     options = {"data": data, "extra": extra, "dry_run": True}
     few = run_method("npkl", {}, run=str(tmp_path / "a"), **options).plan
-    monkeypatch.setattr("gramplane.pipeline.methods.npkl.loop.WORKER_ROWS", 200)
+    monkeypatch.setattr(eigen_blocks, "WORKER_ROWS", 200)
+    monkeypatch.setattr(f"{SMALL}.MAX_DENSE_ROWS", 100)
     many = run_method("npkl", {}, run=str(tmp_path / "a"), **options).plan
     based = run_method("npkl", {"base": 5}, run=str(tmp_path / "a"), **options).plan
     assert few["distributed"] == based["distributed"] == ["neighbours"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,6 +65,21 @@ def test_smallest_program_runs_in_the_normal_suite() -> None:
 
 def test_tables_of_the_documentation_are_those_of_the_kept_runs() -> None:
     assert "all pages are up to date" in run("tables.py", "--check")
+
+
+def test_programs_that_documents_name_exist() -> None:
+    """As a path or as a module; a name ends where the sentence goes on."""
+    pages = [*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), FOLDER / "README.md"]
+    named: dict[str, str] = {}
+    for page in pages:
+        for name in re.findall(r"\bbenchmarks[./]\w[\w./]*", page.read_text(encoding="utf-8")):
+            place = name.rstrip("./")
+            if "/" not in place and not place.endswith(".md"):
+                place = f"{place.replace('.', '/')}.py"
+            if not place.endswith(".md"):
+                named[place] = page.name
+    assert len(named) > 20
+    assert not {place: page for place, page in named.items() if not (ROOT / place).exists()}
 
 
 def test_every_missed_figure_is_accounted_for() -> None:

@@ -61,8 +61,8 @@ def test_files_that_cannot_be_read(tmp_path):
         read_row_texts(str(tmp_path / "latin.txt"))
 
 
-def test_edges_in_any_common_form_stand_once(tmp_path):
-    text = "from,to\n0,2\n\n3 1 # apart\n2;0\n4\t5\n"
+def test_edges_in_any_common_form(tmp_path):
+    text = "from,to\n0,2\n\n3 1 # apart\n4\t5\n"
     assert read_edges(written(tmp_path, text), 6).tolist() == [[0, 2], [1, 3], [4, 5]]
     assert read_edges(written(tmp_path, "7,90")).tolist() == [[7, 90]]
 
@@ -73,6 +73,8 @@ def test_edges_in_any_common_form_stand_once(tmp_path):
         ("0,1\n0,9\n", r"pairs.csv:2: feature 9 does not exist, features are 0 to 5"),
         ("-1,2\n", r"pairs.csv:1: feature -1 does not exist"),
         ("3,3\n", r"pairs.csv:1: feature 3 has an edge to itself"),
+        ("0,2\n\n2;0\n", r"pairs.csv:3: the edge of features 2 and 0 is here and in line 1"),
+        ("0,2\n1,2\n0,2\n", r"pairs.csv:3: the edge of features 0 and 2 is here and in line 1"),
         ("0,1,1\n", r"pairs.csv:1: '0 1 1' must be two integers: feature, feature"),
         ("i,j\n", r"pairs.csv: there is no edge in it; write one a line: feature,feature"),
     ],

@@ -39,6 +39,18 @@ def test_every_command_and_option_is_documented():
                 assert param.opts[0] in page or param.opts[0].upper() in page
 
 
+def test_a_command_has_the_options_that_its_section_points_to():
+    module = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))
+    groups = {"cluster options": set(module["CLUSTER"]), "common options": set(module["COMMON"])}
+    sections = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8").split("\n## gramplane ")
+    text = {section.partition("\n")[0]: section for section in sections}
+    for words, command in module["leaves"](cli):
+        names = {param.name for param in command.params}
+        for link, group in groups.items():
+            assert (f"[{link}]" in text[" ".join(words)]) == (group <= names), (words, link)
+    assert "`--driver-memory SIZE`" in text["cluster"] and "[cluster options]" not in text["cluster"]
+
+
 def test_every_exit_code_has_advice():
     page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
     told = {int(code) for row in re.findall(r"^\| ([0-9, ]+) \|", page, re.MULTILINE) for code in row.split(",")}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checking import ConfigError
+from ..checking import ConfigError, Locator, dotted_path
 from ..progress import Emit
 from ..signals import find_signal
 
@@ -119,10 +119,13 @@ def store_figures(store: BlockStore) -> dict[str, Any]:
     return {"store": store.url, **shape, **sizes, **target, "scale": meta.scale, "digest": store.digest}
 
 
-def collect_extras(args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None) -> dict[str, Any]:
-    """Return the further inputs of a fit on a store, as far as they were given; ``width``: features of a text that is read instead."""
+def collect_extras(
+    args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None, spell: Locator = dotted_path
+) -> dict[str, Any]:
+    """Return the further inputs of a fit on a store, as far as they were given; ``width``: features of a text that is read instead;
+    ``spell``: what an input is called where it was typed."""
     width = width if args.stream is None else args.stream.n_features
-    extras: dict[str, Any] = further_inputs(args, store, path, width)
+    extras: dict[str, Any] = further_inputs(args, store, path, width, spell)
     if args.groups is not None:
         extras["groups"] = read_groups(path(args.groups))
     if args.test_share:
@@ -146,20 +149,24 @@ def tune_plan(
     return {**plan_search(method, grid, params=params, **split, **given), "first_fit": plan}
 
 
-def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str] = str, width: int | None = None) -> dict[str, Any]:
+def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str], width: int | None, spell: Locator) -> dict[str, Any]:
     """Return what was given of all that methods take beside their data: a store by its place, what files say of rows or features."""
-    from ...pipeline.registry import extra_inputs
+    from ...pipeline.registry import METHODS, check_inputs, extra_inputs
 
-    known = extra_inputs()
-    return {name: _further_input(known[name][0], file, store, path, width) for name, file in args.inputs().items()}
+    known, given = extra_inputs(), args.inputs()
+    if args.method in METHODS:
+        check_inputs(METHODS[args.method], given, lambda name: spell((name,)))
+    return {name: _further_input(known[name][0], path(file), store, width, spell((name,))) for name, file in given.items()}
 
 
-def _further_input(item: ExtraInput, file: str, store: str, path: Callable[[str], str], width: int | None) -> UserData:
+def _further_input(item: ExtraInput, file: str, store: str, width: int | None, called: str) -> UserData:
     from ...storage import BlockStore, matrix_file, read_edges, read_named_rows, read_pairs, read_row_texts
 
-    if file in item.words:
-        return file
-    file = require_path(path(file), f"{item.name}: {'store' if item.reads == 'store' else 'file'}")
+    try:
+        require_path(file, f"{called}: {'store' if item.reads == 'store' else 'file'}")
+    except ConfigError as error:
+        words = f", and is none of the words {', '.join(item.words)}" if item.words else ""
+        raise ConfigError(f"{error}{words}") from None
     if item.reads == "store":
         return file
     if item.reads == "feature-edges":

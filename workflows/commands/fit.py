@@ -67,10 +67,11 @@ def fit(
 
     text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
     source, extra = training_data(data, stream, text)
-    values, d = _parameters(source, settings, kernels=kernels, grams=grams)
-    params, args = shared.explicit_values(shared.method_config(method, values, d=d)), _fit_args(method, inputs)
+    args = _fit_args(method, inputs)
+    values, d = _parameters(source, settings, args, kernels=kernels, grams=grams)
+    params = shared.explicit_values(shared.method_config(method, values, d=d))
     with explain_unbegun(run), frame.progress() as emit:
-        extra = {**collect_extras(args, source, width=text["n_features"]), **extra}
+        extra = {**collect_extras(args, source, width=text["n_features"], spell=by_option), **extra}
         training = {"seed": args.seed, "extra": extra, "on_event": emit, **compute.arguments()}
         outcome = run_method(method, params, data=source, run=run, dry_run=dry_run, **training)
     return outcome_result(outcome, run)
@@ -100,15 +101,16 @@ def training_data(data: str | None, stream: str | None, text: dict[str, Any]) ->
     return stream if stream == "-" else require_path(stream, "stream: file"), {"stream": options}
 
 
-def _parameters(data: str, settings: Sequence[str], **options: str | None) -> tuple[dict[str, Any], int | None]:
+def _parameters(data: str, settings: Sequence[str], args: FitArgs, **options: str | None) -> tuple[dict[str, Any], int | None]:
     """Return the parameters of ``--set`` with those that have an option of their own, and where kernels are named the number of features
     of the store, which they are checked against."""
     from ...storage import BlockStore
 
     values, named = shared.split_settings(settings), {key: value for key, value in options.items() if value is not None}
-    for key in named:
+    named |= args.params()
+    for key in (*named, *args.inputs()):
         if key in values:
-            raise ConfigError(f"--{key} is also given by --set {key}")
+            raise ConfigError(f"{by_option((key,))} is also given by --set {key}")
     values |= named
     return values, BlockStore.open(require_path(data, "store")).meta.n_cols if "kernels" in values else None
 
@@ -157,9 +159,10 @@ def tune(
     # C=1,10 becomes the YAML list C=[1,10].
     lists = [text if text.partition("=")[2][:1] in ("", "[") else f"{text.replace('=', '=[', 1)}]" for text in grids]
     grid = {key: value if isinstance(value, list) else [value] for key, value in shared.split_settings(lists, "--grid").items()}
-    values, d = _parameters(data, settings, kernels=kernels, grams=grams)
-    params, args = check_grid(method, grid, values, d), _fit_args(method, inputs)
-    training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": collect_extras(args, data)}
+    args = _fit_args(method, inputs)
+    values, d = _parameters(data, settings, args, kernels=kernels, grams=grams)
+    params, extra = check_grid(method, grid, values, d), collect_extras(args, data, spell=by_option)
+    training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": extra}
     split = {"folds": folds, "repeats": repeats}
     with explain_unbegun(run), frame.progress() as emit:
         training |= {"on_event": emit, **compute.arguments()}

@@ -23,18 +23,39 @@ Graph = sp.sparray | sp.spmatrix | np.ndarray | Sequence[Sequence[int]] | None
 
 
 def read_graph(graph: Graph, n: int) -> np.ndarray | None:
-    """Return the edges of a graph of n rows, ``(m, 2)``. Raises ValueError: neither a square sparse matrix nor edges."""
+    """Return the edges of a graph of n rows, ``(m, 2)``. Raises ValueError: neither a square sparse matrix of weights nor edges."""
     if graph is None:
         return None
     if sp.issparse(graph):
         matrix = sp.coo_array(graph)
         if matrix.shape != (n, n):
             raise ValueError(f"graph: a matrix of shape {matrix.shape}; must be ({n}, {n}), one row and column per row of X")
-        return np.column_stack([matrix.row, matrix.col])[matrix.data != 0].astype(np.int64)
+        return _matrix_edges(matrix)
     edges = np.asarray(graph)
     if edges.dtype.kind not in "iu" and edges.size:
         raise ValueError(f"graph: edges of type {edges.dtype}; must be whole numbers (m, 2), or a sparse matrix")
     return edges.astype(np.int64)
+
+
+def _matrix_edges(matrix: sp.coo_array) -> np.ndarray:
+    """Return the entries of a matrix that are not zero, ``(m, 2)``. Raises ValueError: weights that are negative or not finite, a
+    diagonal, two triangles of which neither is empty and that differ.
+    """
+    matrix = sp.coo_array(sp.csr_array(matrix))  # entries that stand twice are added up
+    bad = np.flatnonzero(~(np.isfinite(matrix.data) & (matrix.data >= 0)))
+    if len(bad):
+        i, j, weight = matrix.row[bad[0]], matrix.col[bad[0]], matrix.data[bad[0]]
+        raise ValueError(f"graph: the weight of ({i}, {j}) is {weight}; must be finite and not negative")
+    edges = np.column_stack([matrix.row, matrix.col])[matrix.data != 0].astype(np.int64)
+    if len(loops := edges[edges[:, 0] == edges[:, 1]]):
+        raise ValueError(f"graph: the edge ({loops[0, 0]}, {loops[0, 1]}) links a row with itself")
+    is_upper = edges[:, 0] < edges[:, 1]
+    if is_upper.any() and not is_upper.all():
+        differs = sp.coo_array(sp.csr_array(matrix) != sp.csr_array(matrix.T))
+        if differs.nnz:
+            i, j = min(zip(differs.row.tolist(), differs.col.tolist(), strict=True))
+            raise ValueError(f"graph: the weights of ({i}, {j}) and ({j}, {i}) differ; must be symmetric, or hold one triangle")
+    return edges
 
 
 class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEstimator):
@@ -82,14 +103,14 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         y
             Not used.
         graph
-            Graph of the rows in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries that are not
-            zero are edges, in both triangles or one; or edges ``(n_edges, 2)``.
+            Graph of the rows in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries above zero
+            are edges, in one triangle or the same in both; or edges ``(n_edges, 2)``.
 
         Raises
         ------
         ValueError
             A parameter out of range, data that are not finite, fewer than three samples, no two that are neighbours of each other, a graph
-            with a row outside the data or linked with itself.
+            with a row outside the data or linked with itself, with weights that are not symmetric, negative or not finite.
         """
         data, _ = self._data(X)
         self._fit(method.EmbeddingInputs(data, self._labels(data, y), read_graph(graph, data.n_rows)))
@@ -245,14 +266,14 @@ class StructurePreservingEmbedding(_Embedding):
         y
             Not used.
         graph
-            The graph, in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries that are not zero
-            are edges, in both triangles or one; or edges ``(n_edges, 2)``.
+            The graph, in place of that of nearest neighbours: a sparse ``(n_samples, n_samples)`` matrix, whose entries above zero are
+            edges, in one triangle or the same in both; or edges ``(n_edges, 2)``.
 
         Raises
         ------
         ValueError
             A parameter out of range, data that are not finite, fewer than three samples, no edge, a graph with a row outside the data or
-            linked with itself.
+            linked with itself, with weights that are not symmetric, negative or not finite.
         """
         if X is None:
             if not sp.issparse(graph):

@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....kernels.eigen.chebyshev import SPARE_COLUMNS
 from ....kernels.spectral.embeddings import EmbeddingState
 from ....kernels.spectral.newton import MAX_NEWTON_ROWS
 from ....storage import BlockStore, DataError, MemoryBlocks, load_matrix
-from ...grams.eigen_blocks import WORKER_ROWS
-from ...grams.eigen_steps import step_bytes
+from ...grams.eigen_plan import TILES, EigenPlan
 from ...grams.neighbours import plan_distances, plan_neighbours
 from ...grams.sources import FREED_BYTES
 from ...inputs.scores import held_out_rows
@@ -37,11 +35,12 @@ GRAPH = Held("graph of neighbours", "200 n k + 100 m", "k = `n_neighbors`, 0 whe
 EIGENPAIRS = Held(
     "eigenpairs, here one",
     "n (8 b + 32 r) + 40 b^2",
-    "beyond these rows; r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20",
+    "beyond these rows; r eigenpairs, whose number shows on the way, `eigenpairs_at_most` of a plan; b = 1.1 r + 20, up to 2 r + 20",
 )
 LABEL_KERNEL = Held("kernel of the labels that is given, and its decomposition", "32 n^2")
 SCATTER = Held("scatter matrix of the rows, or directions of an iteration", "24 d^2", f"dense rows, more than {WHOLE_ROWS:,} of them")
-HELD = (MATRICES, ALONG_EDGES, GRAPH, EIGENPAIRS, LABEL_KERNEL, SCATTER)
+HELD = (MATRICES, ALONG_EDGES, GRAPH, EIGENPAIRS, TILES, LABEL_KERNEL, SCATTER)
+SPE_REMEDY = "fewer rows, or a map by colored-mvu or mve, which hold eigenpairs in place of matrices of all rows"
 MAX_EIGENVALUES = 50  # eigenvalues in a report
 
 
@@ -53,6 +52,7 @@ class EmbeddingInputs:
     labels: Labels | None
     edges: np.ndarray | None = None  # (m, 2) of a graph in place of that of nearest neighbours
     label_matrix: np.ndarray | None = None  # (n, n) kernel of the labels
+    label_file: str = ""  # that it was read from
 
 
 class Embedding(Method):
@@ -71,8 +71,8 @@ class Embedding(Method):
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
-        """Return parameters and labels; ``extra`` may hold ``test_share``: rows whose labels the fit does not see, and ``graph_edges``."""
-        edges = extra.get("graph_edges")
+        """Return parameters and labels; ``extra`` may hold ``test_share``: rows whose labels the fit does not see, and ``graph``: edges."""
+        edges = extra.get("graph")
         return config, EmbeddingInputs(ctx.data, store_labels(ctx, extra), None if edges is None else np.asarray(edges, np.int64))
 
     @classmethod
@@ -85,9 +85,10 @@ class Embedding(Method):
         if data.n_rows < 3:
             raise DataError(f"n_samples={data.n_rows}: an embedding needs at least 3 rows")
         given = None if inputs.edges is None else checked_edges(inputs.edges, data.n_rows)
-        held = driver_holdings(config, inputs)
-        refuse_beyond(held, ctx.driver_memory, cls.name, "fewer rows")
-        return EmbeddingLoop(config, given, cls.label_factor(config, inputs), ctx.driver_memory - total_bytes(held))
+        held = driver_holdings(config, inputs, ctx.driver_memory)
+        refuse_beyond(held, ctx.driver_memory, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
+        left = ctx.driver_memory - total_bytes(_others_held(config, inputs))
+        return EmbeddingLoop(config, given, cls.label_factor(config, inputs), left)
 
     @classmethod
     def label_factor(cls, config: EmbeddingConfig, inputs: EmbeddingInputs) -> np.ndarray | None:
@@ -99,33 +100,33 @@ class Embedding(Method):
         """Passes over rows, and what the driver holds. The rank of K shows on the way: the bytes of the eigensolver are the least."""
         data, given = self.ctx.data, self.loop.given
         search = plan_neighbours(data, min(self.config.n_neighbors, data.n_rows - 1)) if given is None else plan_distances(data, *given)
-        held = holdings_plan(driver_holdings(self.config, self.inputs))
+        held, solver = holdings_plan(driver_holdings(self.config, self.inputs, self.ctx.driver_memory)), self._solver
         step = max(search["task_bytes"], geometry_bytes(data), self._solver_bytes())
         return {
             **search,
             **held,
+            **({} if solver is None else solver.describe(total_bytes(_others_held(self.config, self.inputs)))),
             "task_bytes": step,
             "iterations_at_most": self.config.max_iter,
             "graph": self.config.graph if given is None else "given",
         }
 
     @property
-    def _in_tiles(self) -> bool:
-        return self.ctx.data.n_rows >= WORKER_ROWS
+    def _solver(self) -> EigenPlan | None:
+        return eigen_plan(self.config, self.inputs, self.ctx.driver_memory)
 
     def _solver_bytes(self) -> int:
         n = self.ctx.data.n_rows
         if isinstance(self.config, SPEConfig):
             return 16 * n * n + FREED_BYTES
-        return step_bytes(n, SPARE_COLUMNS + 1, n + 2 * n_edges(self.config, self.inputs)) if self._in_tiles else 0
+        return 0 if self._solver is None else self._solver.task_bytes()
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
         rows = "neighbours" if self.loop.given is None else "distances along the graph"
         triples = ("the most violated triple of every row",) if isinstance(self.config, SPEConfig) else ()
-        solver = ("the eigensolver's block of columns: filter, products, rotations",) if self._in_tiles else ()
-        return (rows, "size and directions of the rows", *triples, *(() if triples else solver))
+        return (rows, "size and directions of the rows", *triples, *(() if self._solver is None else self._solver.work()))
 
     def _graph_figures(self) -> dict[str, int]:
         graph = self.loop.setting(self.ctx).graph
@@ -194,21 +195,24 @@ class ColoredMVU(Embedding):
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
         """Return parameters and labels. Raises DataError: the store has none, and no kernel of them is given."""
         config, inputs = super().read_inputs(config, ctx, extra)
-        given = extra.get("label_matrix")
-        if isinstance(given, str):
-            return config.model_copy(update={"label_kernel": given}), inputs
+        given = extra.get("label_kernel")
         if given is not None:
-            return config, replace(inputs, label_matrix=load_matrix(given))
+            return config, replace(inputs, label_matrix=load_matrix(given), label_file=given["file"])
         if inputs.labels is None:
             raise DataError("there is no target; colored-mvu needs one (ingest a file that has it)", ctx.data.url)
         return config, inputs
 
     @classmethod
     def label_factor(cls, config: EmbeddingConfig, inputs: EmbeddingInputs) -> np.ndarray | None:
-        """Return the factor of the label kernel. Raises ValueError: a kernel that is none, or that says nothing."""
+        """Return the factor of the label kernel. Raises ValueError: a kernel that is none, or that says nothing; of a file DataError."""
         assert isinstance(config, ColoredMVUConfig)
         if inputs.label_matrix is not None:
-            return matrix_factor(inputs.label_matrix, inputs.labels, inputs.data.n_rows)
+            try:
+                return matrix_factor(inputs.label_matrix, inputs.labels, inputs.data.n_rows)
+            except ValueError as error:
+                if not inputs.label_file:
+                    raise
+                raise DataError(str(error), inputs.label_file) from None
         assert inputs.labels is not None
         return inputs.labels.factor(config.label_kernel)
 
@@ -234,15 +238,28 @@ def n_edges(config: EmbeddingConfig, inputs: EmbeddingInputs) -> int:
     return n * min(config.n_neighbors, n - 1) if inputs.edges is None else len(inputs.edges)
 
 
-def driver_holdings(config: EmbeddingConfig, inputs: EmbeddingInputs) -> tuple[Holding, ...]:
+def eigen_plan(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: int) -> EigenPlan | None:
+    """Return what is known of the eigensolver; ``None`` where matrices of all rows are decomposed."""
+    n = inputs.data.n_rows
+    if n <= MAX_NEWTON_ROWS or isinstance(config, SPEConfig):
+        return None
+    left = driver_memory - total_bytes(_others_held(config, inputs))
+    return EigenPlan(n, n, n + 2 * n_edges(config, inputs), EIGENPAIRS, left)
+
+
+def driver_holdings(config: EmbeddingConfig, inputs: EmbeddingInputs, driver_memory: int) -> tuple[Holding, ...]:
     """Return what the driver holds: decompositions of matrices of all rows with Newton's edges, or the least eigenpairs; the graph."""
+    n, solver = inputs.data.n_rows, eigen_plan(config, inputs, driver_memory)
+    if solver is not None:
+        return (solver.least_held(), *_others_held(config, inputs))
+    along = ALONG_EDGES.of(n=n, m=0 if isinstance(config, SPEConfig) else n_edges(config, inputs))
+    return (MATRICES.of(n=n), along, *_others_held(config, inputs))
+
+
+def _others_held(config: EmbeddingConfig, inputs: EmbeddingInputs) -> tuple[Holding, ...]:
+    """Return what the driver holds beside the decomposition."""
     n, d, edges = inputs.data.n_rows, inputs.data.n_cols, n_edges(config, inputs)
-    is_triples = isinstance(config, SPEConfig)
-    if n <= MAX_NEWTON_ROWS or is_triples:
-        solver = [MATRICES.of(n=n), ALONG_EDGES.of(n=n, m=0 if is_triples else edges)]
-    else:
-        solver = [EIGENPAIRS.of(n=n, b=SPARE_COLUMNS + 1, r=1)]
-    held = [*solver, GRAPH.of(n=n, k=0 if inputs.edges is not None else min(config.n_neighbors, n - 1), m=edges)]
+    held = [GRAPH.of(n=n, k=0 if inputs.edges is not None else min(config.n_neighbors, n - 1), m=edges)]
     if inputs.label_matrix is not None:
         held.append(LABEL_KERNEL.of(n=n))
     if n > WHOLE_ROWS and inputs.data.meta.kind != "sparse" and d <= MAX_SCATTER_COLUMNS:

@@ -89,7 +89,8 @@ class KTAPath(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("alignments of features", "Gram blocks of machines")
+        fits = matrix_fits(self.ctx.data.n_rows, self.ctx.driver_memory)
+        return ("alignments of features", "Gram blocks of machines" if fits else "products and entries of the machines' kernels")
 
     def model(self, state: KTAState, ctx: RunContext) -> KernelModel:
         """Return the path, with the machine at its last point that has a kernel."""

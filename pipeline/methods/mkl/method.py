@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ...grams.grams import pass_groups
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.plans import sum_plan, sum_work
+from ...grams.sources import row_pairs
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
@@ -64,14 +64,16 @@ class MKL(Method):
             **holdings_plan(machines_held(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
             "machines": machines,
             "iterations_at_most": self.config.max_iter,
-            "tasks_per_pass": len(pass_groups(refs)),
-            "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 8 * n * machines,
+            # Beside the forms a task holds the vector of every machine.
+            **sum_plan(settings, refs, n, (8 * len(loop.specs) + 2 * n) * machines, self.ctx.driver_memory),
         }
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks",)
+        settings = self.loop.settings
+        assert settings is not None
+        return sum_work(settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""

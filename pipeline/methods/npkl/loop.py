@@ -16,18 +16,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.eigen.chebyshev import SPARE_COLUMNS
-from ....kernels.eigen.column_block import block_bytes
 from ....kernels.eigen.dense import dense_bytes
 from ....kernels.eigen.operator import SymmetricOperator
-from ....kernels.eigen.positive_part import MAX_WHOLE_ROWS, normalized_laplacian
+from ....kernels.eigen.positive_part import normalized_laplacian
 from ....kernels.spectral.constraints import PairConstraints, select_random_pairs, select_uncertain_pairs
 from ....kernels.spectral.dual_ascent import Evaluator, SpectralState, advance_ascent, begin_ascent, kernel_at, progress_figures
 from ....kernels.spectral.neighbors import MAX_DENSE_BASIS_ROWS, count_components, neighbour_graph, smooth_basis
 from ....kernels.spectral.pair_losses import EntryTerms
 from ....kernels.spectral.problem import Evaluation, SpectralProblem
-from ...grams.eigen_blocks import WORKER_ROWS, worker_engine
-from ...grams.eigen_steps import step_bytes, tiles_bytes
+from ...grams.eigen_blocks import worker_engine
+from ...grams.eigen_plan import DENSE_MATRIX, TILES, EigenPlan
 from ...grams.neighbours import nearest_neighbours, squared_distances
 from ...loops.protocol import Step
 from ...records.context import RunContext
@@ -39,15 +37,10 @@ WIDTH_PAIRS = 2000  # pairs of rows whose median distance is the width of the ke
 GRAPH = Held("graph of neighbours, its Laplacian and the matrix of a step", "200 n k", "k = `n_neighbors`")
 CONSTRAINTS = Held("constraints, their multipliers and entries", "160 m", "m constraints")
 BASE = Held("base of r functions, and how it is found", "24 n r", f"r = `base`; up to {MAX_DENSE_BASIS_ROWS:,} rows 32 n^2 more")
-DENSE_MATRIX = Held("a small matrix as a dense one", "32 n^2", f"up to {MAX_WHOLE_ROWS} rows")
 EIGENPAIRS = Held(
-    "eigenpairs, here one", "n (8 b + 16 r) + 40 b^2", "r eigenpairs, whose number shows on the way; b = 1.1 r + 20, up to 2 r + 20"
-)
-
-TILES = Held(
-    "small matrices of a block in tiles",
-    "40 b^2 + 1024 n",
-    f"in place of the eigenpairs where they would be more than is left, and on workers from {WORKER_ROWS:,} rows that are linked",
+    "eigenpairs, here one",
+    "n (8 b + 16 r) + 40 b^2",
+    "r eigenpairs, whose number shows on the way, `eigenpairs_at_most` of a plan; b = 1.1 r + 20, up to 2 r + 20",
 )
 
 HELD = (GRAPH, CONSTRAINTS, BASE, DENSE_MATRIX, EIGENPAIRS, TILES)  # what the driver may hold
@@ -82,25 +75,23 @@ class NPKLLoop:
         found = dense_bytes(n) if base and n <= MAX_DENSE_BASIS_ROWS else 0
         return GRAPH.of(n=n, k=k), CONSTRAINTS.of(m=m), BASE.taking(24 * n * base + found)
 
-    def driver_held(self, n: int) -> tuple[Holding, ...]:
+    def driver_held(self, n: int, memory: int) -> tuple[Holding, ...]:
         """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
-        return (*self.given_held(n), self._least_held(n))
+        solver = self.eigen_plan(n, memory)
+        return (*self.given_held(n), DENSE_MATRIX.of(n=self.config.base or 0) if solver is None else solver.least_held())
 
-    def _least_held(self, n: int) -> Holding:
-        if n <= MAX_WHOLE_ROWS:
-            return DENSE_MATRIX.of(n=n)
-        if self.in_tiles(n):
-            return TILES.taking(tiles_bytes(n, SPARE_COLUMNS + 1))
-        return EIGENPAIRS.taking(block_bytes(n, SPARE_COLUMNS + 1, 1))
-
-    def in_tiles(self, n: int) -> bool:
-        """Tell whether workers take the eigensolver's block: it has the rows, and no base makes it small."""
-        return n >= WORKER_ROWS and self.config.base is None
-
-    def task_bytes(self, n: int) -> int:
-        """Return the bytes of the largest task on the eigensolver's block, of the least columns there can be; 0 where none is."""
+    def eigen_plan(self, n: int, memory: int) -> EigenPlan | None:
+        """Return what is known of the eigensolver in a driver of so many bytes; ``None`` on a base, whose matrix is small and dense."""
+        if self.config.base is not None:
+            return None
         entries = (2 * self.n_neighbors + 1) * n + 2 * self.given.size
-        return step_bytes(n, SPARE_COLUMNS + 1, entries) if self.in_tiles(n) else 0
+        return EigenPlan(n, self._rank_at_most(n), entries, EIGENPAIRS, memory - total_bytes(self.given_held(n)))
+
+    def _rank_at_most(self, n: int) -> int:
+        """Return how many positive eigenvalues A has at most. L takes some away; a pair adds one to A, and all lie on constrained rows."""
+        if self.config.loss != "linear" and self.config.G is None:
+            return n  # proximal steps of an idle cap add those of earlier kernels
+        return min(self.given.size, int(np.count_nonzero(self.given.counts)))
 
     def setting(self, ctx: RunContext) -> Setting:
         """Return graph, constraints and problem: a function of data and parameters, made when first asked for."""

@@ -12,17 +12,17 @@ import numpy as np
 from ....kernels.spectral.constraints import close_pairs, pair_constraints
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....kernels.spectral.problem import cap_used
+from ...grams.eigen_plan import EigenPlan
 from ...grams.neighbours import plan_neighbours
 from ...method import Method
 from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet, require
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.holdings import holdings_plan, refuse_beyond, total_bytes
 from .config import NPKLConfig
 from .loop import HELD, NPKLLoop
 
-EIGENSOLVER = "the eigensolver's block of columns: filter, products, rotations"
 ACTIVE_CAP = 1.0 - 1e-6  # share of the cap from which it counts as active
 
 
@@ -67,19 +67,20 @@ class NPKL(Method):
             raise ValueError(f"base={config.base}: there are {n} rows, and no more functions on them")
         pairs = pair_constraints(inputs.constraints, n)
         loop = NPKLLoop(config, close_pairs(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1), ctx.seed)
-        refuse_beyond(loop.driver_held(n), ctx.driver_memory, cls.name, "fewer rows, fewer constraints or a smaller base")
+        held = loop.driver_held(n, ctx.driver_memory)
+        refuse_beyond(held, ctx.driver_memory, cls.name, "fewer rows, fewer constraints or a smaller base")
         return loop
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """The graph's pass, and where the eigensolver's block lies; its columns show on the way, and with them the bytes of a task."""
-        loop, data = self.loop, self.ctx.data
-        neighbours = plan_neighbours(data, loop.n_neighbors)
+        loop, data, solver = self.loop, self.ctx.data, self._solver
+        neighbours, others = plan_neighbours(data, loop.n_neighbors), total_bytes(loop.given_held(data.n_rows))
         return {
             **neighbours,
-            "task_bytes": max(neighbours["task_bytes"], loop.task_bytes(data.n_rows)),
-            "eigensolver": "in tiles, on workers where there are some" if loop.in_tiles(data.n_rows) else "in this process",
-            **holdings_plan(loop.driver_held(data.n_rows)),
+            "task_bytes": max(neighbours["task_bytes"], 0 if solver is None else solver.task_bytes()),
+            **holdings_plan(loop.driver_held(data.n_rows, self.ctx.driver_memory)),
+            **({"eigensolver": "in this process, on the base"} if solver is None else solver.describe(others)),
             "n_rows": data.n_rows,
             "n_neighbors": loop.n_neighbors,
             "constraints": loop.given.size,
@@ -89,7 +90,11 @@ class NPKL(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("neighbours", *((EIGENSOLVER,) if self.loop.in_tiles(self.ctx.data.n_rows) else ()))
+        return ("neighbours", *(() if self._solver is None else self._solver.work()))
+
+    @property
+    def _solver(self) -> EigenPlan | None:
+        return self.loop.eigen_plan(self.ctx.data.n_rows, self.ctx.driver_memory)
 
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel of the least objective."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from ....storage import DataError
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
+from ...grams.plans import BLOCKS_WORK, SUM_WORK, solver_task_bytes
 from ...grams.settings import PLACES, GramSettings
 from ...grams.sources import row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
@@ -31,6 +32,7 @@ from .layer_pass import layer_bytes
 from .loop import UNFINISHED, TwoLayerLoop, TwoLayerState
 from .new_kernels import N_WIDTHS
 
+LAYER_WORK = ("second layer", "sums of the kernels weighted by it")
 LAYER_SHARE = 0.5  # share of the driver's memory for the second layer and the solver's copy of it; beyond it passes answer for the layer
 
 LAYER = Held("second layer in double precision, and the solver's copy of it", "16 n^2", f"within {LAYER_SHARE:g} L")
@@ -88,6 +90,7 @@ class TwoLayer(Method):
         n_machines, n_new = len(loop.problems) * config.n_restarts, _max_new_kernels(config)
         refs = row_pairs(self.ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
         holdings = _driver_held(loop.settings, n, len(loop.specs) + n_new, n_machines, loop.layer_by_passes, self.ctx.driver_memory)
+        solver = solver_task_bytes(loop.settings, n, self.ctx.driver_memory) if loop.layer_by_passes else 0
         return {
             **loop.settings.describe(n, len(loop.specs)),
             **holdings_plan(holdings),
@@ -96,7 +99,7 @@ class TwoLayer(Method):
             "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,
             "iterations_at_most_per_round": config.max_iter,
             "tasks_per_pass": len(refs),
-            "task_bytes": int(max(layer_bytes(ref) for ref in refs)) + 8 * n,
+            "task_bytes": max(int(max(layer_bytes(ref) for ref in refs)) + 8 * n, solver),
             "second_layer": "by passes" if loop.layer_by_passes else "on the driver",
             "second_layer_bytes": _layer_bytes(n),
         }
@@ -104,7 +107,9 @@ class TwoLayer(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("Gram blocks", *(("second layer",) if self.loop.layer_by_passes else ()))
+        if self.loop.settings.policy == "memory":
+            return (BLOCKS_WORK,)
+        return (BLOCKS_WORK, *LAYER_WORK, *(SUM_WORK if self.loop.layer_by_passes else ()))
 
     def model(self, state: TwoLayerState, ctx: RunContext) -> KernelModel:
         """Return the model of the last weights, which are the best."""

@@ -1,7 +1,9 @@
 """The bound of learnt kernels: composed from its three steps, and as a function of each argument."""
 
 import math
+import re
 
+import numpy as np
 import pytest
 
 from gramplane import generalization_bound
@@ -61,9 +63,18 @@ def test_it_says_nothing_where_the_covering_numbers_are_unknown():
         ({"n": 0}, "n=0: must be a whole number, at least 1"),
         ({"n": 1.5}, "n=1.5"),
         ({"m": 0}, "m=0"),
-        ({"margin": 0.0}, "margin=0.0: must be above 0"),
+        ({"n": math.inf}, "n=inf: must be a whole number, at least 1"),
+        ({"n": math.nan}, "n=nan: must be a whole number"),
+        ({"m": math.inf}, "m=inf: must be a whole number"),
+        ({"m": -3}, "m=-3: must be"),
+        ({"margin": 0.0}, "margin=0.0: must be finite and above 0"),
         ({"margin": math.nan}, "margin=nan"),
+        ({"margin": math.inf}, "margin=inf: must be finite and above 0"),
         ({"radius": -1.0}, "radius=-1.0"),
+        ({"radius": math.inf}, "radius=inf: must be finite and above 0"),
+        ({"radius": math.nan}, "radius=nan"),
+        ({"delta": math.nan}, "delta=nan: must be between 0 and 1"),
+        ({"delta": math.inf}, "delta=inf"),
         ({"margin": 2.0}, "margin=2.0: no predictor of norm 1 exceeds the radius 1.0"),
         ({"delta": 0.0}, "delta=0.0: must be between 0 and 1"),
         ({"delta": 1.0}, "delta=1.0"),
@@ -72,3 +83,15 @@ def test_it_says_nothing_where_the_covering_numbers_are_unknown():
 def test_bad_arguments_are_named(given, message):
     with pytest.raises(ValueError, match=message):
         generalization_bound(**{"n": N, "m": M, "margin": MARGIN, **given})
+
+
+@pytest.mark.parametrize("name", ["n", "m", "margin", "radius", "delta"])
+@pytest.mark.parametrize("value", ["a", True, None, [3], np.True_, 1j])
+def test_arguments_that_are_no_numbers_are_named(name, value):
+    with pytest.raises(TypeError, match=re.escape(f"{name}={value!r}: must be a number")):
+        generalization_bound(**{"n": N, "m": M, "margin": MARGIN, name: value})
+
+
+def test_numbers_of_numpy_are_numbers():
+    given = generalization_bound(np.int64(N), np.int32(M), np.float32(0.5), np.float64(1.0))
+    assert given == generalization_bound(N, M, 0.5) == generalization_bound(float(N), float(M), 0.5)

@@ -25,7 +25,13 @@ Y = np.arange(24) % 3
 
 def ring(n: int) -> sp.csr_array:
     i = np.arange(n)
-    return sp.csr_array((np.ones(n), (i, (i + 1) % n)), shape=(n, n))
+    j = (i + 1) % n
+    return sp.csr_array((np.ones(n), (np.minimum(i, j), np.maximum(i, j))), shape=(n, n))
+
+
+def weights(*entries: tuple[int, int, float]) -> sp.coo_array:
+    i, j, values = zip(*entries, strict=True)
+    return sp.coo_array((values, (i, j)), shape=(24, 24))
 
 
 def test_the_neighbour_graph_given_is_the_neighbour_graph():
@@ -100,7 +106,12 @@ def test_a_run_of_an_earlier_version_keeps_its_unit():
         ([[3, 3]], r"graph: the edge \(3, 3\) links a row with itself"),
         ([[0.5, 1.0]], "graph: edges of type float64"),
         (ring(20), r"graph: a matrix of shape \(20, 20\); must be \(24, 24\)"),
-        (sp.eye_array(24), r"links a row with itself"),
+        (sp.eye_array(24), r"graph: the edge \(0, 0\) links a row with itself"),
+        (weights((0, 1, 1.0), (2, 3, np.nan)), r"graph: the weight of \(2, 3\) is nan; must be finite and not negative"),
+        (weights((0, 1, np.inf)), r"graph: the weight of \(0, 1\) is inf"),
+        (weights((0, 1, 1.0), (4, 3, -1.0)), r"graph: the weight of \(4, 3\) is -1.0"),
+        (weights((0, 1, 1.0), (3, 2, 1.0)), r"graph: the weights of \(0, 1\) and \(1, 0\) differ; must be symmetric, or hold one tri"),
+        (weights((0, 1, 1.0), (1, 0, 2.0)), r"graph: the weights of \(0, 1\) and \(1, 0\) differ"),
     ],
 )
 def test_graphs_that_are_none_are_named(graph, told):
@@ -167,7 +178,7 @@ def folder(tmp_path, capsys):
 
 
 def test_a_graph_and_a_label_kernel_are_typed(folder, capsys):
-    (folder / "edges.csv").write_text("row,other\n" + "".join(f"{i},{(i + 1) % 24}\n" for i in range(24)) + "1,0\n")
+    (folder / "edges.csv").write_text("row,other\n" + "".join(f"{i},{(i + 1) % 24}\n" for i in range(24)))
     fit = ["--data", folder / "s", "--set", "tol=0.01"]
     done = result(["fit", "spe", *fit, "--graph", folder / "edges.csv", "--run", folder / "spe", "--set", "C=30"], capsys)
     assert done["summary"]["edges"] == 24 and load_model(folder / "spe").C_ == 30.0
@@ -179,19 +190,59 @@ def test_a_graph_and_a_label_kernel_are_typed(folder, capsys):
     assert objectives[2] == pytest.approx(objectives[0], rel=1e-2) and objectives[1] != objectives[0]
 
 
-def test_bad_files_are_told_before_there_is_a_run(folder, capsys):
-    (folder / "edges.csv").write_text("0,1\n0,1,1\n")
-    np.save(folder / "small.npy", np.eye(3))
-    cases = (
-        (["spe", "--graph", "edges.csv"], "edges.csv:2: '0 1 1' must be two integers: row, row"),
-        (["colored-mvu", "--label-kernel", "small.npy"], "small.npy: holds an array of shape (3, 3); must be (24, 24)"),
-        (["colored-mvu", "--label-kernel", "edges.csv"], "is no .npy file of numbers"),
-        (["mve", "--label-kernel", "linear"], "mve does not take a kernel of the labels; of the methods colored-mvu does"),
+def test_a_word_is_the_parameter_on_the_command_line_and_in_a_workflow(folder, capsys):
+    fit = ["fit", "colored-mvu", "--data", folder / "s", "--set", "max_iter=2", "--run"]
+    words = ["--graph", "union", "--label-kernel", "linear"]
+    typed = result([*fit, folder / "a", *words], capsys)["summary"]
+    (folder / "edges.txt").write_text("".join(f"{i},{i + 1}\n" for i in range(23)))
+    np.save(folder / "kernel.npy", np.equal.outer(Y, Y).astype(np.float32))
+    files = ["--graph", folder / "edges.txt", "--label-kernel", folder / "kernel.npy"]
+    read = result([*fit, folder / "b", *files], capsys)["summary"]
+    steps = "".join(
+        f"  - {{id: {name}, do: fit, with: {{method: colored-mvu, store: s, max_iter: 2, {keys}}}}}\n"
+        for name, keys in (("words", "graph: union, label_kernel: linear"), ("files", "graph: edges.txt, label_kernel: kernel.npy"))
     )
-    for words, told in cases:
+    (folder / "maps.yaml").write_text(f"schema: gramplane.workflow/1\nname: maps\nruns: runs\nsteps:\n{steps}")
+    result(["run", folder / "maps.yaml"], capsys)
+    assert typed["objective"] != read["objective"] and read["edges"] == 23
+    for name, objective in (("words", typed["objective"]), ("files", read["objective"])):
+        (run,) = (folder / "runs").glob(f"maps-*/{name}")
+        assert load_model(run).objective_ == objective
+
+
+LINKS = np.equal.outer(Y, Y).astype(float)
+BAD_FILES = (
+    (["spe", "--graph", "bad.csv"], 3, "bad.csv:2: '0 1 1' must be two integers: row, row"),
+    (["spe", "--graph", "twice.csv"], 3, "twice.csv:3: the edge of rows 1 and 0 is here and in line 1"),
+    (["spe", "--graph", "none.csv"], 2, "--graph: file {}/none.csv does not exist, and is none of the words mutual, union"),
+    (["visual-rank", "--graph", "bad.csv"], 2, "--graph: visual-rank does not take a graph of the rows; of the methods colored-mvu, mve"),
+    (["spe", "--graph", "twice.csv", "--set", "graph=union"], 2, "--graph is also given by --set graph"),
+    (["colored-mvu", "--label-kernel", "one_hot"], 2, "--label-kernel: file one_hot does not exist, and is none of the words auto, one"),
+    (["colored-mvu", "--label-kernel", "small.npy"], 3, "small.npy: holds an array of shape (3, 3); must be (24, 24)"),
+    (["colored-mvu", "--label-kernel", "text.npy"], 3, "text.npy: is no .npy file of numbers\n"),
+    (["colored-mvu", "--label-kernel", "some.npz"], 3, "some.npz: is no .npy file of numbers\n"),
+    (["colored-mvu", "--label-kernel", "words.npy"], 3, "words.npy: is no .npy file of numbers: its entries are <U21"),
+    (["colored-mvu", "--label-kernel", "nan.npy"], 3, "nan.npy: label_kernel: must be finite and symmetric"),
+    (["colored-mvu", "--label-kernel", "skew.npy"], 3, "skew.npy: label_kernel: must be finite and symmetric"),
+    (["colored-mvu", "--label-kernel", "negative.npy"], 3, "negative.npy: label_kernel: has the eigenvalue -8; must be positive"),
+    (["mve", "--label-kernel", "text.npy"], 2, "--label-kernel: mve does not take a kernel of the labels; of the methods colored-mvu does"),
+    (["npkl"], 2, "--constraints: npkl needs pairs of rows that belong together (+1) or apart (-1) (--constraints FILE)"),
+)
+
+
+def test_bad_files_are_told_before_there_is_a_run(folder, capsys):
+    (folder / "bad.csv").write_text("0,1\n0,1,1\n")
+    (folder / "twice.csv").write_text("0,1\n1,2\n1,0\n")
+    (folder / "text.npy").write_text("1 0\n0 1\n")
+    np.savez(folder / "some.npz", LINKS)
+    arrays = {"small": np.eye(3), "words": LINKS.astype(int).astype(str), "nan": np.where(LINKS > 0, np.nan, 0)}
+    for name, array in {**arrays, "skew": np.triu(LINKS), "negative": -LINKS}.items():
+        np.save(folder / f"{name}.npy", array)
+    for words, code, message in BAD_FILES:
         given = [str(folder / word) if "." in word else word for word in words]
-        assert main(["fit", *given, "--data", str(folder / "s"), "--run", str(folder / "run")]) in (2, 3)
-        assert told in capsys.readouterr().err
+        assert main(["fit", *given, "--data", str(folder / "s"), "--run", str(folder / "run")]) == code, words
+        told = capsys.readouterr().err
+        assert message.format(folder) in told and "pickle" not in told, told
         assert not (folder / "run").exists()
 
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gramplane.cluster import MemorySink, open_executor
+from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.spectral.embeddings import leading_directions
 from gramplane.kernels.spectral.triple_losses import worst_triples
 from gramplane.pipeline import run_method
 from gramplane.pipeline.grams import neighbours
+from gramplane.pipeline.grams.eigen_plan import WORK
 from gramplane.pipeline.grams.neighbours import squared_distances
 from gramplane.pipeline.methods.embeddings import rows_pass
 from gramplane.pipeline.methods.embeddings.estimator import MinimumVolumeEmbedding, StructurePreservingEmbedding
@@ -117,6 +118,35 @@ def test_a_plan_names_the_passes_of_its_configuration(tmp_path):
     plans = {name: run_method(name, {}, **options).plan for name in ("colored-mvu", "mve", "spe")}
     assert [plans[name]["distributed"][0] for name in plans] == ["neighbours"] * 3
     assert "the most violated triple of every row" in plans["spe"]["distributed"]
-    given = run_method("mve", {}, **options, extra={"graph_edges": [[0, 1], [5, 2]]}).plan
+    assert not any("eigensolver" in plan for plan in plans.values())
+    given = run_method("mve", {}, **options, extra={"graph": [[0, 1], [5, 2]]}).plan
     assert given["distributed"][0] == "distances along the graph" and given["graph"] == "given"
     assert all(plan["task_bytes"] > 0 and plan["driver_bytes"] > 0 for plan in (*plans.values(), given))
+
+
+@pytest.mark.parametrize("method", ["colored-mvu", "spe"])
+@pytest.mark.parametrize("newton_rows", [1500, 50])
+def test_a_run_ends_within_the_bytes_of_its_plan(method, newton_rows, tmp_path, monkeypatch):
+    for module in ("kernels.spectral.embeddings", "pipeline.methods.embeddings.method"):
+        monkeypatch.setattr(f"gramplane.{module}.MAX_NEWTON_ROWS", newton_rows)
+    store = ingest((rows(60, 3), np.arange(60) % 2), tmp_path / "data").url
+    given = {"data": store, "run": str(tmp_path / "run"), "params": {"graph": "union", "max_iter": 2}}
+    plan = run_method(method, dry_run=True, **given).plan
+    with pytest.raises(MemoryBoundExceeded, match=f"{method}: this process would hold .* fewer rows") as refusal:
+        run_method(method, dry_run=True, driver_memory=plan["driver_bytes"] - 1, **given)
+    assert ("or a map by colored-mvu or mve" in str(refusal.value)) == (method == "spe")
+    assert run_method(method, driver_memory=plan["driver_bytes"], **given).status == "done"
+    if method == "colored-mvu" and newton_rows == 50:
+        assert plan["eigenpairs_at_most"] == 60 and plan["driver_bytes_at_most"] >= plan["driver_bytes"]
+
+
+def test_a_plan_beyond_newtons_rows_says_where_the_eigensolver_works(tmp_path, monkeypatch):
+    monkeypatch.setattr("gramplane.pipeline.methods.embeddings.method.MAX_NEWTON_ROWS", 100)
+    store = ingest((rows(900, 3), np.arange(900) % 2), tmp_path / "data").url
+    options = {"data": store, "run": str(tmp_path / "run"), "dry_run": True}
+    here, beyond = (run_method("mve", {}, driver_memory=memory, **options).plan for memory in ("1GiB", "20MiB"))
+    monkeypatch.setattr("gramplane.pipeline.grams.eigen_blocks.WORKER_ROWS", 900)
+    tiles = run_method("mve", {}, **options).plan
+    works = [plan["distributed"][2:] for plan in (here, beyond, tiles)]
+    assert works == [[], [f"{WORK}, where it is more than the driver may hold"], [WORK]]
+    assert any("tiles" in row["what"] for row in tiles["driver_holds"])

@@ -1,0 +1,99 @@
+"""What a plan says of the eigensolver, whose rank shows only on the way: where its block lies, the least and the most that it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...kernels.eigen import positive_part
+from ...kernels.eigen.chebyshev import RANK_MARGINS, SPARE_COLUMNS
+from ...kernels.eigen.dense import dense_bytes
+from ..records.holdings import Held, Holding
+from . import eigen_blocks
+from .eigen_blocks import WIDENING
+from .eigen_steps import step_bytes, tiles_bytes
+
+TILES = Held(
+    "small matrices of a block in tiles",
+    "40 b^2 + 1024 n",
+    "in place of the eigenpairs where they would be more than is left, and on workers from "
+    f"{eigen_blocks.WORKER_ROWS:,} rows that are linked",
+)
+DENSE_MATRIX = Held(
+    "a small matrix as a dense one",
+    "32 n^2",
+    f"in place of the eigenpairs up to {positive_part.MAX_DENSE_ROWS} rows, which may all be linked; on a base n is its size",
+)
+WORK = "the eigensolver's block of columns: filter, products, rotations"
+
+
+@dataclass(frozen=True)
+class EigenPlan:
+    """The eigensolver on a symmetric matrix of n rows, with at most ``rank`` positive eigenvalues and so many sparse ``entries``;
+    ``pairs`` are the bytes of its eigenpairs in n, b and r, ``memory`` those that the driver has left for it.
+    """
+
+    n: int
+    rank: int
+    entries: int
+    pairs: Held
+    memory: int
+
+    @property
+    def in_tiles(self) -> bool:
+        """Whether workers take the block, whatever its size."""
+        return not self._is_dense and self.n >= eigen_blocks.WORKER_ROWS
+
+    @property
+    def may_use_tiles(self) -> bool:
+        """Whether they take it, or would if it had the most columns there can be, which this process could not hold."""
+        grown = WIDENING * self._most_columns, WIDENING * self.rank
+        return self.in_tiles or (not self._is_dense and self.pairs.of(n=self.n, b=grown[0], r=grown[1]).nbytes > self.memory)
+
+    @property
+    def _is_dense(self) -> bool:
+        return self.n <= positive_part.MAX_DENSE_ROWS
+
+    @property
+    def _most_columns(self) -> int:
+        return min(self.n, int(RANK_MARGINS[-1] * self.rank) + SPARE_COLUMNS)
+
+    def least_held(self) -> Holding:
+        """Return what the driver holds at least: all of it for few rows, which may be one part of the matrix; else one eigenpair."""
+        columns = SPARE_COLUMNS + 1
+        if self._is_dense:
+            return DENSE_MATRIX.of(n=self.n)
+        return TILES.of(n=self.n, b=columns) if self.in_tiles else self.pairs.of(n=self.n, b=columns, r=1)
+
+    def most_bytes(self) -> int:
+        """Return what it holds with ``rank`` eigenpairs: a block, or the dense matrix that comes sooner than a wide one."""
+        if self._is_dense:
+            return dense_bytes(self.n)
+        if RANK_MARGINS[0] * self.rank + SPARE_COLUMNS > positive_part.MAX_BLOCK_SHARE * self.n:
+            widest = int((positive_part.MAX_BLOCK_SHARE * self.n - SPARE_COLUMNS) / RANK_MARGINS[0])
+            return max(dense_bytes(self.n), self._block_bytes(max(1, widest)))
+        return self._block_bytes(self.rank)
+
+    def _block_bytes(self, rank: int) -> int:
+        columns = min(self.n, int(RANK_MARGINS[-1] * rank) + SPARE_COLUMNS)
+        return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs.of(n=self.n, b=columns, r=rank).nbytes
+
+    def task_bytes(self) -> int:
+        """Return the bytes of the largest task on a block of the least columns there can be; 0 where none may go to workers."""
+        return step_bytes(self.n, SPARE_COLUMNS + 1, self.entries) if self.may_use_tiles else 0
+
+    def work(self) -> tuple[str, ...]:
+        """Return what workers do."""
+        if self.in_tiles or not self.may_use_tiles:
+            return (WORK,) if self.in_tiles else ()
+        return (f"{WORK}, where it is more than the driver may hold",)
+
+    def describe(self, others: int) -> dict[str, Any]:
+        """Return what a plan tells of it; ``others`` are the bytes that the driver holds beside it."""
+        place = "in tiles, on workers where there are some"
+        beyond = "in this process, or in tiles where it is more than is left there"
+        return {
+            "eigensolver": place if self.in_tiles else beyond if self.may_use_tiles else "in this process",
+            "eigenpairs_at_most": self.rank,
+            "driver_bytes_at_most": others + max(self.least_held().nbytes, self.most_bytes()),
+        }
