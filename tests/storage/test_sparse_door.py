@@ -278,6 +278,10 @@ BEHIND = {
         "svm_path": "weights of its own",
         "decision_function": "behind in_memory, the line before",
     },
+    "pipeline/methods/embeddings/estimator.py": {
+        **dict.fromkeys(("read_graph", "fit", "_matrix"), "in_memory in the same line"),
+        "_matrix_edges": "a copy of what read_graph had from in_memory",
+    },
     "pipeline/methods/rule_ensemble/estimator.py": {"_columns": "validated rows"},
     "pipeline/methods/social_strength/estimator.py": {
         "recommend_groups": "in_memory in the same line, and its copy",

@@ -27,7 +27,7 @@ def read_graph(graph: Graph, n: int) -> np.ndarray | None:
     if graph is None:
         return None
     if sp.issparse(graph):
-        matrix = sp.coo_array(graph)
+        matrix = sp.coo_array(in_memory(graph, "graph"))
         if matrix.shape != (n, n):
             raise ValueError(f"graph: a matrix of shape {matrix.shape}; must be ({n}, {n}), one row and column per row of X")
         return _matrix_edges(matrix)
@@ -193,7 +193,7 @@ class ColoredMVU(_Embedding):
         given = self.label_kernel
         if given is None or isinstance(given, str):
             return None
-        return sp.coo_array(given).toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
+        return sp.coo_array(in_memory(given, "label_kernel")).toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
 
     def _labels(self, data: DataSet, y: object) -> Labels | None:
         require(data, method.ColoredMVU.name, "columns")
@@ -278,7 +278,7 @@ class StructurePreservingEmbedding(_Embedding):
         if X is None:
             if not sp.issparse(graph):
                 raise ValueError("X: is None; give the graph as a sparse matrix, or rows to make one of")
-            X = np.zeros((row_shape(sp.csr_array(graph))[0], 1))
+            X = np.zeros((row_shape(sp.csr_array(in_memory(graph, "graph")))[0], 1))
         return super().fit(X, y, graph=graph)
 
     def _set_model(self, model: SpectralModel) -> None:
