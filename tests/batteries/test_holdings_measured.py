@@ -43,6 +43,7 @@ def beside(n):
 
 
 LASSO = {"lam": 0.05, "algorithm": "fista", "tol": 1e-2, "max_iter": 20}
+ROW_BLOCKS = {"n_thresholds": 3, "max_rules": 40, "max_rounds": 1, "max_visits": 2000, "tol": 0.1}
 RULES = {"n_thresholds": 5, "max_rules": 300, "max_rounds": 2, "max_visits": 20_000}
 
 CASES = {
@@ -148,6 +149,7 @@ CASES = {
     "colored-mvu": Case("colored-mvu", {"graph": "union", "max_iter": 1}, ((300, 5), (600, 5), (1200, 5))),
     "mve": Case("mve", {"graph": "union", "max_iter": 1}, ((300, 5), (600, 5), (1200, 5))),
     "spe": Case("spe", {"max_iter": 1}, ((300, 5), (700, 5), (1800, 5))),
+    "rule-ensemble-blocks": Case("rule-ensemble", ROW_BLOCKS, ((66_000, 8), (100_000, 8), (250_000, 8))),
     "semantic-ranker": Case("semantic-ranker", {"tol": 0.1}, ((300, 20), (1000, 20), (2500, 20)), tags),
     "semantic-ranker-queries": Case("semantic-ranker", {"tol": 0.1, "n_neighbors": 3}, ((300, 20), (1000, 20), (3000, 20)), asked),
     "visual-rank": Case("visual-rank", {}, ((300, 300), (1000, 1000), (2500, 2500))),
@@ -170,6 +172,7 @@ PASSES = {"mkl-passes", "unsupervised-mkl-passes", "tri-class-svm-passes", "tri-
 PASSES |= {"latent-task-mkl-passes", "shared-subspace-mkl-passes", "hierarchical-kernels-passes"}
 MAY_TAKE_LESS = PASSES | {"group-lasso-few-blocks", "group-lasso-stream-rows", "fgm-on-workers"}
 MAY_TAKE_LESS |= {"multitask-selector-working-set", "multitask-selector-blocks", "semantic-ranker-queries", "social-strength-blocks"}
+MAY_TAKE_LESS |= {"rule-ensemble-blocks"}
 """Cases whose limit, or way, makes the plan grow faster than what is taken, or not at all."""
 
 

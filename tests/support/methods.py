@@ -139,13 +139,13 @@ WALK = {"damping": 0.9, "tol": 1e-12}
 OTHER_WALK = ({**WALK, "damping": 0.8}, "damping")
 
 
-def _similarity(path: Path) -> BlockStore:
-    X, _ = planted(2, d=8)
+def _similarity(path: Path, n: int = 80) -> BlockStore:
+    X, _ = planted(2, n, d=8)
     return ingest(np.exp(-0.5 * np.square(X[:, None] - X).sum(axis=2)), path)
 
 
-def _links(path: Path) -> BlockStore:
-    X, _ = planted(3, d=8)
+def _links(path: Path, n: int = 80) -> BlockStore:
+    X, _ = planted(3, n, d=8)
     S = X @ X.T
     return ingest(sp.csr_array(np.where(np.abs(S) > 3.0, S, 0.0)), path, weight_column=np.arange(len(S)) % 3 + 1.0)
 
