@@ -81,7 +81,7 @@ UNLABELLED = {"unlabelled": str(Path(_BESIDE.name) / "unlabelled.zarr")}
 
 PLACE = "gramplane.pipeline.methods."
 KERNELS = ["rbf(gamma=0.1)", "linear"]
-POOLED = {"kernels": KERNELS, "max_iter": 3, "tol": 0.02}
+POOLED = {"kernels": KERNELS, "max_iter": 2, "tol": 0.02}
 RULES = {"C": 3.0, "n_thresholds": 1, "max_visits": 300, "max_rounds": 1, "max_rules": 20, "tol": 0.1}
 TRI = {"start": "svm3", "max_iter": 1, "inner_tol": 0.1}
 PAIRS = {"constraints": [[i, (i + 7 * k) % 200, 1 if k % 2 else -1] for k in (1, 2) for i in range(0, 200, 3)]}
@@ -96,7 +96,7 @@ def _case(method: str, params: dict[str, Any], data: Any, memory: str | None = N
 
 
 DISTRIBUTED: dict[str, Case] = {
-    "fgm-rows": _case("fgm", {"B": 4, "max_rounds": 2}, partial(rows, n=400, d=60), "32KiB", sizes={f"{PLACE}fgm.designs.ROW_BLOCK": 64}),
+    "fgm-rows": _case("fgm", {"B": 4, "max_rounds": 2}, partial(rows, n=400, d=60), "32KiB", sizes={f"{PLACE}fgm.designs.ROW_BLOCK": 128}),
     "group-lasso-working-set": _case("group-lasso", {"lam": 0.02, "algorithm": "fista", "tol": 1e-3}, partial(rows, n=400, d=60), "192KiB"),
     "group-lasso-stream": _case("group-lasso", {"lam": 0.02, "epochs": 2, "batch_size": 50}, rows),
     "multitask-selector-working-set": _case(
@@ -125,7 +125,7 @@ DISTRIBUTED: dict[str, Case] = {
         "unsupervised-mkl", {"kernels": KERNELS, "n_bases": 4, "max_iter": 2, "start": "kernel-sparse-coding"}, rows, "1536KiB"
     ),
     "npkl-tiles": _case("npkl", {"loss": "squared_hinge", "C": 0.3, "B": 20.0, "graph": "union", "max_iter": 2}, rows, None, PAIRS, TILES),
-    "colored-mvu-neighbours": _case("colored-mvu", {"graph": "union", "tol": 0.5, "B": 1e4}, partial(rows, n=120)),
+    "colored-mvu-neighbours": _case("colored-mvu", {"graph": "union", "tol": 0.5, "B": 1e4}, partial(rows, n=70)),
     "colored-mvu-tiles": _case("colored-mvu", {"graph": "union", "tol": 0.5, "B": 1e4}, partial(rows, n=120), sizes=MAPS),
     "mve-neighbours": _case("mve", {"graph": "union", "tol": 0.5, "max_iter": 2}, partial(rows, n=100)),
     "mve-tiles": _case("mve", {"graph": "union", "tol": 0.5, "B": 1e4, "n_neighbors": 3}, partial(rows, n=120, d=3), sizes=MAPS),
