@@ -125,7 +125,7 @@ DISTRIBUTED: dict[str, Case] = {
         "unsupervised-mkl", {"kernels": KERNELS, "n_bases": 4, "max_iter": 2, "start": "kernel-sparse-coding"}, rows, "1536KiB"
     ),
     "npkl-tiles": _case("npkl", {"loss": "squared_hinge", "C": 0.3, "B": 20.0, "graph": "union", "max_iter": 2}, rows, None, PAIRS, TILES),
-    "colored-mvu-neighbours": _case("colored-mvu", {"graph": "union", "tol": 0.5, "B": 1e4}, partial(rows, n=70)),
+    "colored-mvu-neighbours": _case("colored-mvu", {"graph": "union", "max_iter": 2}, partial(rows, n=70)),
     "colored-mvu-tiles": _case("colored-mvu", {"graph": "union", "tol": 0.5, "B": 1e4}, partial(rows, n=120), sizes=MAPS),
     "mve-neighbours": _case("mve", {"graph": "union", "tol": 0.5, "max_iter": 2}, partial(rows, n=100)),
     "mve-tiles": _case("mve", {"graph": "union", "tol": 0.5, "B": 1e4, "n_neighbors": 3}, partial(rows, n=120, d=3), sizes=MAPS),
