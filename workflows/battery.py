@@ -1,4 +1,4 @@
-"""What every method must do, as checks that anybody can run: ``gramplane.testing.check_method`` for one of their own.
+"""What every method must do in one process, as checks that anybody can run: ``gramplane.testing.check_method`` for one of their own.
 
 A :class:`MethodCase` is a method with parameters and a small data set. Each check runs it in folders of its own and raises
 ``AssertionError`` where the method does something else than its run directory, its plan, its estimator or its command promise.
@@ -7,27 +7,23 @@ A :class:`MethodCase` is a method with parameters and a small data set. Each che
 import contextlib
 import json
 import math
-import multiprocessing
-import os
 import pickle
+import pkgutil
 import re
 import shutil
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-from ..cluster import MemoryBoundExceeded, default_driver_memory
+from ..cluster import MemoryBoundExceeded, default_driver_memory, parse_bytes
 from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
 from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.ingest import ingest
-from ..storage.temporary import temporary_folder
 from .exits import exit_code
 from .report.glossary import explain_heading, stop_text
 
@@ -40,13 +36,31 @@ SEED = 3
 @dataclass(frozen=True)
 class MethodCase:
     """A method on a small data set. ``method``, ``params``, ``extra``: as for :func:`~gramplane.pipeline.run_method`; ``data``: writes the
-    store to a path; ``other``: parameters that differ in one value, and the name of that parameter."""
+    store to a path; ``other``: parameters that differ in one value, and the name of that parameter; ``driver_memory``: with so little
+    that rows or matrices have no room in this process, the case goes the way that is distributed; ``sizes``: attributes of modules that
+    have other values meanwhile, by dotted name, so that small data have several blocks."""
 
     method: str
     params: dict[str, Any]
     data: Callable[[Path], BlockStore]
     other: tuple[dict[str, Any], str]
     extra: dict[str, Any] = field(default_factory=dict)
+    driver_memory: str | None = None
+    sizes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def changed_sizes(sizes: Mapping[str, Any]) -> Iterator[None]:
+    """Give attributes of modules other values, by dotted name, and set them back."""
+    places = [(pkgutil.resolve_name(name.rpartition(".")[0]), name.rpartition(".")[2], value) for name, value in sizes.items()]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    try:
+        for owner, name, value in places:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 class Stopped(Exception):
@@ -73,8 +87,16 @@ class Bench:
 
     def start(self, run: Path, params: Mapping[str, Any] | None = None, **options: Any) -> RunOutcome:
         """Start or continue a run."""
-        chosen = {"seed": SEED, "extra": self.case.extra, **options}
-        return run_method(self.case.method, params or self.case.params, data=self.data, run=str(run), **chosen)
+        case = self.case
+        limit = {} if case.driver_memory is None else {"driver_memory": case.driver_memory}
+        chosen = {"data": self.data, "seed": SEED, "extra": case.extra, **limit, **options}
+        with changed_sizes(case.sizes):
+            return run_method(case.method, params or case.params, run=str(run), **chosen)
+
+    def resume(self, run: Path, **options: Any) -> RunOutcome:
+        """Continue a run by its folder alone."""
+        with changed_sizes(self.case.sizes):
+            return resume_run(str(run), **options)
 
     def start_and_stop(self, run: Path, steps: int) -> None:
         """Start or continue a run, and end it once ``steps`` steps are checkpointed."""
@@ -93,7 +115,8 @@ class Bench:
 
 def prepare_case(case: MethodCase, folder: Path) -> Path:
     """Write the store of a case and run it once undisturbed; returns the folder."""
-    case.data(folder / "data.zarr")
+    with changed_sizes(case.sizes):
+        case.data(folder / "data.zarr")
     Bench(case, folder, folder).start(folder / "straight")
     return folder
 
@@ -185,7 +208,7 @@ def resumes_to_the_same_bits(bench: Bench) -> None:
         with expect_error(StorageError, "not finished.*gramplane resume"):
             load_model(str(run))
         events: list[Any] = []
-        done = resume_run(str(run), on_event=events.append) if steps % 2 else bench.start(run, on_event=events.append)
+        done = bench.resume(run, on_event=events.append) if steps % 2 else bench.start(run, on_event=events.append)
         assert done.status == "done" and {"event": "resume", "iteration": steps} in events
         assert [event["iteration"] for event in events if event["event"] == "iteration"] == every[steps:]
         assert_equal_runs(run, bench.straight)
@@ -196,7 +219,7 @@ def resumes_at_every_step_in_turn(bench: Bench) -> None:
     run = bench.scratch / "run"
     for steps in bench.steps():
         bench.start_and_stop(run, steps)
-    assert resume_run(str(run)).status == "done"
+    assert bench.resume(run).status == "done"
     assert_equal_runs(run, bench.straight)
 
 
@@ -239,7 +262,7 @@ def a_kill_before_the_summary_writes_the_model_again(bench: Bench) -> None:
     run = bench.scratch / "run"
     shutil.copytree(bench.straight, run)
     (run / "summary.json").unlink()
-    assert resume_run(str(run)).status == "done"
+    assert bench.resume(run).status == "done"
     assert_equal_runs(run, bench.straight)
 
 
@@ -254,7 +277,7 @@ def states_are_plain_arrays(bench: Bench) -> None:
 def a_finished_run_is_left_alone(bench: Bench) -> None:
     """Started again or resumed, nothing is touched and nothing is told."""
     before, events = _snapshot(bench.straight), list[Any]()
-    for again in (bench.start(bench.straight, on_event=events.append), resume_run(str(bench.straight), on_event=events.append)):
+    for again in (bench.start(bench.straight, on_event=events.append), bench.resume(bench.straight, on_event=events.append)):
         assert again.status == "already-done"
         assert again.summary == RunStore.open(str(bench.straight)).read_json("summary")
     assert _snapshot(bench.straight) == before and not events
@@ -266,7 +289,8 @@ def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
     before, run = _snapshot(bench.straight), re.escape(str(bench.straight))
     with expect_error(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
         bench.start(bench.straight, {**bench.case.params, name: params[name]})
-    memory = f"driver_memory is {default_driver_memory()} there and 1073741824 here"
+    given = bench.case.driver_memory
+    memory = f"driver_memory is {default_driver_memory() if given is None else parse_bytes(given)} there and 1073741824 here"
     with expect_error(ConfigMismatch, f"{memory}.*seed is {SEED} there and 4 here"):
         bench.start(bench.straight, seed=4, driver_memory="1GiB")
     with expect_error(ConfigMismatch, r"extra\.new is None there and 1 here"):
@@ -279,14 +303,13 @@ def other_data_are_refused(bench: Bench) -> None:
     run, other = bench.scratch / "run", bench.scratch / "data.zarr"
     shutil.copytree(bench.straight, run)
     ingest(([[float(i * j % 7) for j in range(30)] for i in range(20)], [i % 2 for i in range(20)]), str(other))
-    case = bench.case
     with expect_error(ConfigMismatch, r"data_digest is '\w+' there and '\w+' here"):
-        run_method(case.method, case.params, data=str(other), run=str(run), seed=SEED, extra=case.extra)
+        bench.start(run, data=str(other))
     # A finished run is left alone wherever its data are; one to be continued looks at them.
     (run / "summary.json").unlink()
     RunStore.open(str(run)).write_json("where", {"cluster": "sync", "data": str(other)})
     with expect_error(DigestMismatch, "the store was replaced"):
-        resume_run(str(run))
+        bench.resume(run)
 
 
 def one_process_at_a_time(bench: Bench) -> None:
@@ -366,54 +389,13 @@ def the_command_fits_the_same_bits(bench: Bench) -> None:
     settings = [word for key, value in bench.case.params.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     words = ["fit", bench.case.method, "--data", bench.data, "--run", str(run), "--seed", str(SEED), "--quiet", *settings]
     words += [] if share is None else ["--test-share", str(share)]
-    assert main([*words, "--dry-run"]) == 0 and not run.exists()
-    assert main(words) == 0
+    words += [] if bench.case.driver_memory is None else ["--driver-memory", bench.case.driver_memory]
+    with changed_sizes(bench.case.sizes):
+        assert main([*words, "--dry-run"]) == 0 and not run.exists()
+        assert main(words) == 0
     # Kernels are spelled in one way by commands, as they were given by functions.
     assert_equal_runs(run, bench.straight, texts=False)
     assert main(["report", str(run), "--out", str(bench.scratch / "report.html"), "--quiet"]) == 0
-
-
-def workers_find_the_same_bits(bench: Bench, cluster: str, meanwhile: Callable[[], None] = lambda: None) -> int:
-    """A run on workers ends like the undisturbed one; what the plan calls distributed takes two tasks at least.
-
-    ``meanwhile`` is called once, after the first pass: it may kill a worker. Returns the number of passes.
-    """
-    tasks, run = [], bench.scratch / "on-workers"
-
-    def emit(event: Mapping[str, Any]) -> None:
-        if event["event"] == "plan":
-            tasks.append(event["n_tasks"])
-        if event["event"] == "finish" and len(tasks) == 1:
-            meanwhile()
-
-    bench.start(run, cluster=cluster, on_event=emit)
-    assert_equal_runs(bench.straight, run)
-    plan = bench.start(run, dry_run=True).plan or {}
-    told = f"the plan calls {plan['distributed']} distributed; tasks of the passes: {tasks}"
-    assert sum(tasks) >= 2 if plan["distributed"] else not tasks, told
-    return len(tasks)
-
-
-def a_killed_driver_resumes_on_workers(bench: Bench, cluster: str) -> None:
-    """The process that runs the loop ends by SIGKILL after its first step; another one goes on, on the same workers."""
-    run = bench.scratch / "killed"
-    # Forked from a process that has imported everything and has no threads.
-    spawn = multiprocessing.get_context("forkserver")
-    spawn.set_forkserver_preload([__name__])
-    driver = spawn.Process(target=_run_until_killed, args=(bench, run, cluster))
-    driver.start()
-    driver.join()
-    assert driver.exitcode == -signal.SIGKILL, f"the driver ended with {driver.exitcode}"
-    assert resume_run(str(run), cluster=cluster).status == "done"
-    assert_equal_runs(bench.straight, run)
-
-
-def _run_until_killed(bench: Bench, run: Path, cluster: str) -> None:
-    def emit(event: Mapping[str, Any]) -> None:
-        if event["event"] == "iteration":
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    bench.start(run, cluster=cluster, on_event=emit)
 
 
 CHECKS: tuple[Callable[[Bench], None], ...] = (
@@ -438,23 +420,3 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
     the_command_fits_the_same_bits,
 )
 """Every check."""
-
-WORKER_CHECKS: tuple[Callable[..., Any], ...] = (workers_find_the_same_bits, a_killed_driver_resumes_on_workers)
-"""Every check that takes a cluster, too."""
-
-
-def check_method(case: MethodCase, clusters: Sequence[str] = ()) -> None:
-    """Check that a method keeps what every method of the registry keeps. ``case``: the method by name, with parameters, a small data set,
-    and parameters that differ in one value; ``clusters``: where it must find the same bits, such as ``("local:1", "local:2")``. Raises
-    AssertionError: the first check that fails is named."""
-    on_workers = [partial(check, cluster=cluster) for cluster in clusters for check in WORKER_CHECKS]
-    with temporary_folder() as place:
-        folder = prepare_case(case, place)
-        for number, check in enumerate([*CHECKS, *on_workers]):
-            scratch = folder / f"check-{number}"
-            scratch.mkdir()
-            try:
-                check(Bench(case, folder, scratch))
-            except Exception as error:
-                name = (check.func if isinstance(check, partial) else check).__name__.replace("_", " ")
-                raise AssertionError(f"{case.method}: {name}: {error}") from error

@@ -2,7 +2,7 @@
 
 from . import lazy_names
 
-_HOMES = {"MethodCase": "workflows.battery", "check_method": "workflows.battery"}
+_HOMES = {"MethodCase": "workflows.battery", "check_method": "workflows.worker_battery"}
 
 __all__ = sorted(_HOMES)
 __getattr__ = lazy_names(__name__, _HOMES)

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gramplane.storage.blocks.row_files import matrix_file
 from gramplane.storage.ingest import ingest
 from tests.support.clusters import ROOT
 
@@ -26,20 +28,97 @@ def memory(name):
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * int(next(line for line in lines if line.startswith(name + ":")).split()[1])
 
-def fit(k, data, extra):
-    options = {"data": data, "run": f"{folder}/run{k}", "extra": extra, "driver_memory": limit}
-    plan = run_method(method, params, **options, dry_run=True).plan
+def take(k, data, extra):
+    options = {"data": data, "run": f"{folder}/run{k}", "extra": extra}
+    if use is None:
+        plan = run_method(method, params, **options, driver_memory=limit, dry_run=True).plan
+        act = lambda: run_method(method, params, **options, driver_memory=limit).summary
+    else:
+        from tests.support.driver_memory import USES
+        plan, act = USES[use](method, params, options, limit)
     block_cache().clear()
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what was freed goes back, or the next fit would find it
     before = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")
-    summary = run_method(method, params, **options).summary
+    summary = act()
     return {"plan": plan, "peak": memory("VmHWM") - before, "summary": summary}
 
-method, params, limit, folder, places = json.load(sys.stdin)
-print(json.dumps([fit(k, *place) for k, place in enumerate(places)]))
+method, params, limit, folder, use, places = json.load(sys.stdin)
+print(json.dumps([take(k, *place) for k, place in enumerate(places)]))
 """
+
+
+class Using(NamedTuple):
+    """What is measured in the place of a fit: its plan, and the act itself, which returns a summary."""
+
+    plan: dict[str, Any]
+    act: Callable[[], dict[str, Any]]
+
+
+def _asked(n: int, way: str) -> dict[str, Any]:
+    members = [[f"g{i % (n // 20)}", i] for i in range(n)]
+    return {"recommend": {"recommend": 5}, "members": {"recommend": 5, "members": members}, "labels": {"labels": ["a", "", "b"] * n}}[way]
+
+
+def _use_store(way: str, method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
+    from gramplane.pipeline import run_method
+    from gramplane.pipeline.runs.recommend import use_store
+    from gramplane.storage import BlockStore
+
+    run_method(method, params, **options, driver_memory=limit)
+    n = BlockStore.open(options["data"]).n_rows
+    asked = _asked(n, way)
+    asked = {name: value[:n] if name == "labels" else value for name, value in asked.items()}
+    place = options["run"], options["data"], f"{options['run']}.npz"
+    return Using(use_store(*place, **asked, driver_memory=limit, dry_run=True), lambda: use_store(*place, **asked, driver_memory=limit))
+
+
+def _cluster_run(method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
+    from gramplane.pipeline import load_model, run_method
+    from gramplane.pipeline.runs.clusters import FACTOR, cluster_run
+
+    run_method(method, params, **options, driver_memory=limit)
+    n, rank = load_model(options["run"]).eigenvectors_.shape
+    return Using({"process_bytes": FACTOR.of(n=n, r=rank).nbytes}, lambda: cluster_run(options["run"], f"{options['run']}.npz", 3))
+
+
+def _stability(method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
+    from gramplane.pipeline import run_method
+    from gramplane.pipeline.runs.stability import selection_stability
+
+    run_method(method, params, **options, driver_memory=limit)
+    asked = {"n_resamples": 4, "driver_memory": limit}
+    plan = selection_stability(options["run"], **asked, dry_run=True)
+    return Using(plan, lambda: {"features": len(selection_stability(options["run"], **asked)["features"])})
+
+
+def _job(method: str, params: dict[str, Any], options: dict[str, Any], limit: str | None) -> Using:
+    """A whole fit, as a worker runs it."""
+    from gramplane.cluster import driver_bytes, open_executor
+    from gramplane.pipeline import METHODS
+    from gramplane.pipeline.records.config import make_config
+    from gramplane.pipeline.records.context import RunContext
+    from gramplane.pipeline.records.holdings import OVERHEAD
+    from gramplane.pipeline.runs.folds import build_search
+    from gramplane.pipeline.runs.jobs import FitJob, _order, job_bytes, run_job
+    from gramplane.storage import BlockStore
+
+    info = METHODS[method]
+    with open_executor(None) as executor:
+        ctx = RunContext(executor, BlockStore.open(options["data"]), None, driver_bytes(limit))
+        search = build_search(ctx, info, [make_config(info.config, params)], [params], {}, 3, 0)
+        nbytes, order = job_bytes(search.prepared(0, 0, ctx)) - OVERHEAD, _order(search, ctx, Path(f"{options['run']}-jobs"))
+    return Using({"process_bytes": nbytes}, lambda: {"fits": len(run_job(FitJob(0, 0, nbytes, 0), info, order))})
+
+
+USES: dict[str, Callable[..., Using]] = {
+    **{way: partial(_use_store, way) for way in ("recommend", "members", "labels")},
+    "cluster": _cluster_run,
+    "stability": _stability,
+    "job": _job,
+}
+"""What a process does beside fits, by name."""
 
 
 class Taken(NamedTuple):
@@ -68,6 +147,8 @@ class Case:
         Options of the ingest.
     limit
         The driver's memory; the default leaves every method its first choice.
+    use
+        What of ``USES`` is measured in the place of the fit.
     """
 
     method: str
@@ -77,6 +158,7 @@ class Case:
     tasks: bool = False
     store: dict[str, Any] = field(default_factory=dict)
     limit: str | None = None
+    use: str | None = None
 
 
 def write_store(folder: Path, n: int, d: int, tasks: bool = False, **options: Any) -> str:
@@ -94,8 +176,11 @@ def measured(case: Case, folder: Path) -> list[Taken]:
         extra = case.extra(n)
         if "unlabelled" in extra:
             extra = {"unlabelled": ingest(np.random.default_rng(1).normal(size=(extra["unlabelled"], d)), folder / f"beside{k}").url}
+        if "label_matrix" in extra:
+            np.save(folder / f"labels{k}.npy", extra["label_matrix"])
+            extra = {"label_matrix": matrix_file(str(folder / f"labels{k}.npy"), n)}
         places.append([write_store(folder / f"data{k}", n, d, case.tasks, **case.store), extra])
-    given = json.dumps([case.method, case.params, case.limit, str(folder), places])
+    given = json.dumps([case.method, case.params, case.limit, str(folder), case.use, places])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests/support/_bare"), str(ROOT)])}
     words = [sys.executable, "-W", "ignore", "-c", PROGRAM]
     done = subprocess.run(words, input=given, capture_output=True, text=True, env=env, check=False)

@@ -143,7 +143,8 @@ class QueryTask:
     # url, digest: the block store, or `"memory"` and empty
     url: str
     digest: str
-    queries: tuple[Query, ...] = field(repr=False)
+    span: tuple[int, int]  # which queries of the table: tells one task from another where they are placed on workers
+    queries: tuple[Query, ...] = field(repr=False, compare=False)
     width: int  # columns of the data
     source: MemoryBlocks | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a task stays in its process
 
@@ -222,7 +223,7 @@ def ranking_plan(
         for q in range(lo, hi):
             vectors, untagged = query_vectors(config, table, tags, q)
             queries.append(Query(table.names[q], table.rows[table.span(q)], table.prior[table.span(q)], vectors, untagged))
-        tasks.append(QueryTask(data.url, digest, tuple(queries), data.n_cols, source))
+        tasks.append(QueryTask(data.url, digest, (lo, hi), tuple(queries), data.n_cols, source))
     results = [result_bytes(table.sizes[lo:hi], config) for lo, hi in groups]
 
     def task_bytes(task: QueryTask) -> int:

@@ -28,7 +28,9 @@ CANDIDATES = Held("candidates of all users, and their table", "320 n K", "`predi
 SCORED = Held("scores of some users with all", f"{24 * BATCH_USERS} n", "`predict --recommend K`, of a model with matrices")
 MEMBERS = Held("members of groups, as read and by users", "160 g", "`predict --recommend K --members`; g lines")
 LABELLED = Held("values of labels, and vectors of the steps", "120 n c", "`predict --user-labels`, of a model by blocks; c labels")
-GRAPH = Held("graph of strengths, its system and factor", "32 n^2", "`predict --user-labels`, of a model with matrices")
+GRAPH = Held(
+    "graph of strengths with its links in sparse form, its system and factor", "48 n^2", "`predict --user-labels`, of a model with matrices"
+)
 KERNELS = Held("kernels between some users and those of the model", "16 u t k", "`social-strength`; t users of the model")
 
 

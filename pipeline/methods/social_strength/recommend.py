@@ -73,7 +73,7 @@ def spread_labels(
     """Return labels ``(n, m)`` of all users by the harmonic functions on the strengths of ties; given ones stay, NaN is unknown."""
     if not model.by_blocks:
         n, score = model.n_train, user_scores(model)
-        parts = [tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, BATCH_USERS)]
-        return HarmonicValues(harmonic_values(strength_graph(np.concatenate(parts)), labels), 0.0, 0, converged=True)
+        strengths = strength_graph(np.concatenate([tie_strengths(score(np.arange(lo, hi))) for lo, hi in spans(n, BATCH_USERS)]))
+        return HarmonicValues(harmonic_values(strengths, labels), 0.0, 0, converged=True)
     specs, scorer = specs_of(model), scorer_of(model)
     return harmonic_by_products(lambda vectors: strength_products(ctx, specs, scorer, vectors), labels, tol=tol, max_iter=max_iter)

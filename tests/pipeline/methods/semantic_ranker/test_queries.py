@@ -7,9 +7,11 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.cluster import MemoryBoundExceeded
+from gramplane.cluster.workers.affinity import Affinity
 from gramplane.pipeline import SemanticKernelRanker, VisualRank, load_model, predict_store, resume_run, run_method
 from gramplane.pipeline.methods.semantic_ranker import method, queries
-from gramplane.pipeline.methods.semantic_ranker.queries import batch_groups, read_queries, task_groups
+from gramplane.pipeline.methods.semantic_ranker.config import RankerConfig
+from gramplane.pipeline.methods.semantic_ranker.queries import batch_groups, ranking_plan, read_queries, task_groups
 from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
@@ -205,6 +207,15 @@ def test_more_lines_than_the_driver_may_hold_are_refused(stored):
     folder, _, _, given = stored
     with pytest.raises(MemoryBoundExceeded, match=r"semantic-ranker: .*fewer queries at a time"):
         run_method("semantic-ranker", PARAMS, **given, run=str(folder / "run"), driver_memory="2KiB", dry_run=True)
+
+
+def test_queries_are_spread_over_workers(tmp_path):
+    """Tasks are placed by what tells them from one another; queries hold arrays, which tell nothing."""
+    q, table = crowd()
+    store, asked = ingest(q.X, tmp_path / "s", progress=None), read_queries(table, N)
+    work = ranking_plan(store, RankerConfig(**PARAMS), asked, q.tag_lines(), task_groups(asked.sizes), 0)
+    homes = Affinity().assign(work.refs, work.task_weights, {"a": 1, "b": 1})
+    assert abs(homes.count("a") - homes.count("b")) <= 1
 
 
 # -- VisualRank ---------------------------------------------------------------------------------------------------------------------
