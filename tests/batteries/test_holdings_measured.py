@@ -32,12 +32,12 @@ def ties(n):
 
 
 def ring(n):
-    return {"graph_edges": [[i, (i + k) % n] for i in range(n) for k in (1, 2)]}
+    return {"graph": [[i, (i + k) % n] for i in range(n) for k in (1, 2)]}
 
 
 def label_kernel(n):
     codes = np.arange(n) % 3
-    return {"label_matrix": (codes[:, None] == codes).astype(float)}
+    return {"label_kernel": (codes[:, None] == codes).astype(float)}
 
 
 def tags(n):

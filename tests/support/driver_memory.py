@@ -176,9 +176,9 @@ def measured(case: Case, folder: Path) -> list[Taken]:
         extra = case.extra(n)
         if "unlabelled" in extra:
             extra = {"unlabelled": ingest(np.random.default_rng(1).normal(size=(extra["unlabelled"], d)), folder / f"beside{k}").url}
-        if "label_matrix" in extra:
-            np.save(folder / f"labels{k}.npy", extra["label_matrix"])
-            extra = {"label_matrix": matrix_file(str(folder / f"labels{k}.npy"), n)}
+        if "label_kernel" in extra:
+            np.save(folder / f"labels{k}.npy", extra["label_kernel"])
+            extra = {"label_kernel": matrix_file(str(folder / f"labels{k}.npy"), n)}
         places.append([write_store(folder / f"data{k}", n, d, case.tasks, **case.store), extra])
     given = json.dumps([case.method, case.params, case.limit, str(folder), case.use, places])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests/support/_bare"), str(ROOT)])}
