@@ -302,10 +302,13 @@ def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of this checkout, with a ``+`` where product files differ from it."""
-    git = ["git", "-C", str(Path(__file__).parent)]
-    told = subprocess.run([*git, "describe", "--always", "--dirty=+", "--abbrev=10"], capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "?"
+    """Return the commit of this checkout, with a ``+`` where files other than results differ from it."""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
+
+    changed = git("diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results").returncode
+    return (git("rev-parse", "--short=10", "HEAD").stdout.strip() or "?") + "+" * bool(changed)
 
 
 @dataclass
