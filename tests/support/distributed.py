@@ -32,8 +32,6 @@ SMALL: dict[str, Any] = {
 
 TILES: dict[str, Any] = {
     "gramplane.pipeline.grams.eigen_blocks.WORKER_ROWS": 100,
-    "gramplane.pipeline.methods.npkl.loop.WORKER_ROWS": 100,
-    "gramplane.pipeline.methods.embeddings.method.WORKER_ROWS": 100,
     "gramplane.pipeline.grams.eigen_blocks.TASK_PRODUCTS": 0,
     "gramplane.kernels.eigen.positive_part.MAX_DENSE_ROWS": 64,
     "gramplane.kernels.eigen.positive_part.MAX_WHOLE_ROWS": 64,

@@ -46,6 +46,8 @@ TERMS: Mapping[str, str] = {
     "n_kernels": "Kernels there are so far.",
     "n_working": "Groups, or features, in the working set.",
     "engine": "How the problem is solved.",
+    "eigenpairs_at_most": "Eigenpairs of the kernel at most; how many there are shows on the way.",
+    "driver_bytes_at_most": "What this process holds if the kernel has that many eigenpairs.",
     "eigensolver": "Where the eigensolver's block of columns lies.",
     "graph": "Where the graph comes from: how nearest neighbours are linked, or given.",
     "n_nodes": "Nodes of the working set; their ancestors are among them.",
