@@ -48,6 +48,14 @@ def arguments(doc: str, **options: Any) -> argparse.ArgumentParser:
     return parser
 
 
+def data_folder() -> Path:
+    """Return the folder of the real data sets; the program ends where none is named."""
+    folder = os.environ.get("GRAMPLANE_DATA")
+    if not folder:
+        raise SystemExit("set GRAMPLANE_DATA to the folder of real data sets")
+    return Path(folder)
+
+
 # -- time ------------------------------------------------------------------------------------------------------------------
 
 

@@ -10,9 +10,7 @@ lasso (an active set, as the paper's ACTIVE) where they take less than 2 GiB.
 from __future__ import annotations
 
 import benchmarks._harness as bench  # isort: skip
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -108,12 +106,10 @@ def compared(task: Task, seed: int, *, peer: bool) -> dict[str, float]:
 
 def main() -> None:
     options = bench.arguments(__doc__, only=",".join(READERS), splits=5, peer=1).parse_args()
-    folder = os.environ.get("GRAMPLANE_DATA")
-    if folder is None:
-        raise SystemExit("set GRAMPLANE_DATA to the folder of real data sets")
+    folder = bench.data_folder()
     for name in options.only.split(","):
         file, read = READERS[name]
-        with np.load(Path(folder) / f"{file}.npz") as arrays:
+        with np.load(folder / f"{file}.npz") as arrays:
             task = scaled(read(arrays))
         if options.tiny:
             rows = np.random.default_rng(0).permutation(len(task.y))[:200]

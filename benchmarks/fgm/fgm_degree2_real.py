@@ -10,9 +10,7 @@ training, the same for all; every method chooses its C from three values on a fi
 from __future__ import annotations
 
 import benchmarks._harness as bench  # isort: skip
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,12 +122,10 @@ def compared(task: Task, seed: int) -> dict[str, float]:
 
 def main() -> None:
     options = bench.arguments(__doc__, only=",".join(SETS), splits=5).parse_args()
-    folder = os.environ.get("GRAMPLANE_DATA")
-    if folder is None:
-        raise SystemExit("set GRAMPLANE_DATA to the folder of real data sets")
+    folder = bench.data_folder()
     for name in options.only.split(","):
         file, read = SETS[name]
-        with np.load(Path(folder) / f"{file}.npz") as arrays:
+        with np.load(folder / f"{file}.npz") as arrays:
             task = read(arrays)
         if options.tiny:
             rows = np.random.default_rng(0).permutation(len(task.y))[:300]

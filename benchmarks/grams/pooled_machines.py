@@ -89,12 +89,10 @@ def show(report: bench.Report, name: str, found: dict[str, Any], driver_memory: 
 
 
 def main() -> None:
-    parser = bench.arguments(__doc__, rows=40_000, features=8, tasks=6, noise=0.02, cost=1.0, tol=1e-2, workers=2)
+    place = {"workers": 2, "worker_memory": "2GiB", "driver_memory": "2GiB"}
+    parser = bench.arguments(__doc__, rows=40_000, features=8, tasks=6, noise=0.02, cost=1.0, tol=1e-2, seed=0, **place)
     parser.set_defaults(reps=1)
     parser.add_argument("--methods", default=",".join(METHODS), help="some of them, by commas")
-    parser.add_argument("--worker-memory", default="2GiB")
-    parser.add_argument("--driver-memory", default="2GiB")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", help="where everything goes; by default a scratch folder")
     options = parser.parse_args()
     if options.tiny:

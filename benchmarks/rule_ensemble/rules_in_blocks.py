@@ -41,11 +41,9 @@ def fit(folder: str, params: dict[str, Any], **place: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = bench.arguments(__doc__ or "", rows=1_000_000, C=10.0, rho=1.1, tol=1e-2)
+    place = {"driver_memory": "512MiB", "worker_memory": "1GiB", "cluster": "local:2"}
+    parser = bench.arguments(__doc__ or "", rows=1_000_000, C=10.0, rho=1.1, tol=1e-2, **place)
     parser.set_defaults(reps=1)
-    parser.add_argument("--driver-memory", default="512MiB")
-    parser.add_argument("--worker-memory", default="1GiB")
-    parser.add_argument("--cluster", default="local:2")
     options = parser.parse_args()
     place = {"driver_memory": options.driver_memory, "cluster": options.cluster, "worker_memory": options.worker_memory}
     if options.tiny:

@@ -75,11 +75,9 @@ def fit(folder: str, params: dict[str, Any], driver_memory: str, cluster: str, w
 
 def main() -> None:
     """Run the benchmark."""
-    parser = bench.arguments(__doc__ or "", labelled=30_000, unlabelled=30_000, kernel="rbf", algorithm="mm", start="svm3", C=1.0)
-    parser.add_argument("--driver-memory", default="512MiB")
-    parser.add_argument("--worker-memory", default="1GiB")
-    parser.add_argument("--cluster", default="local:2")
-    options = parser.parse_args()
+    place = {"driver_memory": "512MiB", "worker_memory": "1GiB", "cluster": "local:2"}
+    machine = {"kernel": "rbf", "algorithm": "mm", "start": "svm3", "C": 1.0}
+    options = bench.arguments(__doc__ or "", labelled=30_000, unlabelled=30_000, **machine, **place).parse_args()
     n, u = (options.labelled, options.unlabelled) if not options.tiny else (300, 300)
     if options.tiny:
         options.driver_memory, options.cluster, options.worker_memory = "4MiB", "sync", None

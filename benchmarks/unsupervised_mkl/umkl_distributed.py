@@ -117,12 +117,9 @@ def same_bits(report: bench.Report, options: Any, folder: str) -> None:
 
 
 def main() -> None:
-    parser = bench.arguments(__doc__, rows=30_000, features=20, check_rows=3000, workers=2, max_iter=50)
+    place = {"workers": 2, "worker_memory": "1GiB", "driver_memory": "1GiB", "check_driver_memory": "160MiB"}
+    parser = bench.arguments(__doc__, rows=30_000, features=20, check_rows=3000, max_iter=50, seed=0, **place)
     parser.set_defaults(reps=1)
-    parser.add_argument("--worker-memory", default="1GiB")
-    parser.add_argument("--driver-memory", default="1GiB")
-    parser.add_argument("--check-driver-memory", default="160MiB")
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", help="where everything goes, kept; by default a scratch folder")
     options = parser.parse_args()
     if options.tiny:

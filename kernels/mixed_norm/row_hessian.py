@@ -64,7 +64,8 @@ class RowSystem:
         curvature, live, k = self._curvature, self._live, len(self._curvature.rows)
         matrix, ties, steepest = np.zeros((k, k), order="F"), np.zeros((k, len(self._heads))), 0.0
         places = np.repeat(np.arange(len(self._heads)), np.diff(self._heads, append=len(live.owner)))
-        for lo in range(0, len(live.columns), PANEL):
+        # Without a row that has curvature H is the penalty's part alone.
+        for lo in range(0, len(live.columns) if k else 0, PANEL):
             part = slice(lo, lo + PANEL)
             panel = curvature.block.dense(curvature.rows, live.columns[part]) * curvature.roots[:, None]
             if self._share_of_bias is not None:

@@ -163,6 +163,25 @@ def inner(a: FloatArray, b: FloatArray) -> float:
 
 
 @compiled
+def search_line(
+    F: FloatArray, dF: FloatArray, g: FloatArray, direction: FloatArray, b: float, value: float, slope: float, y: FloatArray,
+    cost: FloatArray, h: float,
+) -> tuple[FloatArray, float, FloatArray, float]:  # fmt: skip
+    """Return F, bias, g and value at the first of the steps 1, 1/2, ... that lowers the value enough, or at the shortest."""
+    step, trial = 1.0, np.inf
+    trial_F, trial_b, trial_g = F, b, g
+    for _ in range(MAX_LINE_SEARCHES):
+        trial_F = F + step * dF
+        trial_b = bias_root(trial_F, y, cost, h, b)
+        trial_g = g + step * direction
+        trial = half_square(trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
+        if trial <= value + ARMIJO * step * slope:
+            break
+        step *= 0.5
+    return trial_F, trial_b, trial_g, trial
+
+
+@compiled
 def take_newton_steps(
     rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float, h: float,
     steps: int,
@@ -185,16 +204,7 @@ def take_newton_steps(
         slope = inner(gradient, direction)
         full[keep] = D * direction
         dF = apply_columns(rows, full)
-        step = 1.0
-        trial = np.inf
-        for _trial in range(MAX_LINE_SEARCHES):
-            trial_F = F + step * dF
-            trial_b = bias_root(trial_F, y, cost, h, b)
-            trial_g = g + step * direction
-            trial = half_square(trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
-            if trial <= value + ARMIJO * step * slope:
-                break
-            step *= 0.5
+        trial_F, trial_b, trial_g, trial = search_line(F, dF, g, direction, b, value, slope, y, cost, h)
         taken += 1
         if not trial < value:
             break

@@ -19,8 +19,6 @@ from ..arrays import FloatArray, IntArray
 from .bits import Bytes, Words, apply_columns, apply_transpose, pack_bits, weighted_gram, zone_columns
 from .hull_rows import NewtonEnd, NewtonStart, TaskRows, merged_costs
 from .newton import (
-    ARMIJO,
-    MAX_LINE_SEARCHES,
     MAX_PLANES,
     MIN_DECREASE_SHARE,
     NEGLIGIBLE_SHARE,
@@ -30,6 +28,7 @@ from .newton import (
     inner,
     multipliers,
     newton_direction,
+    search_line,
     smooth_value,
 )
 
@@ -173,16 +172,9 @@ class BlockedRows:
             sums, counts = yield [HullRequest(SUMS, t, y * multipliers(F, y, cost, h, b)), request]
             gradient = g - D * sums[keep]
             direction = newton_direction(curvature_of(counts, self._weights(request, h)), D, gradient)
-            slope, step, trial = inner(gradient, direction), 1.0, np.inf
+            slope = inner(gradient, direction)
             (dF,) = yield [HullRequest(PRODUCT, t, _scattered(D * direction, keep, f.size))]
-            for _trial in range(MAX_LINE_SEARCHES):
-                trial_F = F + step * dF
-                trial_b = bias_root(trial_F, y, cost, h, b)
-                trial_g = g + step * direction
-                trial = half_square(trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
-                if trial <= value + ARMIJO * step * slope:
-                    break
-                step *= 0.5
+            trial_F, trial_b, trial_g, trial = search_line(F, dF, g, direction, b, value, slope, y, cost, h)
             taken += 1
             if not trial < value:
                 break

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,15 +49,21 @@ class Outlined:
 
 def outline_chunk(task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Outlined]:
     """Return the propositions of the columns of a task, from the rows of a mask, without their bits (on a worker)."""
-    mask, outlined = resolve(rows).astype(bool), []
+    return [_outlined(*part) for part in _parts_of_columns(task, rows, n_thresholds, categorical)]
+
+
+def _parts_of_columns(
+    task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]
+) -> Iterator[tuple[Propositions, int, np.ndarray]]:
+    """Yield every column of a task that has propositions: these, its number, and its raw values on the rows of a mask."""
+    mask = resolve(rows).astype(bool)
     for block in load_blocks(task):
         for k in range(block.width):
             column = block.offset + k
             values = dense_column(block.X, k)[mask]
             propositions = column_propositions(column, values, n_thresholds, column in categorical)
             if propositions.size:
-                outlined.append(_outlined(propositions, column, values))
-    return outlined
+                yield propositions, column, values
 
 
 def _outlined(propositions: Propositions, column: int, values: np.ndarray) -> Outlined:
@@ -91,16 +97,8 @@ def outlined_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, 
 
 def pack_chunk(task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
     """Return the propositions of the columns of a task, on the rows of a mask (on a worker). Values are raw, never scaled."""
-    mask, packed = resolve(rows).astype(bool), []
-    for block in load_blocks(task):
-        for k in range(block.width):
-            column = block.offset + k
-            values = dense_column(block.X, k)[mask]
-            propositions = column_propositions(column, values, n_thresholds, column in categorical)
-            if propositions.size:
-                flags = propositions.flags(np.arange(propositions.size), column, values)
-                packed.append(Packed(propositions, pack_bits(flags)))
-    return packed
+    parts = _parts_of_columns(task, rows, n_thresholds, categorical)
+    return [Packed(found, pack_bits(found.flags(np.arange(found.size), column, values))) for found, column, values in parts]
 
 
 def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Packed:

@@ -334,3 +334,18 @@ def test_a_direction_from_the_rows_is_the_one_from_the_columns(kind, fit_bias, m
         np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9 * np.abs(theirs).max())
     assert few.objective == pytest.approx(whole.objective, rel=1e-9)
     assert few.gap <= 1e-10 * few.objective
+
+
+@pytest.mark.parametrize("fit_bias", [False, True])
+def test_a_start_beyond_all_margins_is_left(fit_bias, monkeypatch):
+    """No row has curvature there, so that the system of the rows is empty."""
+    rng = np.random.default_rng(0)
+    Z, y, starts = rng.random((20, 60)), np.where(rng.random(20) < 0.5, 1.0, -1.0), np.arange(0, 61, 10)
+    far = np.linalg.lstsq(Z, 3.0 * y, rcond=None)[0]
+    found = []
+    for least in (1000, 1):
+        monkeypatch.setattr(rows_local, "MANY_COLUMNS", least)
+        problem = GroupProblem(LocalRows(Z, y, np.ones(20), "squared_hinge"), starts, "squared_hinge", fit_bias)
+        found.append(solve_newton(problem, warm=(far, 0.0), tol=1e-9))
+    assert found[1].gap <= 1e-9 * found[1].objective
+    assert found[1].objective == pytest.approx(found[0].objective, rel=1e-8)
