@@ -51,11 +51,11 @@ def fit(folder: str, name: str, n: int, seed: int, cost: float, where: dict[str,
         "data": str(Path(folder) / "data"),
         "extra": {"constraints": pairs},
         "run": str(Path(folder) / name),
-        "on_event": events.append,
     }
+    params = {"C": cost, "n_neighbors": 8}
     before = psutil.Process().memory_info().rss
     with bench.PeakWatch() as watch:
-        clock, done = bench.clocked(lambda: run_method("npkl", {"C": cost, "n_neighbors": 8}, on_event=events.append, **given, **where))
+        clock, done = bench.clocked(lambda: run_method("npkl", params, on_event=events.append, **given, **where))
     started = sum(event.get("seconds") or 0.0 for event in events if event["event"] == "phase" and event.get("phase") == "cluster")
     planned = max((event.get("planned_peak") or 0 for event in events if event["event"] == "plan"), default=0)
     told = [event.get("peak_memory") or 0 for event in events if event["event"] == "finish"]
