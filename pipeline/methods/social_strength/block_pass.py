@@ -7,7 +7,7 @@ Products with a linear or sparse view need no block of it; they are sums over st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from ...grams.grams import load_programs as load_programs
 from ...grams.sources import FREED_BYTES
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
+from ...passes.spans import Spans, add_spans, merge_spans
 from ...records.context import RunContext, Shared, resolve
 from ...records.scale import FeatureScale
 from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, tile_bytes, view_tiles
@@ -72,8 +73,6 @@ class Normal:
 
 LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos steps may take
 
-Spans = dict[tuple[int, int], np.ndarray]  # by range of users, an array whose last axis is over these
-
 
 @dataclass(frozen=True)
 class PlacedTile:
@@ -101,15 +100,6 @@ class Sums(NamedTuple):
     products: np.ndarray
     rows: Spans
     diagonal: Spans
-
-
-def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Spans:
-    """Return the ranges of all parts, those of the same users joined in the order of the parts."""
-    merged: Spans = {}
-    for part in parts:
-        for span, values in part.items():
-            merged[span] = join(merged[span], values) if span in merged else values
-    return dict(sorted(merged.items()))
 
 
 def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
@@ -179,11 +169,6 @@ def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared)
                 shares.append({part.cols: np.matmul(v[:, :, slice(*part.rows)], block)})
         out = merge_spans([out, *shares], np.add)
     return out
-
-
-def add_spans(parts: Sequence[Spans]) -> Spans:
-    """Combine step of sums by range."""
-    return merge_spans(parts, np.add)
 
 
 def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
