@@ -15,10 +15,12 @@ from ....storage import ArrayRef, BlockStore, MemoryBlocks
 from ...passes.blocks import Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
 from ...records.context import RunContext, resolve
+from ...records.holdings import OVERHEAD
 
 MAX_COLUMNS = 256  # columns that are dense at a time
-MAX_PARTS_BYTES, PARTS_SHARE = 256 << 20, 0.125  # partial sums of one pass at most, and as a share of the driver's memory
-MAX_RESULT_BYTES, RESULT_SHARE = 48 << 20, 0.03125  # results of a task over cells, or of rows, at most; merging holds nine of them
+MAX_PARTS_BYTES = 256 << 20  # partial sums of one pass: with larger matrices fewer tasks go into one, which bounds what the driver holds
+MAX_RESULT_BYTES = 48 << 20  # matrices that one task of a pass over cells returns
+PARTS_SHARE, RESULT_SHARE = 0.125, 0.03125  # of the driver's memory, where tasks may run; merging holds some results at a time
 MATRIX_COPIES = 24  # bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks
 MERGED = 9  # results that a step holds which merges those of eight tasks
 
@@ -26,8 +28,14 @@ Table = np.ndarray | ArrayRef
 
 
 def matrix_fits(n: int, d: int, driver_memory: int) -> bool:
-    """Return whether the driver may hold the matrix of n rows, with a task that sums kernels of d features where it runs here."""
-    return MATRIX_COPIES * n * n + 16 * n * n + _piece_bytes(n, d, waves=True) <= driver_memory
+    """Return whether the driver may hold the matrix of n rows, where a task that sums kernels of d features may run here, too."""
+    step = 16 * n * n + _piece_bytes(n, d, waves=True)
+    return MATRIX_COPIES * n * n + max(step - OVERHEAD, 0) <= driver_memory
+
+
+def _within(limit: int, share: float, driver_memory: int) -> int:
+    """Return bytes up to a limit, as few as a share of the driver's memory, or of what every process may take."""
+    return int(min(limit, share * max(driver_memory, 2 * OVERHEAD)))
 
 
 def task_columns(task: Task, ids: np.ndarray) -> np.ndarray:
@@ -95,7 +103,7 @@ def _matrix_pass(tasks: Sequence[Task], *broadcast: object) -> Plan[np.ndarray]:
 
 def _tasks_at_once(n: int, driver_memory: int) -> int:
     """Return the tasks of a pass that sums a matrix: with larger matrices fewer, which bounds what the driver holds."""
-    return max(1, int(min(MAX_PARTS_BYTES, PARTS_SHARE * driver_memory)) // (8 * n * n))
+    return max(1, _within(MAX_PARTS_BYTES, PARTS_SHARE, driver_memory) // (8 * n * n))
 
 
 def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
@@ -181,8 +189,7 @@ def values_pass(name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Tas
 
 def rows_at_once(n: int, driver_memory: int) -> int:
     """Return how many whole rows of a sum one pass brings."""
-    limit = int(min(ROW_BYTES, RESULT_SHARE * driver_memory))
-    return min(n, max(MIN_WORKING_SET, min(WORKING_SET, limit // (8 * n))))
+    return min(n, max(MIN_WORKING_SET, min(WORKING_SET, _within(ROW_BYTES, RESULT_SHARE, driver_memory) // (8 * n))))
 
 
 def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_memory: int) -> Iterator[Plan[np.ndarray]]:
@@ -229,8 +236,8 @@ class CellSums:
         """Return how many cells fit in a share of the driver's memory, and in what a point's matrix and vectors leave of it."""
         n, memory = ctx.data.n_rows, ctx.driver_memory
         # Where tasks run here, so do those that merge what they found.
-        merged = MERGED * 2 * item * n**2 * _cells_at_once(n, item, memory)
-        left = memory - MATRIX_COPIES * n**2 - 256 * n - merged - _piece_bytes(n, ctx.data.n_cols, waves=True)
+        step = MERGED * 2 * item * n**2 * _cells_at_once(n, item, memory) + _piece_bytes(n, ctx.data.n_cols, waves=True)
+        left = memory - MATRIX_COPIES * n**2 - 256 * n - max(step - OVERHEAD, 0)
         return max(0, int(min(share * memory, left) / (2 * item * n**2)))
 
     def at(self, point: int, factor: float) -> np.ndarray:
@@ -266,4 +273,4 @@ def _cells_pass(tasks: Sequence[Task], count: int, item: int, *broadcast: object
 
 def _cells_at_once(n: int, item: int, driver_memory: int) -> int:
     """Return the cells of one pass."""
-    return max(1, int(min(MAX_RESULT_BYTES, RESULT_SHARE * driver_memory)) // (2 * item * n**2))
+    return max(1, _within(MAX_RESULT_BYTES, RESULT_SHARE, driver_memory) // (2 * item * n**2))
