@@ -94,8 +94,10 @@ def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan
     return plan(BlockProgram("columns", fetch_chunk, stack, fetch_bytes, nbytes, combine_bytes=2 * nbytes), tasks, *broadcast)
 
 
-def columns_bytes(data: BlockStore | MemoryBlocks, count: int) -> int:
-    """Return the bytes of the largest step of the passes that fetch at most ``count`` columns, whichever they are."""
+def columns_bytes(data: BlockStore | MemoryBlocks, count: int, most: int | None = None) -> int:
+    """Return the bytes of the largest step of the passes that fetch at most ``count`` columns, whichever they are, of at most so many bytes
+    in all.
+    """
     count = min(count, data.n_cols)
     if not count:
         return 0
@@ -106,4 +108,4 @@ def columns_bytes(data: BlockStore | MemoryBlocks, count: int) -> int:
     else:
         one, every = ((data.meta.itemsize + 4) * heaviest_entries(data, k) + 8 * k for k in (1, count))
         largest = min(every, FETCH_BYTES + one)
-    return columns_pass(column_tasks(data), largest).memory_bound
+    return columns_pass(column_tasks(data), largest if most is None else min(largest, most)).memory_bound

@@ -92,7 +92,7 @@ class FGM(Method):
         if solve_at(data, loop.columns[0], memory) == "workers":
             yield rows_step(data, max(loop.capacities), loop.atoms)
         if self.config.debias or solve_at(data, loop.columns[0], memory) == "driver":
-            yield columns_bytes(data, loop.columns[0] // loop.atoms.width * loop.atoms.n_read)
+            yield columns_bytes(data, loop.columns[0] // loop.atoms.width * loop.atoms.n_read, memory)
 
     @property
     def distributed(self) -> tuple[str, ...]:
