@@ -29,9 +29,13 @@ class LazyGrams(Generic[G]):
         self._make, self._data = make, data
         self.found: G | None = None
 
+    def over(self, ctx: RunContext) -> RunContext:
+        """Return a context with what the kernels are over as its data."""
+        return ctx if self._data is None else replace(ctx, data=self._data)
+
     def __call__(self, ctx: RunContext) -> G:
         """Return the matrices, their passes to run where ``ctx`` says."""
-        ctx = ctx if self._data is None else replace(ctx, data=self._data)
+        ctx = self.over(ctx)
         if self.found is None:
             self.found = self._make(ctx)
         self.found.ctx = ctx

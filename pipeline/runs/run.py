@@ -170,21 +170,21 @@ def run_method(
     _check_place(options, extra)
     record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
     record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
-    options.config()
+    place = options.config()
     if dry_run:
-        ready = _prepared(info, config, store, record)
+        ready = _prepared(info, config, store, record, place.kind)
         plan = ready.plan
-        _refuse_step(info, plan, record, options.config().kind)
-        place, step = options.config(), plan["task_bytes"]
-        here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], place.kind)
-        sizes = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(place, step), **here}
+        _refuse_step(info, plan, record, place.kind)
+        here = process_plan(plan["driver_bytes"], plan["task_bytes"], store, record["driver_memory"], place.kind)
+        most = process_bytes(place, plan.get("task_bytes_at_most", plan["task_bytes"]))
+        sizes = {"cluster": options.cluster, "process_bytes_at_most": most, **here}
         return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "distributed": list(ready.distributed), **sizes, **plan})
     same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
-    prepared = _prepared(info, config, store, record) if fresh else None
+    prepared = _prepared(info, config, store, record, place.kind) if fresh else None
     if prepared is not None:
-        _refuse_step(info, prepared.plan, record, options.config().kind)
+        _refuse_step(info, prepared.plan, record, place.kind)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
         return _run(info, config, store, folder, options, on_event or ignore, prepared if folder.born else None)
@@ -263,9 +263,11 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
     return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
 
 
-def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any]) -> Method:
-    """Return the method with its plan, found in this process without writing anything."""
+def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str) -> Method:
+    """Return the method with its plan, found in this process without writing anything; passes will run on a cluster of a kind."""
     with one_thread(), open_executor(None) as executor:
+        if kind != "sync":
+            executor.kind = kind
         return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -14,7 +14,8 @@ from ....storage import DataError
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
 from ...method import Method, weights_by_label
-from ...passes.blocks import column_tasks, task_bytes
+from ...passes.blocks import column_tasks
+from ...passes.columns import columns_bytes
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .atoms import build_atoms, map_warnings
@@ -23,6 +24,7 @@ from .config import FGMConfig
 from .designs import HELD, design_bytes, driver_holdings, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel
+from .pairs import SURVIVORS
 from .predict import FGMPredictor
 from .problem import binary_problems
 
@@ -33,7 +35,7 @@ class FGM(Method):
     name = "fgm"
     config_type = FGMConfig
     models = {FGMModel: FGMPredictor()}
-    held = HELD
+    held = (*HELD, SURVIVORS)
     programs = "methods.fgm.score_pass"
 
     config: FGMConfig
@@ -76,13 +78,21 @@ class FGM(Method):
         """Tasks and bytes per round, memory of a task and of the driver."""
         loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
         tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
-        scoring = 2 * int(max((task_bytes(task) for task in tasks), default=0)) + 8 * int(data.n_rows) * machines
         plan = {"atoms": loop.atoms.kind, "solve_at": solve_at(data, columns, memory)}
         plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": loop.atoms.count(int(data.n_cols)), "machines": machines}
         plan |= {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1, "tasks_per_pass": len(tasks)}
         plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
-        plan |= {"task_bytes": max(scoring, rows_step(data, columns, memory))}
+        plan |= {"task_bytes": max(self._steps())}
         return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory))
+
+    def _steps(self) -> Iterator[int]:
+        """Yield the bytes of the largest steps: of a search, of rows of a machine, of all columns that a resumed run fetches again."""
+        loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
+        yield loop.atoms.search_bytes(data, loop.asked_at_most, memory)
+        if solve_at(data, loop.columns[0], memory) == "workers":
+            yield rows_step(data, max(loop.capacities), loop.atoms)
+        if self.config.debias or solve_at(data, loop.columns[0], memory) == "driver":
+            yield columns_bytes(data, loop.columns[0] // loop.atoms.width * loop.atoms.n_read, memory)
 
     @property
     def distributed(self) -> tuple[str, ...]:

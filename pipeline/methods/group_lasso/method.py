@@ -18,6 +18,7 @@ from ...method import Method, weights_by_label
 from ...models.linear import LinearModel
 from ...models.linear_predict import LinearPredictor
 from ...passes.blocks import column_tasks
+from ...passes.columns import columns_bytes
 from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
@@ -28,7 +29,7 @@ from .inputs import build_penalty, fit_loss, machine_targets, read_store
 from .learners import build_model
 from .measures import regret_rows
 from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
-from .moments_pass import moment_bytes, row_refs
+from .moments_pass import columns_at_once, moment_bytes, raw_moments_pass, row_refs, slopes_pass
 from .stream_loop import StreamLoop
 from .stream_state import StreamState
 from .text import TextData, read_text
@@ -160,9 +161,19 @@ class BatchGroupLasso(GroupLasso):
         plan = {**holdings_plan(batch_holdings(data, machines, engine)), **method}
         if engine == "gram":
             passes = {"passes_at_most": 1, "tasks_per_pass": len(rows), "bytes_read_per_pass": int(sum(stripes))}
-            return {**plan, **passes, "task_bytes": 3 * max(part.nbytes for part in rows), "moment_bytes": moment_bytes(data, machines)}
+            return {**plan, **passes, "task_bytes": self._step(engine), "moment_bytes": moment_bytes(data, machines)}
         passes = {"passes_at_most": problem.max_iter, "tasks_per_pass": len(columns), "bytes_read_per_pass": int(sum(stripes))}
-        return {**plan, **passes, "task_bytes": 2 * int(max(stripes))}
+        return {**plan, **passes, "task_bytes": self._step(engine)}
+
+    def _step(self, engine: str) -> int:
+        """Return the bytes of the largest step: of moments, or slopes, and of columns that are fetched."""
+        data, machines = self.ctx.data, len(self.loop.problem.targets)
+        # A set may come to all columns that the driver may hold twice; decisions fetch those with weights some at a time.
+        count, most = data.n_cols, self.ctx.fit_limit // 2
+        if engine == "gram":
+            count = columns_at_once(data.n_rows, self.ctx.driver_memory)
+        work = raw_moments_pass(data, machines) if engine == "gram" else slopes_pass(data, machines)
+        return max(0 if engine == "fista" else work.memory_bound, columns_bytes(data, count, most))
 
     @property
     def distributed(self) -> tuple[str, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ....cluster import Plan
 from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
@@ -17,12 +18,13 @@ from ...inputs.scores import held_out_rows, with_held_out
 from ...method import Method
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import KernelPredictor
-from ...passes.blocks import column_tasks, task_bytes
+from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
-from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits
-from .loop import BATCH_MACHINES, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
+from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
+from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
 from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathTrainer
 from .path_model import machine_model
 
@@ -31,7 +33,11 @@ N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
 IN_CELLS = f"within {CELL_SHARE:g} L"
 FEATURES = Held("alignments, traces, widths and weights of the features", "80 d")
-MATRIX = Held("sums of kernels, the matrix, and the solver's copy of it", f"{MATRIX_COPIES} n^2", "where that is within L; else passes")
+MATRIX = Held(
+    "sums of kernels, the matrix, and the solver's copy of it",
+    f"{MATRIX_COPIES} n^2",
+    "where that, and a task that sums, is within L; else passes",
+)
 MANY_MACHINES = f"c <= d, {IN_CELLS}; more than {MAX_SINGLE_POINTS} machines"
 CELLS = Held("matrices of c cells, which share the kernels of many points", "8 c n^2", MANY_MACHINES)
 LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels")
@@ -79,17 +85,23 @@ class KTAPath(Method):
     def plan(self) -> dict[str, Any]:
         """Points of the path, tasks of a pass, where machines are solved."""
         points, data = len(self.loop.grid), self.ctx.data
-        tasks, fits = column_tasks(data), matrix_fits(data.n_rows, self.ctx.driver_memory)
+        tasks, fits = column_tasks(data), matrix_fits(data.n_rows, data.n_cols, self.ctx.driver_memory)
         sizes = {"kernels": int(data.n_cols), "points": points}
         machines = {"machines": self.inputs.n_machines, "machine_points": self.config.n_machines}
-        passes = {"tasks_per_pass": len(tasks), "task_bytes": int(max(task_bytes(task) for task in tasks))}
+        passes = {"tasks_per_pass": len(tasks), "task_bytes": max(work.memory_bound for work in self._passes(tasks))}
         solves = {"solve_on": "matrix" if fits else "passes", "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0}
         return {**holdings_plan(_driver_held(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
+
+    def _passes(self, tasks: Sequence[Task]) -> Iterator[Plan[Any]]:
+        """Yield the passes of the fit, nothing of which runs."""
+        data, targets = self.ctx.data, 8 * self.ctx.data.n_rows * self.inputs.n_machines
+        yield from (alignments_pass(tasks[lo : lo + BATCH_TASKS], targets) for lo in range(0, len(tasks), BATCH_TASKS))
+        yield from sum_passes(data, 4 if self.config.kernel == "rbf" else 8, _most_cells(self.loop, self.ctx), self.ctx.driver_memory)
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        fits = matrix_fits(self.ctx.data.n_rows, self.ctx.driver_memory)
+        fits = matrix_fits(self.ctx.data.n_rows, self.ctx.data.n_cols, self.ctx.driver_memory)
         return ("alignments of features", "Gram blocks of machines" if fits else "products and entries of the machines' kernels")
 
     def model(self, state: KTAState, ctx: RunContext) -> KernelModel:
@@ -141,16 +153,26 @@ def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, 
     """
     n, d, memory = ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory
     vectors = FEATURES.of(d=d), WEIGHTS.of(A=points * d), vectors_held(n, loop.inputs.n_machines)
-    if not matrix_fits(n, memory):
+    if not matrix_fits(n, d, memory):
         return vectors
-    machines, gaussian = min(loop.config.n_machines, BATCH_MACHINES, len(loop.grid)), loop.config.kernel == "rbf"
+    machines, gaussian, cells = _machines_at_once(loop), loop.config.kernel == "rbf", _most_cells(loop, ctx)
     if machines <= MAX_SINGLE_POINTS:
         return (*vectors, MATRIX.of(n=n))
-    cells = min(d, CellSums.max_count(ctx, CELL_SHARE, 4 if gaussian else 8))
     table = min(TABLE_COPIES * d * machines, int(CELL_SHARE * memory))
     summed = (CELLS if gaussian else LINEAR_CELLS).of(c=cells, n=n)
     # The table is gone once the cells are cut.
     return (*vectors, MATRIX.of(n=n), max(summed, TABLE.taking(table), key=lambda item: item.nbytes))
+
+
+def _machines_at_once(loop: KTALoop) -> int:
+    return min(loop.config.n_machines, BATCH_MACHINES, len(loop.grid))
+
+
+def _most_cells(loop: KTALoop, ctx: RunContext) -> int:
+    """Return how many cells there are at most, whose matrices many points share; none where there are few."""
+    if _machines_at_once(loop) <= MAX_SINGLE_POINTS:
+        return 0
+    return min(ctx.data.n_cols, CellSums.max_count(ctx, CELL_SHARE, 4 if loop.config.kernel == "rbf" else 8))
 
 
 def _finite_scores(train: float, test: float) -> dict[str, float]:

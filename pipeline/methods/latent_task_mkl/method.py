@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
-from ...grams.plans import sum_plan, sum_work
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
-from ...grams.sources import row_pairs
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
 from ...inputs.memory import HELD, machines_held, refuse_machines
@@ -65,14 +64,14 @@ class LatentTask(Method):
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task."""
         loop, ctx, n, k = self.loop, self.ctx, self.ctx.data.n_rows, len(self.loop.specs)
-        refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
+        passes = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings)
         return {
             **loop.settings.describe(n, k),
             **holdings_plan(driver_held(loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
             "learning_tasks": loop.n_tasks,
             "groups": 2.0 ** len(loop.learned) - 1.0,
             "iterations_at_most": self.config.max_iter,
-            **sum_plan(loop.settings, refs, n, 16 * k * loop.n_tasks**2, ctx.driver_memory),
+            **sum_plan(passes, passes.task_forms(1, loop.n_tasks)),
         }
 
     @property

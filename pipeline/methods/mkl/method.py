@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...grams.plans import sum_plan, sum_work
-from ...grams.sources import row_pairs
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
+from ...loops.kernel_weights import MIN_KERNELS_TO_SHRINK
+from ...loops.weight_steps import uses_model
 from ...method import Method, bound_figures, bounds_summary, weight_tables
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
@@ -23,6 +24,7 @@ from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .config import MKLConfig
+from .forms import cuts_at_once
 from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
 
@@ -58,15 +60,24 @@ class MKL(Method):
         loop, n, machines = self.loop, self.ctx.data.n_rows, len(self.loop.problems)
         settings = loop.settings
         assert settings is not None
-        refs = row_pairs(self.ctx.data if loop.data is None else loop.data, loop.specs, settings.block)
+        passes = GramPasses(loop.grams.over(self.ctx), loop.specs, settings)
         return {
             **settings.describe(n, len(loop.specs)),
             **holdings_plan(machines_held(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
             "machines": machines,
             "iterations_at_most": self.config.max_iter,
-            # Beside the forms a task holds the vector of every machine.
-            **sum_plan(settings, refs, n, (8 * len(loop.specs) + 2 * n) * machines, self.ctx.driver_memory),
+            **sum_plan(passes, *self._form_bytes(passes)),
         }
+
+    def _form_bytes(self, passes: GramPasses) -> list[int]:
+        """Return the bytes of forms of all machines, of cuts where kernels may have left, and of products where models may be made."""
+        loop = self.loop
+        vectors = [len(loop.problems)]
+        if len(loop.specs) >= MIN_KERNELS_TO_SHRINK:
+            vectors.append(min(cuts_at_once(passes.k, passes.n), max(config.max_iter for config in loop.configs)))
+        pairs = zip(loop.configs, loop.domains, strict=True)
+        models = sum(uses_model(config.solver, domain) for config, domain in pairs) if passes.holds_sum else 0
+        return [*map(passes.forms, vectors), *([passes.products(models)] if models else [])]
 
     @property
     def distributed(self) -> tuple[str, ...]:

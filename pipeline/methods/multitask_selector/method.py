@@ -69,7 +69,7 @@ class Selector(Method):
         data = selector_data(config, inputs)
         if config.algorithm == "da":
             return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)
-        return WorkingLoop(config, data) if way == "working_set" else BatchLoop(config, data)
+        return WorkingLoop(config, data, ctx.driver_memory) if way == "working_set" else BatchLoop(config, data)
 
     @classmethod
     def prepare(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:

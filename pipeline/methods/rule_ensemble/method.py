@@ -16,6 +16,7 @@ from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...method import Method
 from ...passes.blocks import column_tasks
+from ...passes.columns import columns_bytes
 from ...records.context import RunContext
 from ...records.data_set import DataSet
 from ...records.holdings import holdings_plan, refuse_beyond
@@ -26,7 +27,7 @@ from .loop import RuleLoop
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
 from .predict import RulePredictor
-from .proposition_pass import OUTLINE_ROOM
+from .proposition_pass import outline_pass, pack_pass
 from .state import RuleState
 
 
@@ -106,15 +107,19 @@ class Rule(Method):
         """
         config, data, machines = self.config, self.ctx.data, len(self.loop.tasks)
         tasks, n, d = column_tasks(data), data.n_rows, data.n_cols
-        largest, most = max((max(ref.nbytes for ref in task) for task in tasks), default=0), most_propositions(config, d, n)
+        most = most_propositions(config, d, n)
         figures: dict[str, Any] = {"machines": machines, "rows": "blocks" if self._in_blocks else "driver", "tasks_per_pass": len(tasks)}
-        step = largest + 64 * n
         if self._in_blocks:
             rows = block_rows(most, n)
             figures |= {"rows_per_block": rows, "row_blocks": -(-n // rows)}
-            step = max(step + OUTLINE_ROOM, largest_step(most, n, machines, config.max_rules, config.max_visits))
+            # Of the values of rules a column at a time comes to the driver.
+            propositions, columns = outline_pass(tasks, n, config.n_thresholds), 1
+            others = largest_step(most, n, machines, config.max_rules, config.max_visits)
+        else:
+            propositions, columns, others = pack_pass(tasks, n, config.n_thresholds), config.max_rules, 0
+        step = max(propositions.memory_bound, columns_bytes(data, columns), others)
         held = holdings_plan(driver_held(config, most, n, d, machines, self._in_blocks))
-        return {**figures, "task_bytes": int(step), **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
+        return {**figures, "task_bytes": step, **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
 
     @property
     def distributed(self) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
-from ...grams.plans import sum_plan, sum_work
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
-from ...grams.sources import row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
@@ -75,11 +74,14 @@ class SharedSubspace(Method):
     def plan(self) -> dict[str, Any]:
         """Where the entries lie, and what the driver holds."""
         loop, ctx, n, k = self.loop, self.ctx, self.ctx.data.n_rows, len(self.loop.specs)
-        refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
+        passes = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings)
+        # Losses without curvature ask for the forms of two machines; the interior path for products of every task.
+        forms = passes.task_forms(1 if loop.problem.ridge is not None else 2, loop.n_tasks)
+        has_path = self.config.solver == "auto" and interior_fits(n, k, loop.n_tasks, ctx.driver_memory)
         return {
             **loop.settings.describe(n, k),
             **holdings_plan(driver_held(self.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
-            **sum_plan(loop.settings, refs, n, 32 * k * loop.n_tasks**2, ctx.driver_memory),
+            **sum_plan(passes, forms, passes.products(loop.n_tasks) if has_path else 0),
             "learning_tasks": loop.n_tasks,
             "pooled_matrix_bytes": 4 * n**2,
             "iterations_at_most": self.config.max_iter,

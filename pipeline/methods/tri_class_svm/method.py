@@ -13,12 +13,12 @@ import numpy as np
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass_search import SearchState, row_coefficients
 from ....storage import BlockStore, DataError
-from ...grams.grams import pass_groups
 from ...grams.memory import HELD as GRAMS_HELD
 from ...grams.memory import WORKING_SET
+from ...grams.plans import GramPasses
 from ...grams.settings import PLACES, GramSettings
-from ...grams.sources import group_pairs, pair_bytes, row_pairs
-from ...grams.weighted_sum import MATRIX_SHARE, passes_bytes
+from ...grams.sources import group_pairs
+from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows
 from ...method import Method
@@ -32,7 +32,7 @@ from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, tot
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 from .inputs import CLASSES, TriClassInputs, check_labels, join_stores, make_points, resolve_kernel, rows_bytes, validation_masks
-from .linear_pass import stripe_tasks, suits, working_task_bytes
+from .linear_pass import rows_task_bytes, stripe_tasks, suits
 from .loop import BASELINES, PATH_COLUMNS, Layout, TriClassLoop, TriClassState, start_names
 
 UNFINISHED = (None, "max_iter", "stalled")  # reasons of a stop before the tolerance was reached
@@ -134,11 +134,12 @@ class TriClass(Method):
         data, layout = self.inputs.data, self.loop.layout
         if layout.solver_reads == "rows":
             rows = cast("Rows", data)
-            return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": working_task_bytes(rows, self.ctx.driver_memory)}
-        refs = row_pairs(data, [self.loop.spec], layout.settings.block)
+            return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": rows_task_bytes(rows, self.ctx.driver_memory)}
+        passes = GramPasses(replace(self.ctx, data=data), [self.loop.spec], layout.settings)
         if layout.solver_reads == "blocks":
-            return {"tasks_per_pass": len(group_pairs(refs)), "task_bytes": passes_bytes(refs, data.n_rows, self.ctx.driver_memory)}
-        return {"tasks_per_pass": len(pass_groups(refs)), "task_bytes": int(max(pair_bytes(ref) for ref in refs))}
+            step = passes.solver(repeats=2 if _is_twofold(self.config) else 1)
+            return {"tasks_per_pass": len(group_pairs(passes.refs)), "task_bytes": max(passes.load(), step)}
+        return {"tasks_per_pass": passes.tasks, "task_bytes": max(passes.load(), passes.sum())}
 
     @property
     def beside(self) -> tuple[BlockStore, ...]:
@@ -243,12 +244,16 @@ def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ct
     return Layout(replace(near, policy="recompute", reason=reason), "blocks")
 
 
+def _is_twofold(config: TriClassConfig) -> bool:
+    """Return whether unlabelled rows have two variables of a convex problem each."""
+    return config.algorithm != "mm" and not config.all_relevant
+
+
 def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int) -> tuple[Holding, ...]:
     """Return what the driver holds of n rows, u of them unlabelled: rows, kernel, the matrix of a convex problem, vectors, model."""
     data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
     machines = (1 + config.validation) * (len(start_names(config)) + len(BASELINES))
-    is_twofold = config.algorithm != "mm" and not config.all_relevant
-    nbytes = rows_bytes(data)
+    is_twofold, nbytes = _is_twofold(config), rows_bytes(data)
     vectors = [VARIABLES.of(n=n, u=u if is_twofold else 0), STARTS.of(n=n, S=machines), MODEL.of(stored=nbytes)]
     if layout.solver_reads == "rows":
         return (WORKING_SET.of(L=limit), WEIGHTS.of(d=data.n_cols), *vectors)

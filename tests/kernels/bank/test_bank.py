@@ -5,6 +5,7 @@ import pytest
 
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.bank.block_sums import product_sums, total_products
+from gramplane.pipeline.passes.spans import add_spans
 from gramplane.kernels.bank.loops import BAND
 from gramplane.kernels.bank.products import product_units
 
@@ -136,7 +137,7 @@ def test_products_at_wanted_rows_are_the_same_bits_from_blocks(n, dtype, tol):
         parts = [
             product_sums(raw[:, slice(*rows), slice(*cols)].astype(dtype), rows, cols, vectors, wanted.T, units) for rows, cols in pairs
         ]
-        np.testing.assert_array_equal(total_products(parts[::-1], wanted.T), found)
+        np.testing.assert_array_equal(total_products(add_spans(parts[::-1]), wanted.T), found)
 
 
 @TYPES
