@@ -125,7 +125,15 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
 @shared.method_argument
 @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
 @shared.run_option
-@click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
+@click.option(
+    "--grid",
+    "grids",
+    multiple=True,
+    required=True,
+    metavar="KEY=A,B,...",
+    help="Values of a parameter; may be repeated.",
+    shell_complete=shared.complete_setting,
+)
 @shared.set_option
 @shared.kernels_option
 @shared.grams_option
