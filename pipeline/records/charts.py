@@ -15,7 +15,7 @@ FAINT = "#6b7280"
 # Up to this many steps every one has its mark or bar; more are drawn as plain lines and areas, which keeps a page small.
 MAX_MARKED_STEPS = 60
 
-Mark = Literal["line", "step", "band", "bar", "area", "point"]
+Mark = Literal["line", "step", "band", "bar", "area", "point", "whisker"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     label: str = ""  # in the legend; empty: it has no entry
-    # `band` fills from `base` to y, `bar` stands on `base`, `area` on the areas before it; `step` changes half way
+    # `band` fills from `base` to y, `whisker` is a line from there; `bar` stands on `base`, `area` on the areas before it; `step` changes
+    # half way
     mark: Mark = "line"
     colour: int | str = 0  # number in the palette of the page, or a colour
     # style, marker: of lines: `"-"`, `"--"` or `":"`; `""`, `"o"` or `"D"` at its points
@@ -50,8 +51,9 @@ class Legend:
 class Chart:
     """A figure of a report.
 
-    ``kind``: ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y; ``"heat"``: ``matrix``, whose
-    columns are ``names`` and whose rows are ``row_names``. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
+    ``kind``: ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y, or where there is a second one
+    a point, with an interval from its ``base`` to its y; ``"heat"``: ``matrix``, whose columns are ``names`` and whose rows are
+    ``row_names``. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
     from right to left; ``y_scale``: ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for
     zero. ``whole``: axes whose ticks are whole numbers.
     """
@@ -68,6 +70,7 @@ class Chart:
     whole: Literal["", "x", "y", "xy"] = ""
     from_zero: bool = False  # whether the y axis begins at zero
     equal: bool = False  # whether one unit is as long on both axes
+    unit: bool = False  # whether both axes run from 0 to 1
     legend: Legend | None = None
     size: tuple[float, float] = (6.0, 3.3)  # inches
     names: Sequence[str] = ()

@@ -11,6 +11,7 @@ from .run_view import Row, RunView, has_values, needs_names, number, step_word, 
 MAX_WEIGHTS = 30  # bars in the chart of weights
 MAX_PANELS = 4  # machines whose weights are drawn; the tables have all
 MAX_NAMED = 8  # lines with a colour of their own; further ones are grey
+MAX_INSIDE = 3  # names of a legend that stands within its chart; more have their room below
 MAX_EIGENVALUES = 40  # eigenvalues drawn as bars
 
 
@@ -114,7 +115,7 @@ def kernel_counts(title: str, caption: str, runs: Sequence[RunView]) -> Chart:
     """Return the chart of ``n_selected`` kernels per round."""
     lines = run_lines(runs, [("n_selected", "", "-")])
     legend = legend_of(lines, runs)
-    return Chart(title, caption, series=lines, x_label="round", y_label="kernels", whole="x", from_zero=True, legend=legend)
+    return Chart(title, caption, series=lines, x_label="round", y_label="kernels", whole="xy", from_zero=True, legend=legend)
 
 
 def accuracy(runs: Sequence[RunView]) -> list[Chart]:
@@ -130,14 +131,15 @@ def accuracy(runs: Sequence[RunView]) -> list[Chart]:
     title, caption = f"Accuracy against number of {what}", f"Every point is the {best}model after one {step_word(runs)}."
     if units != ["kernels"] and all(run.method == "fgm" for run in runs):
         title, caption = "Accuracy along the path", "Each round adds features; every point is the model after one round."
-    return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label="accuracy", whole="x", legend=Legend())]
+    legend = Legend("below", 2) if len(series) > MAX_INSIDE else Legend()
+    return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label="accuracy", whole="x", legend=legend)]
 
 
 def scored_points(runs: Sequence[RunView]) -> list[Series]:
     """Return the accuracy on each scored store: along the path where the score followed it, else of the final model."""
     series = []
     for i, run in enumerate(runs):
-        for score in run.scores:
+        for score in run.shown_scores:
             points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
             x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
             if has_values(x) and has_values(y):
