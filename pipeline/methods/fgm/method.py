@@ -111,7 +111,13 @@ class FGM(Method):
 
     def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
         """Return the selected coordinates with names and weights, the heaviest first."""
-        names, norms, labels = coordinate_names(model), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: FGMModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does; ``names``: of all features, where the model has none."""
+        known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
+        names, norms, labels = coordinate_names(known), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
         order = np.lexsort((np.arange(len(norms)), -norms))
         return {"selected": [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]}
 
