@@ -15,6 +15,9 @@ FAINT = "#6b7280"
 # Up to this many steps every one has its mark or bar; more are drawn as plain lines and areas, which keeps a page small.
 MAX_MARKED_STEPS = 60
 
+# Letters; with a longer name every name of a ranking stands above its bar.
+LONG_NAME = 24
+
 Mark = Literal["line", "step", "band", "bar", "area", "point", "whisker"]
 
 
@@ -96,6 +99,8 @@ class SystemCharts:
     comparing: Sequence[Callable[[Sequence[RunView]], list[Chart]]] = ()
     single: Sequence[Callable[[RunView], list[Chart]]] = ()  # functions that return charts of one run
     tables: Sequence[ShownTable] = ()  # tables of a run that the page shows; the others are files only
+    # charts of one run that have a display of their own in Python: `path`, `weights`, `rules`, `groups`, `map`
+    displays: Mapping[str, Callable[[RunView], list[Chart]]] = field(default_factory=dict)
     glossary: Mapping[str, str] = field(default_factory=dict)  # what the headings of its tables mean that no other system has
 
 
@@ -103,6 +108,16 @@ def short(name: object, width: int = 40) -> str:
     """Return a name fit for a label: on one line, at most ``width`` characters."""
     text = " ".join(str(name).split())
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def has_long_names(names: Sequence[str]) -> bool:
+    """Return whether the names of a ranking have no room beside its bars."""
+    return max(map(len, names), default=0) > LONG_NAME
+
+
+def ranking_height(names: Sequence[str]) -> float:
+    """Return how many inches a ranking is high."""
+    return 0.6 + (0.36 if has_long_names(names) else 0.19) * len(names)
 
 
 def run_label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ...pipeline.records.charts import FAINT, Chart, Legend, Series
+from ...pipeline.records.charts import FAINT, Chart, Legend, Series, has_long_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,6 @@ NEGATIVE = PALETTE[1]
 
 MAX_TICKS = 30  # rows and columns of a heat map with names; of more, every second, third ... has one.
 BAR_WIDTH = 0.72  # of the distance of two bars
-LONG_NAME = 24  # letters; with a longer name every name of a ranking stands above its bar
 LEGEND_LETTERS = 62  # letters in a line of a legend, with what stands before every name
 MAX_OPACITY = 0.85  # of the largest entry of a heat map
 
@@ -124,7 +123,7 @@ def _paint_ranking(axes: Axes, chart: Chart) -> None:
     """Draw a bar for each name, or a point with its interval where there is a second series; long names stand above."""
     values, names = chart.series[0].y, [plain_text(name) for name in chart.names]
     rows = range(len(values))
-    is_long, colours = has_long_names(chart), [PALETTE[0] if value >= 0 else NEGATIVE for value in values]
+    is_long, colours = has_long_names(chart.names), [PALETTE[0] if value >= 0 else NEGATIVE for value in values]
     if len(chart.series) > 1:
         axes.hlines(rows, cast("Any", chart.series[1].base), cast("Any", chart.series[1].y), color=PALETTE[0], linewidth=1.4)
         axes.scatter(values, rows, color=PALETTE[0], s=26, zorder=3)
@@ -140,11 +139,6 @@ def _paint_ranking(axes: Axes, chart: Chart) -> None:
         axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(chart.x_label)
-
-
-def has_long_names(chart: Chart) -> bool:
-    """Return whether the names of a ranking have no room beside its bars."""
-    return max(map(len, chart.names), default=0) > LONG_NAME
 
 
 def _paint_heat(axes: Axes, chart: Chart) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from ...pipeline.records.charts import FAINT, Chart
+from ...pipeline.records.charts import FAINT, Chart, ranking_height
 from .alternatives import describe_chart
-from .charts import INK, PALETTE, has_long_names, paint
+from .charts import INK, PALETTE, paint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,7 +70,7 @@ def picture(chart: Chart, number: int = 0) -> Picture:
     """Return a chart as a figure of the page; ``number`` tells it from the other figures there."""
     height = chart.size[1]
     if chart.kind == "ranking":
-        height = 0.6 + (0.36 if has_long_names(chart) else 0.19) * len(chart.names)
+        height = ranking_height(chart.names)
     elif chart.kind == "series":
         height *= 0.9
     return Picture(chart.title, chart.caption, draw(lambda axes: paint(axes, chart), height, number), describe_chart(chart))

@@ -96,4 +96,4 @@ GLOSSARY = {
     "points": "Points of the path.",
 }
 
-CHARTS = SystemCharts(comparing=(path_accuracy, path_counts), single=(path_weights,), glossary=GLOSSARY)
+CHARTS = SystemCharts(comparing=(path_accuracy, path_counts), single=(path_weights,), displays={"path": path_weights}, glossary=GLOSSARY)
