@@ -118,7 +118,7 @@ def _rare_class(run: RunView) -> Advice | None:
 
 def _counts_of_score(run: RunView) -> dict[str, int]:
     rows: Sequence[Row] = next((score["classes"] for score in reversed(run.scores) if score.get("classes")), ())
-    return {str(row["label"]): int(row["support"]) for row in rows}
+    return {str(row["label"]): int(row["support"]) for row in rows if "support" in row}
 
 
 def _unscaled(run: RunView) -> Advice | None:
