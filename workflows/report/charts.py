@@ -17,7 +17,7 @@ NEGATIVE = PALETTE[1]
 
 MAX_TICKS = 30  # rows and columns of a heat map with names; of more, every second, third ... has one.
 BAR_WIDTH = 0.72  # of the distance of two bars
-LEGEND_LETTERS = 62  # letters in a line of a legend, with what stands before every name
+LEGEND_LETTERS = 52  # letters in a line of a legend, with what stands before every name
 MAX_OPACITY = 0.85  # of the largest entry of a heat map
 
 
@@ -49,8 +49,8 @@ def _paint_series(axes: Axes, chart: Chart) -> None:
     axes.set_ylabel(chart.y_label)
     _set_scales(axes, chart)
     if chart.legend is not None:
-        has_points = all(series.mark == "point" for series in chart.series)
-        _add_legend(axes, chart.legend, **({"handlelength": 1.0} if has_points else {}))
+        has_lines = any(series.mark in ("line", "step") for series in chart.series)
+        _add_legend(axes, chart.legend, **({} if has_lines else {"handlelength": 1.0}))
 
 
 def _add_mark(axes: Axes, series: Series) -> None:

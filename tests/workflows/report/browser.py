@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import itertools
 import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -115,19 +117,30 @@ class Tab:
         return file
 
 
+# The browser reads from descriptor 3 and writes to descriptor 4; ours are moved there in its own process.
+_START = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+_FIRST_FREE = 64  # descriptors are taken from here on, out of the way of 3 and 4
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    moved = tuple(fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for end in ends)
+    for end in ends:
+        os.close(end)
+    return moved[0], moved[1]
+
+
 @contextmanager
 def browser_tab() -> Iterator[Tab]:
     """Yield a tab of a browser of its own, with a profile that is thrown away."""
     program = browser_program()
     if program is None:
         raise FileNotFoundError("no Chromium")
-    to_browser, out = os.pipe()
-    answers, from_browser = os.pipe()
+    (to_browser, out), (answers, from_browser) = _pipe(), _pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The browser reads from descriptor 3 and writes to descriptor 4.
-        words = [program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
-        command = ["/bin/sh", "-c", f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}', *words]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        start = [sys.executable, "-I", "-S", "-c", _START, str(to_browser), str(from_browser)]
+        command = [*start, program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
+        quiet: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen(command, pass_fds=(to_browser, from_browser), start_new_session=True, **quiet)
         os.close(to_browser)
         os.close(from_browser)

@@ -7,7 +7,6 @@ import html
 import io
 import math
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,6 +28,7 @@ from gramplane.workflows.report.page_tables import TABLE_ROWS, cell, make_table
 from gramplane.workflows.report.pixels import pixel_usage
 from gramplane.workflows.report.render import cards, page, summary_rows
 from gramplane.workflows.report.tables import csv_files
+from tests.workflows.report.pages import history, view
 
 SIZE_LIMIT = 2 << 20
 HOSTILE = [
@@ -40,26 +40,6 @@ HOSTILE = [
     "{{ 7*7 }}",
     "名前",
 ]
-
-
-def history(rounds: int = 5) -> list[dict]:
-    return [
-        {
-            "iteration": t, "objective": 100 * math.exp(-t) + 5, "gap": 0.0 if t == 1 else 10.0**-t, "outer_gap": 50 * math.exp(-t),
-            "n_selected": 10 * t, "train_accuracy": 1 - 0.2 / t, "test_accuracy": 0.95 - 0.2 / t, "seconds": 0.5, "seconds_score": 0.2,
-            "seconds_solve": 0.3, "tasks": 4, "bytes": 3 << 20,
-        }
-        for t in range(1, rounds + 1)
-    ]  # fmt: skip
-
-
-def view(**more: object) -> RunView:
-    found = RunView(
-        name="run a", path="/runs/a", method="fgm", title="Feature Generating Machine", params={"B": 10, "C": 1.0},
-        settings={"data": "/stores/x", "seed": 0}, summary={"n_selected": 50, "n_features": 64, "rounds": 5, "stop": "max_rounds"},
-        history=history(), selected=[{"feature": f"x{j}", "weight": (-1.0) ** j / (j + 1)} for j in range(50)],
-    )  # fmt: skip
-    return replace(found, **more)
 
 
 class _Tags(HTMLParser):
