@@ -166,10 +166,9 @@ def _edge_of_grid(run: RunView) -> Advice | None:
     edges = []
     for key in run.trials[0]:
         values = sorted({number(row.get(key)) for row in run.trials if key in run.params and math.isfinite(number(row.get(key)))})
-        if len(values) > 1 and number(run.params.get(key)) in (values[0], values[-1]):
-            edges.append(
-                f"{key}={run.params[key]:g} is the {'least' if number(run.params[key]) == values[0] else 'largest'} that was compared"
-            )
+        chosen = number(run.params.get(key))
+        if len(values) > 1 and chosen in (values[0], values[-1]) and _may_lie_beyond(run, key, values):
+            edges.append(f"{key}={chosen:g} is the {'least' if chosen == values[0] else 'largest'} that was compared")
     return Advice(f"{spoken(edges)}: the best may lie beyond. Let the grid reach further.") if edges else None
 
 

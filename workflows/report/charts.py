@@ -16,6 +16,7 @@ INK = "#1f2933"
 NEGATIVE = PALETTE[1]
 
 MAX_TICKS = 30  # rows and columns of a heat map with names; of more, every second, third ... has one.
+MAX_LARGE = 16  # rows and columns of a heat map whose names have room for larger letters
 BAR_WIDTH = 0.72  # of the distance of two bars
 LEGEND_LETTERS = 52  # letters in a line of a legend, with what stands before every name
 MAX_OPACITY = 0.85  # of the largest entry of a heat map
@@ -156,7 +157,7 @@ def _paint_heat(axes: Axes, chart: Chart) -> None:
     axes.grid(visible=False)
     _set_names(axes.set_xticks, chart.names, rotation=90)
     _set_names(axes.set_yticks, chart.row_names)
-    axes.tick_params(labelsize=7)
+    axes.tick_params(labelsize=8.5 if max(len(chart.names), len(chart.row_names)) <= MAX_LARGE else 7)
     axes.set_ylabel(chart.y_label)
     add_scale(axes, image)
 

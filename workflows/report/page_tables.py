@@ -73,7 +73,9 @@ def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = F
 def score_tables(runs: Sequence[RunView]) -> list[Table]:
     """Return the scores of all runs, and what they say by class and task."""
     rows = [({"run": run.name} if len(runs) > 1 else {}) | dict(score) for run in runs for score in run.scores]
-    flat = [{key: value for key, value in row.items() if not isinstance(value, (dict, list)) and key != "data_digest"} for row in rows]
+    flat = [
+        {key: value for key, value in row.items() if not isinstance(value, (dict, list, tuple)) and key != "data_digest"} for row in rows
+    ]
     tables = [make_table("Scores", flat, opened=len(flat) > 1)] if flat else []
     for title, key in (("Scores by class", "classes"), ("Scores by task", "tasks")):
         rows = [
