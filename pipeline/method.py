@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from .loops.protocol import Loop, LoopState
+from .models.kernel import kernel_names
 from .models.predictor import Predictor
 from .records.config import MethodConfig
 from .records.context import RunContext
@@ -94,6 +96,12 @@ class Method(Generic[C, I, S, M]):
         raise NotImplementedError
 
     @classmethod
+    def model_tables(cls, model: M, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return those of the report's tables that follow from a model alone, which displays of an estimator show; ``names`` are the
+        features', where the model does not know them."""
+        return {}
+
+    @classmethod
     def predictor(cls, model: M) -> Predictor:
         """Return what decides with a model of this method."""
         return cls.models[type(model)]
@@ -104,6 +112,11 @@ def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, fl
     if len(weights) == 1:
         return {"weight": float(weights[0])}
     return {f"weight[{label}]": float(weight) for label, weight in zip(labels, weights, strict=True)}
+
+
+def name_features(features: Iterable[int], names: Sequence[str] | None) -> list[str]:
+    """Return the names of features, by their numbers; ``x3`` where there are none."""
+    return [f"x{j}" if names is None else str(names[j]) for j in features]
 
 
 N_FOLLOWED = 20  # kernels whose weights a report follows along the iterations
@@ -125,7 +138,19 @@ def weight_tables(
         for label, path in zip(labels, paths, strict=True)
         for t, row in enumerate(path, 1)
     ]
-    return {"kernels": [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in order], "weights": followed}
+    return {"kernels": kernel_rows(names, labels, weights), "weights": followed}
+
+
+def kernel_rows(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray) -> list[dict[str, Any]]:
+    """Return kernels with a weight in some machine, the heaviest first; ``weights`` ``(n_machines, k)``."""
+    return [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in heaviest_first(weights.max(axis=0))]
+
+
+def followed_tables(model: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of `weight_tables` of a model on kernels that keeps the weights of its machines along the iterations."""
+    labels, count = json.loads(model.classes_json) or (), len(model.theta)
+    paths = [model.arrays[f"weights_path_{m}"] for m in range(count)]
+    return weight_tables(kernel_names(model), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)
 
 
 def bound_figures(lower: float, upper: float, state: LoopState, unfinished: Sequence[str]) -> dict[str, float]:

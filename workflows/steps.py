@@ -210,6 +210,7 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
 
 def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> StepResult:
     from ..pipeline import score_store
+    from ..pipeline.runs.evaluation import told_figures
     from .report.collect import save_score, write_json
 
     (run,) = context.models(step)
@@ -217,7 +218,7 @@ def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> Step
     if dry_run:
         return StepResult(scores, {})
     save_score(run, context.store(step), scores)
-    return StepResult(scores, _digest_paths(write_json(context.step_folder(step.id) / "score.json", scores)))
+    return StepResult(told_figures(scores), _digest_paths(write_json(context.step_folder(step.id) / "score.json", scores)))
 
 
 def _stability_inputs(context: StepContext, step: StabilityStep) -> dict[str, str]:

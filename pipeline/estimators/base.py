@@ -128,6 +128,11 @@ class MethodEstimator(OneThread, BaseEstimator):
         """Set the fitted attributes that follow from the model; subclasses add theirs."""
         self.model_ = model
 
+    def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the tables that displays draw from."""
+        names = getattr(self, "feature_names_in_", None)
+        return self._method.model_tables(self.model_, None if names is None else [str(name) for name in names])
+
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Set ``history_``: one array per figure over the iterations."""
         self.history_ = history_arrays(rows)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
+from ...kernels.grams.products import kernel_from_json
 from ..records.scale import FeatureScale
 
 
@@ -52,6 +54,11 @@ class KernelModel:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
     layers: int = 1  # 1 or 2
     features: FeatureKernels | None = None  # one kernel per feature in place of `kernels_json`, or None
+
+
+def kernel_names(model: Any) -> list[str]:
+    """Return the texts of a model's kernels, in their order."""
+    return [str(kernel_from_json(record)) for record in json.loads(model.kernels_json)]
 
 
 def is_selected(theta: np.ndarray, threshold: float) -> np.ndarray:

@@ -27,6 +27,8 @@ from ..models.task_predict import store_codes
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond
+from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
+from .evaluation import evaluate_classes, evaluate_numbers, exact_chance
 from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
 from .replaced import replaced_data
@@ -231,9 +233,11 @@ def score_store(
 ) -> dict[str, Any]:
     """Return the metric table of a run on a store.
 
-    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
+    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors. Beside them
+    95 % intervals from a fixed bootstrap, and what always answering the commonest class (``majority``), or the mean, would get.
     Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
-    On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
+    ``rows_are`` tells which rows they are: on the training store of a run with ``test_share`` the held-out ones. What reports draw (the
+    confusion of classes, curves, calibration, predictions) stands in further tables. With ``dry_run`` the plan, as of
     :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
@@ -246,9 +250,9 @@ def score_store(
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     if not hasattr(estimator, "classes_"):
         # Methods that hold no rows out of a regression were fitted to all.
-        rows = _scored_rows(record, data) if "test_r2" in summary else np.ones(data.n_rows, dtype=bool)
-        return _score_numbers(run, estimator, data, values[:, 0], rows)
-    truth, rows = _truth(estimator, data), _scored_rows(record, data)
+        rows, which = _scored_rows(record if "test_r2" in summary else {**record, "extra": {}}, data)
+        return {**which, **_score_numbers(run, estimator, data, values[:, 0], rows)}
+    truth, (rows, which) = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
         # Rows of neither class, and the accuracy over all three labels; the other figures are of rows of two classes.
@@ -257,7 +261,8 @@ def score_store(
         neither, rows = {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": three_way}, rows & (truth >= 0)
         if not rows.any():
             raise DataError("no row is labelled with one of the two classes, there is nothing to score", data.url)
-    table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+    table = {**which, "rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+    table |= evaluate_classes(truth[rows], values[rows], estimator.classes_.tolist(), exact_chance(estimator, values[rows]))
     if _by_task(estimator.model_) and values.shape[1] == 1:
         table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
     return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
@@ -273,7 +278,7 @@ def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, value
     r2, error = r_squared(truth, values), truth - values
     tasks = task_variances(*_tasks(estimator.model_, data, rows), truth, values) if _by_task(estimator.model_) else {}
     errors = {"rmse": float(np.sqrt(np.square(error).mean())), "mae": float(np.abs(error).mean())}
-    return {"rows": len(values), "r2": r2 if np.isfinite(r2) else None, **errors, **tasks}
+    return {"rows": len(values), "r2": r2 if np.isfinite(r2) else None, **errors, **evaluate_numbers(truth, values), **tasks}
 
 
 def _by_task(model: object) -> bool:
@@ -303,11 +308,13 @@ def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:
     return codes[data.target().astype(np.int64)]
 
 
-def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> np.ndarray:
-    mask = None
+def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the mask of the rows that are scored, and which they are."""
+    mask, which = None, OTHER_ROWS
     if data.digest == record["data_digest"]:
         mask = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
-    return np.ones(data.n_rows, dtype=bool) if mask is None else mask
+        which = TRAINING_ROWS if mask is None else HELD_OUT_ROWS
+    return np.ones(data.n_rows, dtype=bool) if mask is None else mask, {"rows_are": which, "data_digest": data.digest}
 
 
 def _metrics(truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict[str, Any]:

@@ -125,7 +125,15 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
 @shared.method_argument
 @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
 @shared.run_option
-@click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
+@click.option(
+    "--grid",
+    "grids",
+    multiple=True,
+    required=True,
+    metavar="KEY=A,B,...",
+    help="Values of a parameter; may be repeated.",
+    shell_complete=shared.complete_setting,
+)
 @shared.set_option
 @shared.kernels_option
 @shared.grams_option
@@ -256,6 +264,7 @@ def predict(
 def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
     """Show the metrics of RUN on STORE, and keep them for its report."""
     from ...pipeline import score_store
+    from ...pipeline.runs.evaluation import told_figures
     from ...storage.objects import require_writable
     from ..report.collect import model_run, save_score
 
@@ -267,7 +276,8 @@ def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: 
     if dry_run:
         return plan_result(result)
     save_score(model_run(run), store, result)
-    return Result(fields=result, text=score_text(result))
+    told = told_figures(result)
+    return Result(fields=told, text=score_text(told))
 
 
 @command("stability", short_help="Show how steady the selection of a run is.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -175,11 +175,16 @@ class Embedding(Method):
 
     def tables(self, state: EmbeddingState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
         """Return the map with labels, and the eigenvalues of the kernel with their shares."""
-        points, labels = model.arrays["scores"], self.inputs.labels
-        rows: list[dict[str, Any]] = []
-        for row, point in enumerate(points.tolist()):
-            coordinates = {f"component_{k}": value for k, value in enumerate(point)}
-            rows.append({"row": row, **coordinates, **({} if labels is None else labels.describe(row))})
+        tables, labels = self.model_tables(model), self.inputs.labels
+        if labels is None:
+            return tables
+        return {**tables, "embedding": [{**row, **labels.describe(row["row"])} for row in tables["embedding"]]}
+
+    @classmethod
+    def model_tables(cls, model: SpectralModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return the map, and the eigenvalues of the kernel with their shares."""
+        points = model.arrays["scores"].tolist()
+        rows = [{"row": row, **{f"component_{k}": value for k, value in enumerate(point)}} for row, point in enumerate(points)]
         total = float(model.eigenvalues.sum()) or 1.0
         largest = enumerate(model.eigenvalues[:MAX_EIGENVALUES].tolist(), 1)
         return {"embedding": rows, "spectrum": [{"index": k, "eigenvalue": lam, "share": lam / total} for k, lam in largest]}

@@ -13,7 +13,7 @@ import numpy as np
 from ....storage import DataError
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
-from ...method import Method, weights_by_label
+from ...method import Method
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...records.context import RunContext
@@ -27,6 +27,7 @@ from .model import FGMModel
 from .pairs import SURVIVORS
 from .predict import FGMPredictor
 from .problem import binary_problems
+from .tables import group_tables, path_rows, selected_rows
 
 
 class FGM(Method):
@@ -120,10 +121,14 @@ class FGM(Method):
         return {**certificate, **counts, "stop": state.stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
-        """Return the selected coordinates with names and weights, the heaviest first."""
-        names, norms, labels = coordinate_names(model), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
-        order = np.lexsort((np.arange(len(norms)), -norms))
-        return {"selected": [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]}
+        """Return the selected coordinates with names and weights, the heaviest first, and the selected groups."""
+        return {**self.model_tables(model), **group_tables(model, self.loop.atoms)}
+
+    @classmethod
+    def model_tables(cls, model: FGMModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does; ``names``: of all features, where the model has none."""
+        known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
+        return {"selected": selected_rows(known), "path_weights": path_rows(known)}
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:
@@ -137,15 +142,3 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
     loop = FGMLoop(atoms, problems, map_warnings(configs[0], inputs.data))
     refuse_columns(driver_holdings(inputs.data, *loop.columns, len(problems), ctx.driver_memory), limit)
     return loop
-
-
-def coordinate_names(model: FGMModel) -> list[str]:
-    """Return a readable name of every coordinate of a model."""
-    names = [f"x{j}" for j in model.features] if model.names is None else model.names
-    known = dict(zip(model.features.tolist(), names, strict=True))
-    if model.kind == "poly2":
-        return [known[int(a)] if b < 0 else f"{known[int(a)]}*{known[int(b)]}" for a, b in model.coordinates]
-    if model.kind in ("linear", "groups"):
-        return [known[int(j)] for j in model.coordinates]
-    width = max(1, len(model.coordinates) // max(len(model.features), 1))
-    return [f"{known[int(c) // width]}[{int(c) % width}]" for c in model.coordinates]

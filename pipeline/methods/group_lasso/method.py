@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,7 +14,7 @@ from ....storage.ingest.text.row_text import PIECE
 from ....storage.value_types import Matrix
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import fit_tracker
-from ...method import Method, weights_by_label
+from ...method import Method, name_features, weights_by_label
 from ...models.linear import LinearModel
 from ...models.linear_predict import LinearPredictor
 from ...passes.blocks import column_tasks
@@ -26,7 +26,7 @@ from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
 from .config import GroupLassoConfig
 from .inputs import build_penalty, fit_loss, machine_targets, read_store
-from .learners import build_model
+from .learners import build_model, group_arrays
 from .measures import regret_rows
 from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
 from .moments_pass import columns_at_once, moment_bytes, raw_moments_pass, row_refs, slopes_pass
@@ -69,15 +69,28 @@ class GroupLasso(Method):
         return {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
 
     def _selected_tables(self, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+        return self.model_tables(model, self.ctx.data.feature_names())
+
+    @classmethod
+    def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return the tables of selected features, largest weights first, and of selected groups."""
-        names, features, labels = self.ctx.data.feature_names(), model.features, json.loads(model.classes_json)
+        features, labels = model.features, json.loads(model.classes_json)
+        texts = name_features(features, names)
         coef: Matrix = model.coef[:, features]
         weights = coef.toarray() if sp.issparse(coef) else coef
         rows: list[dict[str, Any]] = []
         for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:
-            name = f"x{features[j]}" if names is None else names[features[j]]
-            rows.append({"feature": name, **weights_by_label(weights[:, j], labels)})
-        return {"selected": rows, "groups": [{"group": int(label)} for label in model.arrays["active_groups"][:MAX_TABLE_ROWS]]}
+            rows.append({"feature": texts[j], **weights_by_label(weights[:, j], labels)})
+        return {"selected": rows, "groups": _group_rows(model)}
+
+
+def _group_rows(model: LinearModel) -> list[dict[str, Any]]:
+    """Return the groups with a weight: their label and, of models that have it, the length of their weights and their features."""
+    labels = model.arrays["active_groups"][:MAX_TABLE_ROWS].tolist()
+    if "group_norms" not in model.arrays:
+        return [{"group": label} for label in labels]
+    norms, sizes = model.arrays["group_norms"].tolist(), model.arrays["group_sizes"].tolist()
+    return [{"group": label, "norm": norm, "size": size} for label, norm, size in zip(labels, norms, sizes, strict=False)]
 
 
 class StreamGroupLasso(GroupLasso):
@@ -185,8 +198,9 @@ class BatchGroupLasso(GroupLasso):
         result = self.loop.result(state)
         figures = {"objective": result.objective, "gap": result.gap, "lambda_max": result.lambda_max}
         figures |= {"rounds": float(state.iteration), "converged": float(result.converged)}
-        active = self.loop.labels[np.unique(np.concatenate(result.active))]
-        return build_model(self.config, self.inputs.classes, ctx.data.scale, result.weights, result.biases, figures, active)
+        active = np.unique(np.concatenate(result.active))
+        groups = group_arrays(self.loop.problem.penalty, self.loop.labels, active, result.weights)
+        return build_model(self.config, self.inputs.classes, ctx.data.scale, result.weights, result.biases, figures, groups)
 
     def summary(self, state: BatchState, model: LinearModel) -> dict[str, Any]:
         """Return the certificate, and what was selected."""

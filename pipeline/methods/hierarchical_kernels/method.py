@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,8 +19,8 @@ from ...inputs.memory import MACHINES, vectors_held
 from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED
-from ...method import Method
-from ...models.kernel import KernelModel
+from ...method import Method, heaviest_first
+from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...models.task import TaskModel
@@ -167,20 +167,27 @@ class HKL(Method):
 
     def tables(self, state: HKLState, model: KernelModel | TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and what every depth holds."""
-        nodes, master, dag = state.active.nodes, state.master, self.loop.dag
-        weights, norms, depths = master.best_weights, master.best_norms, dag.depth(nodes.keys)
+        nodes, master = state.active.nodes, state.master
+        weights, norms, depths = master.best_weights, master.best_norms, self.loop.dag.depth(nodes.keys)
         total = max(float(norms.sum()), 1e-300)
         selected = np.isin(np.arange(nodes.size), selected_nodes(state.active, master, self.config.threshold))
-        kernels: list[dict[str, Any]] = []
-        for w in [w for w in np.lexsort((np.arange(nodes.size), -weights)) if weights[w] > 0]:
-            node = {"kernel": str(dag.kernel(nodes.keys[w])), "depth": int(depths[w]), "d": float(nodes.hull.d[w])}
-            kernels.append({**node, "weight": float(weights[w]), "norm_share": float(norms[w]) / total})
         rows: list[dict[str, Any]] = []
         for depth in np.unique(depths):
             at = depths == depth
             counts = {"depth": int(depth), "nodes": int(at.sum()), "selected": int((selected & at).sum())}
             rows.append({**counts, "weight": float(weights[at].sum()), "norm_share": float(norms[at].sum()) / total})
-        return {"kernels": kernels, "depths": rows}
+        return {**self.model_tables(model), "depths": rows}
+
+    @classmethod
+    def model_tables(cls, model: KernelModel | TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by weight."""
+        arrays, names = model.arrays, kernel_names(model)
+        weights, norms = arrays["weights"], arrays["norms"]
+        total, rows = max(float(norms.sum()), 1e-300), []
+        for w in heaviest_first(weights):
+            node = {"kernel": names[w], "depth": int(arrays["depths"][w]), "d": float(arrays["penalties"][w])}
+            rows.append({**node, "weight": float(weights[w]), "norm_share": float(norms[w]) / total})
+        return {"kernels": rows}
 
 
 def largest_hull(loop: HKLLoop) -> int:

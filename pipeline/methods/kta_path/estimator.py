@@ -23,7 +23,7 @@ from .config import KTAPathConfig
 from .loop import path_weights
 from .machines import Kernels, PathPoint, PathTrainer
 from .method import KTAPath
-from .path_model import machine_model
+from .path_model import machine_model, weights_along
 
 
 class KTASelectionPath(Selection, KernelClassifier):
@@ -103,9 +103,7 @@ class KTASelectionPath(Selection, KernelClassifier):
         arrays = model.arrays
         self.alignments_, self.widths_, self.traces_ = arrays["alignments"], arrays["widths"], arrays["traces"]
         self.p_grid_, self.n_active_, self.junctures_ = arrays["p_grid"], arrays["n_active"], arrays["junctures"]
-        indptr = np.concatenate([[0], np.cumsum(self.n_active_)])
-        shape = (len(self.p_grid_), len(self.alignments_))
-        self.weights_path_ = sp.csr_array((arrays["path_values"], arrays["path_indices"], indptr), shape=shape)
+        self.weights_path_ = weights_along(model)
         self.lam1_, self.lam2_, self.p_ = model.figures["lam1"], model.figures["lam2"], model.figures["p"]
         at = arrays["scored"][:, 0].astype(int)
         self.path_scores_ = {"p": self.p_grid_[at], "n_active": self.n_active_[at], "train_accuracy": arrays["scored"][:, 1]}

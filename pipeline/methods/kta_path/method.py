@@ -26,7 +26,7 @@ from .config import KTAPathConfig
 from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
 from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
 from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathTrainer
-from .path_model import machine_model
+from .path_model import machine_model, weights_along
 
 N_SHOWN = 1000  # kernels in the report's table
 N_FOLLOWED = 20  # kernels whose weights a report follows along p
@@ -129,7 +129,12 @@ class KTAPath(Method):
 
     def tables(self, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
-        a, names = state.alignments.values, self.ctx.data.feature_names()
+        return self.model_tables(model, self.ctx.data.feature_names())
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        a, grid, counts = (model.arrays[name] for name in ("alignments", "p_grid", "n_active"))
         order = np.lexsort((np.arange(len(a)), -a))[:N_SHOWN]
         labels = [str(j) if names is None else names[j] for j in order.tolist()]
         used = model.used if model.features is None else model.features.columns
@@ -139,11 +144,11 @@ class KTAPath(Method):
             {"kernel": label, "weight": weights.get(j), "alignment": float(a[j]), "leaves_at_p": end}
             for j, label, end in zip(order.tolist(), labels, ends, strict=True)
         ]
-        followed = state.weights[:, order[:N_FOLLOWED]].toarray().tolist()
-        paths = [{"p": p, **dict(zip(labels, row, strict=False))} for p, row in zip(state.p.tolist(), followed, strict=True)]
-        scored = {int(k): _finite_scores(train, test) for k, train, test in state.scored}
-        counts = enumerate(zip(state.p.tolist(), state.counts.tolist(), strict=True))
-        path = [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in counts]
+        followed = weights_along(model)[:, order[:N_FOLLOWED]].toarray().tolist()
+        paths = [{"p": p, **dict(zip(labels, row, strict=False))} for p, row in zip(grid.tolist(), followed, strict=True)]
+        scored = {int(k): _finite_scores(train, test) for k, train, test in model.arrays["scored"]}
+        points = enumerate(zip(grid.tolist(), counts.tolist(), strict=True))
+        path = [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in points]
         return {"kernels": kernels, "path": path, "path_weights": paths}
 
 

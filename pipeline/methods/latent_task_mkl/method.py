@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
 from ...loops.active_set import FINISHED
 from ...method import Method, heaviest_first
+from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
@@ -125,7 +126,12 @@ class LatentTask(Method):
 
     def tables(self, state: LatentState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return groups by weight, which tasks work together, kernels by weight, and their part in every task."""
-        tasks, names = model.tasks, [str(spec) for spec in self.loop.specs]
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        tasks, names = model.tasks, kernel_names(model)
         groups, weights = model.arrays["groups"].astype(bool), model.arrays["group_kernel_weights"]
         kernel_weights, parts = weights.sum(axis=0), np.diagonal(model.weights, axis1=1, axis2=2)
         order = heaviest_first(kernel_weights)

@@ -17,7 +17,7 @@ from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 from ...loops.kernel_weights import MIN_KERNELS_TO_SHRINK
 from ...loops.weight_steps import uses_model
-from ...method import Method, bound_figures, bounds_summary, weight_tables
+from ...method import Method, bound_figures, bounds_summary, followed_tables
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
@@ -111,10 +111,12 @@ class MKL(Method):
 
     def tables(self, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
-        machines = state.machines
-        labels = [str(label) for label in self.inputs.classes or ()] if len(machines) > 1 else [""]
-        names, theta = [str(spec) for spec in self.loop.specs], np.stack([one.best_theta for one in machines])
-        return weight_tables(names, labels, theta, [one.path for one in machines])
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        return followed_tables(model)
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> MKLLoop:

@@ -17,7 +17,7 @@ from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
 from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method, bound_figures, bounds_summary
-from ...models.kernel import is_selected
+from ...models.kernel import is_selected, kernel_names
 from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
@@ -107,16 +107,17 @@ class MultiTaskMKL(Method):
 
     def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
-        search, loop, tasks = state.searches[0], self.loop, self.inputs.names
-        weights, names = search.best_weights, [str(spec) for spec in loop.specs]
+        search, codes = state.searches[0], self.inputs.codes[self.loop.order]
+        return {**self.model_tables(model), "tasks": task_table(self.inputs.names, codes, search.best_beta, search.best_bias)}
+
+    @classmethod
+    def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by weight, and their part in every task."""
+        weights, kernels, tasks = model.arrays["kernel_weights"], kernel_names(model), model.tasks
         order = np.argsort(-weights, kind="stable")
-        order = order[is_selected(weights, self.config.threshold)[order]]
-        parts = task_kernel_weights(weights, search.best_shares)
-        return {
-            "kernels": [{"kernel": names[q], "weight": float(weights[q])} for q in order],
-            "task_kernels": [{"task": task, **{names[q]: float(parts[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(tasks)],
-            "tasks": task_table(tasks, self.inputs.codes[loop.order], search.best_beta, search.best_bias),
-        }
+        order = order[is_selected(weights, MultiTaskMKLConfig.model_validate_json(model.params_json).threshold)[order]]
+        parts = [{"task": task, **{kernels[q]: float(model.weights[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(tasks)]
+        return {"kernels": [{"kernel": kernels[q], "weight": float(weights[q])} for q in order], "task_kernels": parts}
 
 
 def shared_loop(

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ....storage.value_types import Matrix
 from ...inputs.labels import resolve_loss
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, task_fit
-from ...method import Method
+from ...method import Method, name_features
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
 from ...passes.rows import NEEDS_ROWS, has_rows
@@ -123,27 +123,30 @@ class Selector(Method):
 
     def tables(self, state: State, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, their weights by task, the tasks; of a stream also its steps."""
-        features, weights, data, tasks = model.features, selected_weights(model), self.loop.data, self.inputs.names
-        names = self.ctx.data.feature_names()
-        names = [f"x{j}" if names is None else str(names[j]) for j in features]
-        norms = np.sqrt(np.square(weights).sum(axis=0))
+        data, tasks, counts = self.loop.data, self.inputs.names, np.count_nonzero(selected_weights(model), axis=1)
+        sizes = np.bincount(data.codes, data.weight > 0, len(tasks))
+        rows = [
+            {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
+            for q, name in enumerate(tasks)
+        ]
+        return {**self.model_tables(model, self.ctx.data.feature_names()), "tasks": rows, **self.loop.tables(state)}
+
+    @classmethod
+    def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return features by the norm of their weights over tasks, and their weights by task."""
+        features, weights = model.features, selected_weights(model)
+        texts, norms = name_features(features, names), np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
-        sizes, counts = np.bincount(data.codes, data.weight > 0, len(tasks)), np.count_nonzero(weights, axis=1)
-        shown = order[:MAX_TASK_FEATURES]
-        return {
-            "selected": [
-                {"feature": names[k], "column": int(features[k]), "norm": float(norms[k]), "tasks": int(np.count_nonzero(weights[:, k]))}
-                for k in order
-            ],
-            "task_features": [
-                {"task": name, **{names[k]: float(weights[q, k]) for k in shown}} for q, name in enumerate(tasks) if len(order)
-            ],
-            "tasks": [
-                {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
-                for q, name in enumerate(tasks)
-            ],
-            **self.loop.tables(state),
-        }
+        selected = [
+            {"feature": texts[k], "column": int(features[k]), "norm": float(norms[k]), "tasks": int(np.count_nonzero(weights[:, k]))}
+            for k in order
+        ]
+        by_task = [
+            {"task": name, **{texts[k]: float(weights[q, k]) for k in order[:MAX_TASK_FEATURES]}}
+            for q, name in enumerate(model.tasks or ())
+            if len(order)
+        ]
+        return {"selected": selected, "task_features": by_task}
 
 
 def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:

@@ -149,6 +149,11 @@ class Rule(Method):
 
     def tables(self, state: RuleState, model: RuleModel) -> dict[str, list[dict[str, Any]]]:
         """Return the rules, largest weight first."""
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: RuleModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
         return {"rules": rule_table(model)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method, bound_figures, bounds_summary
+from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
@@ -109,9 +110,14 @@ class SharedSubspace(Method):
 
     def tables(self, state: SubspaceState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""
-        weights, loop, tasks = self._couplings(state), self.loop, self.inputs.names
+        return {**self.model_tables(model), "tasks": task_table(self.inputs.names, self.loop.codes, state.best_beta, state.best_bias)}
+
+    @classmethod
+    def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by trace, eigenvalues of their couplings, and couplings of tasks."""
+        weights, names, tasks = model.weights, kernel_names(model), model.tasks
         traces = np.trace(weights, axis1=1, axis2=2)
-        order, names = np.argsort(-traces, kind="stable"), [str(spec) for spec in loop.specs]
+        order = np.argsort(-traces, kind="stable")
         spectra = np.linalg.eigvalsh(weights)[:, ::-1][:, :MAX_EIGENVALUES_SHOWN]
         # Weight of the rows of one task in the machine of another.
         shown, coupling = [str(name) for name in tasks[:MAX_TASKS_SHOWN]], weights.sum(axis=0)
@@ -119,7 +125,6 @@ class SharedSubspace(Method):
             "kernels": [{"kernel": names[q], "weight": float(traces[q])} for q in order],
             "eigenvalues": [{"kernel": names[q], **{str(i): float(v) for i, v in enumerate(spectra[q], 1)}} for q in order],
             "task_pairs": [{"task": task, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, task in enumerate(shown)],
-            "tasks": task_table(tasks, loop.codes, state.best_beta, state.best_bias),
         }
 
     def _couplings(self, state: SubspaceState) -> np.ndarray:

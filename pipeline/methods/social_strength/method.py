@@ -20,6 +20,7 @@ from ...grams.settings import GramSettings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
 from ...method import Method
+from ...models.kernel import kernel_names
 from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.context import RunContext
 from ...records.data_set import DataSet
@@ -208,15 +209,20 @@ class Social(Method):
     def tables(self, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
         """Return views by weight, the learnt ranking of the training pairs with its baselines, hits among the first m."""
         names, links = [str(spec) for spec in self.loop.specs], self.loop.links
-        shares, singles = model.theta / model.theta.sum(), model.arrays["singles"]
-        order = np.lexsort((np.arange(len(names)), -shares))
         area = model.figures["auc"] if model.by_blocks else learnt_area(model, links)
         areas = [area, *model.arrays["baseline_auc"].tolist()]
         return {
-            "kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order],
+            **self.model_tables(model),
             "rankings": [{"ranking": name, "auc": area} for name, area in zip(["learnt", "direct", "uniform", *names], areas, strict=True)],
             "hits": hit_table(model, links),
         }
+
+    @classmethod
+    def model_tables(cls, model: SocialModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return views by weight."""
+        names, shares, singles = kernel_names(model), model.theta / model.theta.sum(), model.arrays["singles"]
+        order = np.lexsort((np.arange(len(names)), -shares))
+        return {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
 
 
 def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:

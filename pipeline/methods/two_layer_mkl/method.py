@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kerne
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, refuse_machines, vectors_held
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
-from ...method import Method, weight_tables
+from ...method import Method, followed_tables
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
@@ -177,10 +177,12 @@ class TwoLayer(Method):
 
     def tables(self, state: TwoLayerState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
-        machines = self.loop.best(state)
-        labels = [str(label) for label in self.inputs.labels] if len(machines) > 1 else [""]
-        names, theta = [str(spec) for spec in self.loop.kernels(state.widths)], np.stack([machine.mu for machine in machines])
-        return weight_tables(names, labels, theta, [machine.path for machine in machines])
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        return followed_tables(model)
 
 
 def _max_new_kernels(config: TwoLayerConfig) -> int:

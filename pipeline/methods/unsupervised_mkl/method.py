@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,8 +13,8 @@ from ...grams.grams import Grams
 from ...grams.plans import GramPasses
 from ...inputs.kernels import gram_settings, resolved_kernels
 from ...inputs.labels import Inputs
-from ...method import Method, weight_tables
-from ...models.kernel import KernelModel
+from ...method import Method, kernel_rows, weight_tables
+from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
@@ -131,4 +131,9 @@ class UMKL(Method):
 
     def tables(self, state: UMKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the rounds."""
-        return weight_tables([str(spec) for spec in self.loop.specs], [0], state.weights[None], [state.path])
+        return weight_tables(kernel_names(model), [0], state.weights[None], [state.path])
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by weight."""
+        return {"kernels": kernel_rows(kernel_names(model), [0], model.arrays["weights"][None])}
