@@ -16,6 +16,7 @@ from ..inputs.labels import Inputs
 from ..records.data_set import DataSet
 from .base import MethodEstimator
 from .inputs import Classifying, Column, Predicting, UserRows, is_store, opened_for, validated
+from .probabilities import ClassProbabilities
 
 
 class SupervisedEstimator(MethodEstimator):
@@ -92,8 +93,8 @@ class SupervisedEstimator(MethodEstimator):
         raise NotImplementedError
 
 
-class SupervisedClassifier(Classifying, SupervisedEstimator):
-    """What classifiers share: decisions and labels."""
+class SupervisedClassifier(Classifying, ClassProbabilities, SupervisedEstimator):
+    """What classifiers share: decisions, probabilities and labels."""
 
     def decision_function(self, X: UserRows) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
@@ -108,7 +109,7 @@ class SupervisedClassifier(Classifying, SupervisedEstimator):
 class SupervisedRegressor(Predicting, SupervisedEstimator):
     """What regressors share: values."""
 
-    _left_out = ("class_weight",)
+    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows) -> np.ndarray:

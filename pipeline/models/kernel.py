@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
 from ..records.scale import FeatureScale
+from .calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class KernelModel:
     """
 
     record_name: ClassVar[str] = "KernelModel"
+    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, as JSON; `null` for regression
     kernels_json: str  # all kernels in order, as a JSON list of records
@@ -52,6 +54,7 @@ class KernelModel:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
     layers: int = 1  # 1 or 2
     features: FeatureKernels | None = None  # one kernel per feature in place of `kernels_json`, or None
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
 
 def is_selected(theta: np.ndarray, threshold: float) -> np.ndarray:

@@ -16,6 +16,7 @@ from ....kernels.group_lasso.task_selection import TaskStream
 from ...estimators.inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
 from ...estimators.kernels import is_text
 from ...estimators.linear import FeatureSelection, StreamEstimator
+from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import checked_weight, predicted_labels
 from ...estimators.tasks import add_tasks
 from ...inputs.labels import class_factors
@@ -48,7 +49,7 @@ def _takes_streams(estimator: Any) -> bool:
     return True
 
 
-class MultiTaskSelector(FeatureSelection, StreamEstimator):
+class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     r"""Linear models of many tasks that choose their features together, learned online by dual averaging or as a batch.
 
     .. math::

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, warn_user
 from ...estimators.kernels import KernelEstimator
+from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
 from ...passes.columns import Columns
@@ -33,7 +34,7 @@ STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.m
 """What ended a fit before the rules next to the active set were quiet, in words."""
 
 
-class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
+class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, KernelEstimator):
     r"""Weighted rules, each a conjunction of basic propositions about single columns, from the lattice of all conjunctions.
 
     Minimises over the weights f of all conjunctions S with columns :math:`\varphi_S(x) \in \{0, 1\}`, and biases,
