@@ -9,11 +9,11 @@ from .estimators.inputs import use_client as use_client
 from .methods.fgm.estimator import PathPoint as PathPoint
 from .methods.kta_path.estimator import PathMachine as PathMachine
 from .methods.two_layer_mkl.estimator import generalization_bound as generalization_bound
+from .runs.load import load_model as load_model
 from .runs.predict_and_score import predict_store as predict_store
 from .runs.predict_and_score import score_store as score_store
 from .runs.run import ConfigMismatch as ConfigMismatch
 from .runs.run import RunOutcome as RunOutcome
-from .runs.run import load_model as load_model
 from .runs.run import resume_run as resume_run
 from .runs.run import run_method as run_method
 from .runs.stability import selection_stability as selection_stability
