@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..method import Method
 from ..models.calibration import Calibration
 from ..records.context import RunContext
-from .fits import Fit, calibrate, calibrates_at_fit, fold_runs
+from .fits import Fit, calibrate, fold_runs
 from .folds import Folds
 
 SCRATCH = "calibration"  # folder of a run, below what it needs only while it computes
@@ -21,13 +20,11 @@ def fold_plan(fit: Fit, ctx: RunContext, folds: Folds) -> dict[str, Any]:
 
 
 def full_plan(method: type[Method], ready: Method, ctx: RunContext) -> dict[str, Any]:
-    """Return the plan of a run with what its calibration takes, where one is part of it: nothing of the fit itself is held meanwhile.
+    """Return the plan of a run with what the calibration takes that is part of it: nothing of the fit itself is held meanwhile.
 
     Raises ValueError: a target without classes; DataError: a class with a single row.
     """
     config, plan = ready.config, ready.plan
-    if not calibrates_at_fit(config):
-        return plan
     fit = Fit(method, config, ready.inputs)
     if fit.rows.classes is None:
         raise ValueError(f"probability={config.probability!r}: the target holds real numbers, there are no classes")
@@ -36,11 +33,6 @@ def full_plan(method: type[Method], ready: Method, ctx: RunContext) -> dict[str,
     larger = other if other["driver_bytes"] > plan["driver_bytes"] else plan
     held = {name: larger[name] for name in ("driver_bytes", "driver_holds")}
     return {**plan, **held, "task_bytes": max(plan["task_bytes"], other["task_bytes"]), "calibration": folds.cost}
-
-
-def calibrated_model(fit: Fit, model: Any, ctx: RunContext) -> Any:
-    """Return the model of a run with its calibration, where that is part of the fit."""
-    return replace(model, calibration=calibrate_run(fit, ctx)) if calibrates_at_fit(fit.config) else model
 
 
 def calibrate_run(fit: Fit, ctx: RunContext) -> Calibration:

@@ -71,11 +71,6 @@ def known_calibration(method: type[Method], model: Any) -> Calibration | None:
     return LOGISTIC if getattr(config, "probability", False) == "auto" and method.is_logistic(config) else None
 
 
-def calibrates_at_fit(config: Any) -> bool:
-    """Return whether parameters ask for a calibration that is a part of the fit."""
-    return getattr(config, "probability", False) in ("sigmoid", "isotonic")
-
-
 def calibrate(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = None) -> Calibration:
     """Return the calibration of a fit, from decision values of fits without a fold each, in ``place`` with checkpoints of their own."""
     log.info("probabilities are calibrated: %s", folds.cost)

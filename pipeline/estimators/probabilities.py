@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
 from ...storage.blocks.arrays import crc32c
-from ..calibration.fits import Fit, calibrate, calibrates_at_fit, known_calibration
+from ..calibration.fits import Fit, calibrate, known_calibration
 from ..grams.given import GivenGrams
 from ..models.calibration import Calibration, class_probabilities
 from ..records.context import RunContext
@@ -104,7 +104,7 @@ class ProbabilityEstimator(MethodEstimator):
         self._late = None
         if not has_probabilities(self) or known_calibration(fit.method, model):
             return model
-        if calibrates_at_fit(fit.config):
+        if fit.config.calibrates:
             return replace(model, calibration=_calibrate(fit, ctx))
         self._late = late_calibration(fit, self._fit_place(fit.inputs.data), ctx.seed, self._takes_all_memory)
         return model

@@ -61,6 +61,11 @@ class MethodConfig(BaseModel):
     takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
 
+    @property
+    def calibrates(self) -> bool:
+        """Whether a calibration of probabilities is part of a fit."""
+        return getattr(self, "probability", False) in ("sigmoid", "isotonic")
+
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON form."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -227,8 +228,11 @@ def _write_zarr(url: str, labels: np.ndarray | None, values: np.ndarray, probabi
         write_model(url, Predictions((), values[:, 0], values))
         return
     names, codes = np.unique(labels, return_inverse=True)
-    more = () if probabilities is None else (tuple(map(str, probabilities.labels.tolist())), probabilities.values)
-    write_model(url, Predictions(tuple(str(name) for name in names), codes, values, *more))
+    predictions = Predictions(tuple(str(name) for name in names), codes, values)
+    if probabilities is not None:
+        classes = tuple(str(label) for label in probabilities.labels.tolist())
+        predictions = dataclasses.replace(predictions, classes=classes, probability=probabilities.values)
+    write_model(url, predictions)
 
 
 _FILES: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {".npz": _save_npz, ".csv": _save_csv, ".parquet": _save_parquet}

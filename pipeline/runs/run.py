@@ -22,7 +22,7 @@ from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_b
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
-from ..calibration.at_fit import calibrated_model, full_plan
+from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
@@ -274,7 +274,7 @@ def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record:
 
 def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
     ready = info.prepare(config, ctx, record["extra"])
-    return ready, full_plan(info.method, ready, ctx)
+    return ready, full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
 
 
 def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
@@ -311,7 +311,7 @@ def _run(
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
             fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
             del ready  # what its loop holds makes room for the fits of a calibration
-            model = calibrated_model(fit, model, ctx)
+            model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
         ctx.confirm()
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
