@@ -15,7 +15,7 @@ from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
 from ..records.data_set import DataSet
 from .base import MethodEstimator
-from .inputs import Classifying, Column, Predicting, UserRows, is_store, opened_for, validated
+from .inputs import Classifying, Column, Predicting, UserRows, is_store, label_array, opened_for, validated
 from .probabilities import ClassProbabilities
 
 
@@ -62,7 +62,7 @@ class SupervisedEstimator(MethodEstimator):
 
     def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
-        y = self._stored_target(data) if y is None else column_or_1d(y, warn=True)
+        y = self._stored_target(data) if y is None else label_array(column_or_1d(y, warn=True))
         if len(y) != data.n_rows:
             where = "the data" if data.url == "memory" else data.url
             raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")

@@ -15,7 +15,7 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, labels_of, opened_for
 from .kernels import KernelEstimator, is_text
 from .probabilities import TaskProbabilities
 from .supervised import predicted_labels
@@ -105,7 +105,7 @@ class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
 
     def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
 class TaskRegressor(Predicting, TaskEstimator):

@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from ....kernels.grams.products import kernel_from_json
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
-from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, opened
+from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, labels_of, opened
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import predicted_labels
@@ -162,7 +162,7 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
 
     def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):

@@ -16,7 +16,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, warn_user
+from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, labels_of, opened, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
@@ -189,7 +189,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 
     def score(self, X: object, y: ArrayLike, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
     def transform(self, X: object) -> np.ndarray:
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""
