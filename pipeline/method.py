@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from .inputs.labels import Inputs
+from .inputs.scores import with_held_out
 from .loops.protocol import Loop, LoopState
 from .models.kernel import kernel_names
 from .models.predictor import Predictor
@@ -105,6 +107,42 @@ class Method(Generic[C, I, S, M]):
     def predictor(cls, model: M) -> Predictor:
         """Return what decides with a model of this method."""
         return cls.models[type(model)]
+
+    # -- probabilities: fits without some rows, and what they decide on these ----------------------------------------------------------
+
+    @classmethod
+    def is_logistic(cls, config: C) -> bool:
+        """Return whether decision values of classifiers with these parameters are log odds: those of the logistic loss."""
+        return getattr(config, "loss", None) == "logistic"
+
+    @classmethod
+    def for_folds(cls, config: C) -> C:
+        """Return the parameters of fits that are made for their decision values alone."""
+        return config
+
+    @classmethod
+    def labelled(cls, inputs: I) -> Inputs:
+        """Return the rows that have a class, with their weights; rows that do not count have weight zero."""
+        assert isinstance(inputs, Inputs)
+        return inputs
+
+    @classmethod
+    def without(cls, inputs: I, held_out: np.ndarray) -> I:
+        """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
+        assert isinstance(inputs, Inputs)
+        return with_held_out(inputs, held_out)
+
+    @classmethod
+    def shared_folds(cls, config: C, inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask, where such fits share passes; else ``None``. MemoryBoundExceeded: together
+        they are more than the memory allows.
+        """
+        return None
+
+    def decision_values(self, state: S, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
+        model = self.model(state, ctx)
+        return self.predictor(model).decision_values(model, ctx).T
 
 
 def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, float]:

@@ -11,10 +11,10 @@ from ..cluster.events import ignore_event
 from .console import one_line
 
 Emit = Callable[[Mapping[str, Any]], None]
-LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold"})
+LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold", "calibration"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
 
-KEPT = frozenset({"iteration", "warning", "grams", "fold"})  # events that stay on the screen above the bar
+KEPT = frozenset({"iteration", "warning", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 
 
@@ -45,6 +45,8 @@ def headline(event: Mapping[str, Any]) -> str | None:
         return " ".join(str(event[key]) for key in ("step", "status") if event.get(key))
     if kind == "phase":
         return str(event.get("phase") or event.get("name") or "")
+    if kind == "calibration":
+        return f"probabilities: {event.get('cost', '')}"
     if kind == "rows":
         return f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB"
     if kind == "fold":

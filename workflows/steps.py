@@ -201,10 +201,10 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
     args, store = step.args, context.store(step)
     if args.recommend is not None or args.members is not None or args.user_labels is not None:
         members, labels = (None if name is None else context.read.path(name) for name in (args.members, args.user_labels))
-        asked = user_questions(args.recommend, members, labels, store, three_way=args.three_way)
+        asked = user_questions(args.recommend, members, labels, store, three_way=args.three_way, proba=args.proba)
         figures = answer_users(str(run), store, out, asked, **settings)
     else:
-        figures = predict_store(str(run), store, out, three_way=args.three_way, **settings)
+        figures = predict_store(str(run), store, out, three_way=args.three_way, proba=args.proba, **settings)
     return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 

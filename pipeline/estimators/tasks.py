@@ -15,8 +15,9 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, labels_of, opened_for
 from .kernels import KernelEstimator, is_text
+from .probabilities import TaskProbabilities
 from .supervised import predicted_labels
 
 
@@ -84,7 +85,7 @@ class TaskEstimator(KernelEstimator):
         return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))[:, None]
 
 
-class TaskClassifier(Classifying, TaskEstimator):
+class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
     """What classifiers for many tasks share; two classes, the same for all tasks."""
 
     _left_out = ("epsilon",)
@@ -104,13 +105,13 @@ class TaskClassifier(Classifying, TaskEstimator):
 
     def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
 class TaskRegressor(Predicting, TaskEstimator):
     """What regressors for many tasks share."""
 
-    _left_out = ("class_weight",)
+    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:

@@ -42,6 +42,18 @@ class LazyGrams(Generic[G]):
         return self.found
 
 
+def hand_over(grams: Any, loop: object) -> Any:
+    """Give a loop the matrices that another one over the same kernels made, if there is one and it keeps some; return what the next one is
+    to get.
+    """
+    own = getattr(loop, "grams", None)
+    if not isinstance(own, LazyGrams):
+        return grams
+    if isinstance(grams, LazyGrams):
+        own.found = grams.found
+    return own
+
+
 def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: GivenGrams | None = None) -> LazyGrams[Grams]:
     """Return the matrices of a fit whose machines have biases; these do the work of centring, except before a cosine."""
     centre = any(spec.centre and spec.normalize == "cosine" for spec in specs)

@@ -123,7 +123,8 @@ def class_factors(
 
 
 def _spelling(label: Label) -> str:
-    """Return one spelling for 1, 1.0 and "1"."""
+    """Return one spelling for 1, 1.0, True and "1", and for "True"."""
+    label = {"True": True, "False": False}.get(label, label) if isinstance(label, str) else label
     try:
         number = float(label)
     except (TypeError, ValueError):

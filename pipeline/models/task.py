@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
 from ..records.scale import FeatureScale
+from .calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class TaskModel:
     """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t."""
 
     record_name: ClassVar[str] = "TaskModel"
+    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
     classes_json: str  # the two class labels in order, as JSON; `null` for regression
     kernels_json: str  # all kernels in order, as a JSON list of records
@@ -43,6 +45,7 @@ class TaskModel:
     row_scaled: bool = False
     figures: dict[str, float] = field(default_factory=dict)  # objective, gap and the like, by name
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
     @property
     def features(self) -> None:

@@ -6,10 +6,9 @@ All of it is small, whatever the number of rows: it lies in the run directory as
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-from scipy.special import expit
 
 from ..inputs.curves import GRID, Curve, calibration_bins, precision_curve, r2_interval, roc_curve, threshold_counts, wilson_interval
 from ..inputs.scores import predicted_codes
@@ -29,11 +28,11 @@ def told_figures(score: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in score.items() if name not in (*DRAWN, "data_digest")}
 
 
-def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[Any], chance: np.ndarray | None = None) -> dict[str, Any]:
+def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[Any], chances: np.ndarray | None = None) -> dict[str, Any]:
     """Return figures and tables of classes.
 
     ``truth``: ``(n,)`` class of each row as its index, -1 for a label that the fit does not know; ``values``: ``(n, m)`` decision values,
-    of two classes one column; ``chance``: ``(n,)`` probability of the second of two classes, or ``None``.
+    of two classes one column; ``chances``: ``(n, n_classes)`` probabilities of the classes, or ``None``.
     """
     from sklearn.metrics import average_precision_score
 
@@ -51,8 +50,8 @@ def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[An
             tables["precision_recall"] += _curve_rows(classes[k], precision, "recall", "precision")
             if values.shape[1] == 1:
                 figures |= {"auc_interval": roc.area_interval, "average_precision": float(average_precision_score(truth == k, of_class))}
-                tables["calibration"] = _calibration(truth == k, of_class, chance, classes[k])
-    return {**figures, **_chance_figures(truth, chance), **{name: rows for name, rows in tables.items() if rows}}
+                tables["calibration"] = _calibration(truth == k, of_class, None if chances is None else chances[:, k], classes[k])
+    return {**figures, **{name: rows for name, rows in tables.items() if rows}}
 
 
 def evaluate_numbers(truth: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
@@ -97,19 +96,3 @@ def _calibration(is_positive: np.ndarray, values: np.ndarray, chance: np.ndarray
     name = "decision" if chance is None else "probability"
     bins = calibration_bins(is_positive, values if chance is None else chance)
     return [{"class": label, name: one.mean, "share": one.share, "lower": one.lower, "upper": one.upper, "rows": one.rows} for one in bins]
-
-
-def _chance_figures(truth: np.ndarray, chance: np.ndarray | None) -> dict[str, Any]:
-    """Return Brier score and log-loss of probabilities."""
-    if chance is None:
-        return {}
-    right = np.where(truth == 1, chance, 1.0 - chance)
-    return {"brier": float(np.mean((1.0 - right) ** 2)), "log_loss": float(-np.mean(np.log(np.clip(right, 1e-15, 1.0))))}
-
-
-def exact_chance(estimator: Any, values: np.ndarray) -> np.ndarray | None:
-    """Return the probability of the second of two classes where the loss of the fit makes decision values log-odds, else ``None``."""
-    loss, field = estimator.get_params().get("loss"), type(estimator)._method.config_type.model_fields.get("loss")
-    # Of those who know the logistic loss, "auto" is the logistic one for classes.
-    is_logistic = loss == "logistic" or (loss == "auto" and field is not None and "logistic" in get_args(field.annotation))
-    return expit(values[:, 0]) if is_logistic and values.shape[1] == 1 and len(estimator.classes_) == 2 else None

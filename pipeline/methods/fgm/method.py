@@ -100,6 +100,11 @@ class FGM(Method):
         """What workers do."""
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
+    @classmethod
+    def shared_folds(cls, config: FGMConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share candidates and passes."""
+        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
+
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""
         atoms, pairs = self.loop.atoms, list(zip(self.loop.problems, state.machines, strict=True))

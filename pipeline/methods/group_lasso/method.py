@@ -25,8 +25,9 @@ from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
 from .config import GroupLassoConfig
+from .grid_loop import GridLoop, GridState, fits_in_a_pass, grid_fits
 from .inputs import build_penalty, fit_loss, machine_targets, read_store
-from .learners import build_model, group_arrays
+from .learners import LearnerFactory, build_model, group_arrays
 from .measures import regret_rows
 from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
 from .moments_pass import columns_at_once, moment_bytes, raw_moments_pass, row_refs, slopes_pass
@@ -64,6 +65,20 @@ class GroupLasso(Method):
         """Return the engine of the parameters, ready to run on inputs."""
         engine: Any = ENGINES[config.algorithm]
         return engine(config, inputs, engine.build_loop(config, inputs, ctx), ctx)
+
+    @classmethod
+    def is_logistic(cls, config: GroupLassoConfig) -> bool:
+        """Return whether the loss of classes is the logistic one, which it is where nothing else is said."""
+        return config.loss in ("auto", "logistic")
+
+    @classmethod
+    def shared_folds(cls, config: GroupLassoConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask, which read every block of rows once, of a stream; else ``None``."""
+        learners = None if config.algorithm == "fista" else LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
+        if learners is None or not fits_in_a_pass(learners.state_bytes, len(masks), ctx.driver_memory):
+            return None
+        engine: Any = StreamFolds
+        return engine(config, inputs, GridLoop(grid_fits(learners, inputs, masks), inputs, ctx.driver_memory), ctx)
 
     def _selected_figures(self, model: LinearModel) -> dict[str, Any]:
         return {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
@@ -140,6 +155,22 @@ class StreamGroupLasso(GroupLasso):
     def tables(self, state: StreamState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the stream step by step, selected features with their weights, selected groups."""
         return {"stream": regret_rows(state.along, state.ended), **self._selected_tables(model)}
+
+
+class StreamFolds(GroupLasso):
+    """Fits on a stream without some rows each, which read every block of rows once."""
+
+    loop: GridLoop
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Memory of all learners together."""
+        fits = self.loop.grid_fits
+        return {**holdings_plan(stream_holdings(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
+
+    def decision_values(self, state: GridState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``, fit after fit."""
+        return self.loop.decision_values(state)
 
 
 class BatchGroupLasso(GroupLasso):

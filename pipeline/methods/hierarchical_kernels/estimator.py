@@ -12,8 +12,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from ....kernels.grams.products import kernel_from_json
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
-from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, opened
+from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, labels_of, opened
 from ...estimators.kernels import KernelEstimator
+from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import predicted_labels
 from ...estimators.tasks import TaskEstimator, add_tasks
 from ...inputs.tasks import store_tasks
@@ -134,7 +135,7 @@ class _Hierarchical(TaskEstimator):
         return KernelEstimator._values(self, X)
 
 
-class HierarchicalKernelClassifier(Classifying, _Hierarchical):
+class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical):
     r"""Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
 
     Examples
@@ -161,7 +162,7 @@ class HierarchicalKernelClassifier(Classifying, _Hierarchical):
 
     def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
@@ -177,7 +178,7 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     True
     """
 
-    _left_out = ("class_weight",)
+    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -129,6 +129,16 @@ class HKL(Method):
         work = sum_work(self._hulls[0].settings, self.ctx.data.n_rows, self.ctx.driver_memory)
         return *work, "forms of kernels outside the hull"
 
+    @classmethod
+    def labelled(cls, inputs: HKLInputs) -> Inputs:
+        """Return the rows with their classes."""
+        return inputs.rows
+
+    @classmethod
+    def without(cls, inputs: HKLInputs, held_out: np.ndarray) -> HKLInputs:
+        """Return inputs with the weights of some rows zero."""
+        return replace(inputs, rows=with_held_out(inputs.rows, held_out))
+
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
         active, master, loop, rows = state.active, state.master, self.loop, self.inputs.rows
@@ -147,6 +157,10 @@ class HKL(Method):
             return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, betas[0], biases, figures, arrays)
         theta = np.tile(weights, (len(loop.machines.problems), 1))
         return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays)
+
+    def decision_values(self, state: HKLState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return state.master.best_decisions
 
     @staticmethod
     def _certificate(state: HKLState) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +26,7 @@ from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
 from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
 from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
-from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathTrainer
+from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer
 from .path_model import machine_model, weights_along
 
 N_SHOWN = 1000  # kernels in the report's table
@@ -106,16 +107,36 @@ class KTAPath(Method):
 
     def model(self, state: KTAState, ctx: RunContext) -> KernelModel:
         """Return the path, with the machine at its last point that has a kernel."""
-        config, active_points = self.config, np.flatnonzero(state.counts)
-        p = float(state.p[active_points[-1]]) if len(active_points) else config.p_start
+        config = self.config
         arrays = dict(zip(("alignments", "traces", "widths"), state.table[:3], strict=True))
         arrays |= {"junctures": path_junctures(config, state), "p_grid": state.p, "n_active": state.counts}
         arrays |= {"path_indices": state.indices, "path_values": state.values, "newton_steps": state.newton_steps, "scored": state.scored}
         figures = {"lam1": state.lam1, "lam2": state.lam2, "C": float(config.C)}
-        active, eta = path_weights(config, (state.lam1, state.lam2), arrays["alignments"], arrays["junctures"], p)
+        return machine_model(config, self.inputs, arrays, figures, self.machine(state, ctx))
+
+    def machine(self, state: KTAState, ctx: RunContext, p: float | None = None) -> PathPoint:
+        """Return the machine at a point of the path; by default the last one that has a kernel."""
+        if p is None:
+            active_points = np.flatnonzero(state.counts)
+            p = float(state.p[active_points[-1]]) if len(active_points) else self.config.p_start
+        lam, junctures = (state.lam1, state.lam2), path_junctures(self.config, state)
+        active, eta = path_weights(self.config, lam, state.alignments.values, junctures, p)
         # Started from nothing, the machine is the same whatever points came before.
-        machine = PathTrainer(config, self.inputs, ctx, state.kernels).at(p, active, eta)
-        return machine_model(config, self.inputs, arrays, figures, machine)
+        return PathTrainer(self.config, self.inputs, ctx, state.kernels).at(p, active, eta)
+
+    @classmethod
+    def for_folds(cls, config: KTAPathConfig) -> KTAPathConfig:
+        """Return parameters without machines on the way to the last point."""
+        return config.model_copy(update={"n_machines": 1})
+
+    @classmethod
+    def without(cls, inputs: Inputs, held_out: np.ndarray) -> Inputs:
+        """Return inputs with the weights of some rows zero; nothing is measured on them along the path."""
+        return replace(with_held_out(inputs, held_out), held_out=None)
+
+    def decision_values(self, state: KTAState, ctx: RunContext) -> np.ndarray:
+        """Return what the last machine of the path decides on all rows, ``(n_machines, n_samples)``."""
+        return self.machine(state, ctx).values
 
     def summary(self, state: KTAState, model: KernelModel) -> dict[str, Any]:
         """Return the path's size and its last machine's certificate."""

@@ -101,6 +101,10 @@ class LatentTask(Method):
         arrays, solution = {"groups": groups.astype(np.uint8), "group_kernel_weights": weights}, (machine.best_beta, machine.biases)
         return build_task_model(self.config, self.inputs, loop.specs, norms, pair_weights, *solution, figures, arrays)
 
+    def decision_values(self, state: LatentState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return state.machine.decision[None]
+
     def warnings(self, state: LatentState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
         return kernel_warnings(self.loop.grams(ctx))

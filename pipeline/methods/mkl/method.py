@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -86,6 +86,15 @@ class MKL(Method):
         assert settings is not None
         return sum_work(settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
+    @classmethod
+    def shared_folds(cls, config: MKLConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by folds
+        of their own do not.
+        """
+        if config.solver == "single":
+            return None
+        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
+
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""
         machines = state.machines
@@ -93,6 +102,10 @@ class MKL(Method):
         theta, beta = np.stack([one.best_theta for one in machines]), np.stack([one.best_beta for one in machines])
         paths, biases = {f"weights_path_{m}": one.path for m, one in enumerate(machines)}, np.array([one.best_bias for one in machines])
         return build_model(self.config, self.inputs, self.loop.grams(ctx), theta, beta, biases, figures, paths)
+
+    def decision_values(self, state: MKLState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return np.stack([one.best_decision for one in state.machines])
 
     def warnings(self, state: MKLState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""

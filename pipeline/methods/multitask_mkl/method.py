@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -89,6 +89,11 @@ class MultiTaskMKL(Method):
         """What workers do."""
         return () if self.loop.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
+    @classmethod
+    def shared_folds(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share Gram matrices."""
+        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
         search, back = state.searches[0], np.argsort(self.inputs.order)  # from the order of tasks to that of the data
@@ -99,6 +104,10 @@ class MultiTaskMKL(Method):
         weights = task_kernel_weights(search.best_weights, search.best_shares)
         solution = search.best_beta[back], search.best_bias
         return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
+
+    def decision_values(self, state: MultiTaskState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return np.stack([search.best_decision for search in state.searches])[:, np.argsort(self.inputs.order)]
 
     def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many kernels and rows were selected."""

@@ -90,6 +90,12 @@ class Selector(Method):
         """What workers do: of a working set the passes over all features; rounds, and rows in memory, are the work of one process."""
         return ("gradients of the tasks, feature by feature",) if self.plan["engine"] == "working_set" else ()
 
+    def decision_values(self, state: State, ctx: RunContext) -> np.ndarray:
+        """Return the decision value of each row's task, ``(1, n_samples)``."""
+        model = replace(self.model(state, ctx), tasks_json="null")
+        values = self.predictor(model).decision_values(model, ctx)
+        return np.take_along_axis(values, self.inputs.codes[:, None], axis=1).T
+
     def model(self, state: State, ctx: RunContext) -> LinearModel:
         """Return the model of the last weights; intercepts hold the offsets of the tasks."""
         solution, data = self.loop.solution(state), self.loop.data

@@ -110,10 +110,13 @@ class RuleLoop:
     def _accuracy(self, state: RuleState, ctx: RunContext) -> dict[str, Any]:
         if not self.fits:
             return {}
-        values = self.decision_values(state, ctx)
-        if self.task_codes is not None:
-            values = values[np.arange(len(values)), self.task_codes][:, None]
+        values = self.row_values(state, ctx)
         return accuracy_metrics(self.fits, {k: values[:, k] for k in range(values.shape[1])})
+
+    def row_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all machines, or of each row's task, ``(n_samples, n_machines)``."""
+        values = self.decision_values(state, ctx)
+        return values if self.task_codes is None else values[np.arange(len(values)), self.task_codes][:, None]
 
     def decision_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of the rules so far."""

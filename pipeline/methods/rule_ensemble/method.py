@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -129,6 +129,20 @@ class Rule(Method):
         most, n = most_propositions(self.config, self.ctx.data.n_cols, self.ctx.data.n_rows), self.ctx.data.n_rows
         search = "searches below single propositions" if fits_a_task(most, n) else "sums of candidates over blocks of rows"
         return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
+
+    @classmethod
+    def labelled(cls, inputs: RuleInputs) -> Inputs:
+        """Return the rows with their classes."""
+        return inputs.rows
+
+    @classmethod
+    def without(cls, inputs: RuleInputs, held_out: np.ndarray) -> RuleInputs:
+        """Return inputs with the weights of some rows zero."""
+        return replace(inputs, rows=with_held_out(inputs.rows, held_out))
+
+    def decision_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``; of tasks one, that of each row's task."""
+        return self.loop.row_values(state, ctx).T
 
     def model(self, state: RuleState, ctx: RunContext) -> RuleModel:
         """Return the model of the last state: the selected rules, and the active set they came from."""

@@ -100,6 +100,10 @@ class SharedSubspace(Method):
         solution = state.best_beta, state.best_bias
         return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
 
+    def decision_values(self, state: SubspaceState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return state.best_decision[None]
+
     def warnings(self, state: SubspaceState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
         return kernel_warnings(self.loop.grams(ctx))

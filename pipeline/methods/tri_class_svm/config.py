@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import ClassWeight, Count, MethodConfig, NonNegative, Positive
+from ...records.config import ClassWeight, Count, MethodConfig, NonNegative, Positive, Probability
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -68,6 +68,7 @@ class TriClassConfig(MethodConfig):
     inner_tol: Positive = Field(1e-3, description="tolerance of a convex problem, in units of decision values")
     max_iter: Count = Field(50, description="convex problems per start at most; a warning tells when they end the best one")
     grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where the Gram matrix lies; auto decides from sizes")
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _relaxation_and_folds(self) -> TriClassConfig:

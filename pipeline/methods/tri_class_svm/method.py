@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -105,9 +105,13 @@ class TriClass(Method):
         """Return the loop of a fit. Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds
         without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows.
         """
+        return cls.loop_over(config, inputs, [inputs.held_out, *validation_masks(config, inputs, ctx.seed)], ctx)
+
+    @classmethod
+    def loop_over(cls, config: TriClassConfig, inputs: TriClassInputs, masks: Sequence[np.ndarray | None], ctx: RunContext) -> TriClassLoop:
+        """Return the loop of fits without the labelled rows of every mask."""
         data = inputs.data
         spec = resolve_kernel(config, data, inputs.held_out)
-        masks = [inputs.held_out, *validation_masks(config, inputs, ctx.seed)]
         points = [make_points(config, inputs, mask) for mask in masks]
         layout = _decide(config, spec, inputs, ctx)
         refuse_beyond(_driver_held(config, layout, inputs, ctx.driver_memory), ctx.driver_memory, cls.name, "fewer rows")
@@ -172,6 +176,35 @@ class TriClass(Method):
         }
         kernel_inputs, beta = Inputs(inputs.data, inputs.labels, inputs.classes), row_coefficients(loop.points[0], best)
         return build_model(config, kernel_inputs, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
+
+    @classmethod
+    def for_folds(cls, config: TriClassConfig) -> TriClassConfig:
+        """Return parameters without a validation beside the fit."""
+        return config.model_copy(update={"validation": 0})
+
+    @classmethod
+    def labelled(cls, inputs: TriClassInputs) -> Inputs:
+        """Return the labelled rows; those of neither class do not count."""
+        weight = np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
+        used = inputs.relevant if inputs.held_out is None else inputs.relevant & ~inputs.held_out
+        return Inputs(inputs.data, (inputs.labels > 0).astype(np.int64), inputs.classes, np.where(used, weight, 0.0))
+
+    @classmethod
+    def without(cls, inputs: TriClassInputs, held_out: np.ndarray) -> TriClassInputs:
+        """Return inputs without some of the labelled rows."""
+        return replace(inputs, held_out=held_out if inputs.held_out is None else inputs.held_out | held_out)
+
+    @classmethod
+    def shared_folds(cls, config: TriClassConfig, inputs: TriClassInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share the Gram matrix."""
+        inputs = inputs if inputs.unlabelled_store is not None else replace(inputs, data=ctx.data)
+        parts = [cls.without(inputs, mask).held_out for mask in masks]
+        return cls(config, inputs, cls.loop_over(config, inputs, parts, ctx), ctx)
+
+    def decision_values(self, state: TriClassState, ctx: RunContext) -> np.ndarray:
+        """Return what the best machine of every fit decides on the labelled rows, ``(n_fits, n_labelled)``."""
+        parts = range(len(self.loop.points))
+        return np.stack([self.loop.best(state, part).decision[: len(self.inputs.labels)] for part in parts])
 
     def warnings(self, state: TriClassState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return whether the unlabelled rows did not help, where that was measured."""

@@ -143,6 +143,10 @@ class TwoLayer(Method):
         arrays = {**{f"weights_path_{m}": machine.path for m, machine in enumerate(machines)}, "new_gammas": state.widths}
         return replace(build_model(self.config, self.inputs, grams, mu, beta, bias, figures, arrays), layers=2)
 
+    def decision_values(self, state: TwoLayerState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return np.stack([machine.decision for machine in self.loop.best(state)])
+
     def warnings(self, state: TwoLayerState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new, and which machines have no kernel."""
         return [*kernel_warnings(self.loop.grams(state.widths, ctx)), *self._idle_machines(state)]
