@@ -255,7 +255,7 @@ class WorkerEngine:
         return self.ctx.executor.kind == "sync"
 
     def driver_bytes(self, n: int, columns: int, matrix: int) -> int:
-        """Return the bytes that this process holds of a block in tiles, with the step of a pass that runs in it; ``matrix`` takes as many."""
+        """Return the bytes that this process holds of a block in tiles with the step of a pass in it; ``matrix`` takes as many."""
         step = Shape(n, columns).most(matrix, task_columns(columns, here=True)) if self.is_here else 0
         return tiles_bytes(n, columns) + step
 

@@ -113,7 +113,8 @@ class Embedding(Method):
     @property
     def _solver(self) -> EigenPlan | None:
         solver = eigen_plan(self.config, self.inputs, self.ctx.driver_memory)
-        return None if solver is None else replace(solver, here=self.ctx.executor.kind == "sync", factor=self.loop.target_columns, adds=True)
+        here = self.ctx.executor.kind == "sync"
+        return None if solver is None else replace(solver, here=here, factor=self.loop.target_columns, adds=True)
 
     def _triples_bytes(self) -> int:
         """Return the bytes of a task on triples, where K has as many eigenvalues as rows."""

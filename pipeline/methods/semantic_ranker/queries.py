@@ -230,7 +230,8 @@ def ranking_plan(
         sizes, carried = np.array([len(query.rows) for query in task.queries]), sum(query.nbytes for query in task.queries)
         return work_bytes(sizes, carried, task.width, config)
 
-    program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=joined_bytes(results), patient=True)
+    joined = joined_bytes(results)
+    program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=joined, patient=True)
     return plan(program, tasks, config, seed)
 
 

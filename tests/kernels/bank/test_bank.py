@@ -5,9 +5,9 @@ import pytest
 
 from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.bank.block_sums import product_sums, total_products
-from gramplane.pipeline.passes.spans import add_spans
 from gramplane.kernels.bank.loops import BAND
 from gramplane.kernels.bank.products import product_units
+from gramplane.pipeline.passes.spans import add_spans
 
 SIZES = (1, 2, 7, BAND - 1, BAND, BAND + 1, 2 * BAND, 300)
 TYPES = pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 3e-7)])
