@@ -52,8 +52,12 @@ class EigenPlan:
     @property
     def may_use_tiles(self) -> bool:
         """Whether they take it, or would if it had the most columns there can be, which this process could not hold."""
-        grown = WIDENING * self._most_columns, WIDENING * self.rank
-        return self.in_tiles or (not self._is_dense and self.pairs.of(n=self.n, b=grown[0], r=grown[1]).nbytes > self.memory)
+        return self.in_tiles or self._may_exceed
+
+    @property
+    def _may_exceed(self) -> bool:
+        columns, rank = WIDENING * self._most_columns, WIDENING * self.rank
+        return not self._is_dense and self.pairs.of(n=self.n, b=columns, r=rank).nbytes > self.memory
 
     @property
     def _is_dense(self) -> bool:
@@ -85,9 +89,9 @@ class EigenPlan:
 
     def task_figures(self, others: int) -> dict[str, int]:
         """Return the bytes of the largest task beside ``others`` of other passes: on a block of the least columns there can be, and of the
-        most, as the rank shows only on the way; nothing of it where no block may go to workers.
+        most, as the rank shows only on the way; nothing of it where no block may lie in tiles.
         """
-        if not self.may_use_tiles:
+        if not (self._may_exceed if self.here else self.may_use_tiles):
             return {"task_bytes": others}
         least, most = SPARE_COLUMNS + 1, self._widest()
         factor = self.factor + (min(self.rank, most) if self.adds else 0)

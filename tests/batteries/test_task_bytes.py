@@ -10,11 +10,19 @@ from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS
 from gramplane.storage.cache import block_cache
 from gramplane.workflows.battery import Bench, MethodCase, changed_sizes, no_pass_takes_more_than_the_plan_says
-from tests.support.distributed import DISTRIBUTED, KERNELS, MAPS, PAIRS, PLACE, SMALL, rows
+from tests.support.distributed import DISTRIBUTED, KERNELS, MAPS, PAIRS, PLACE, SMALL, TILES, rows
 from tests.support.methods import CASES, of_several_blocks
 
 FIRST = {case.method: name for name, case in reversed(DISTRIBUTED.items())}
 """One case of every method; the others are many more of the same kind."""
+
+IN_PIECES = {
+    **{f"gramplane.kernels.eigen.tall_blocks.{name}": 64 for name in ("TILE_ROWS", "TILE_COLUMNS")},
+    **{f"gramplane.pipeline.grams.eigen_steps.{name}": 64 for name in ("TILE_ROWS", "TILE_COLUMNS", "ROW_STEP", "RANDOM_ROWS")},
+    **{f"gramplane.pipeline.grams.eigen_blocks.{name}": 64 for name in ("TILE_COLUMNS", "RANDOM_ROWS")},
+    "gramplane.kernels.eigen.column_block.RANDOM_ROWS": 64,
+}
+"""The block of an eigensolver in tiles of a few rows and columns."""
 
 ROW_PASSES = {f"{PLACE}embeddings.rows_pass.WHOLE_ROWS": 32}
 MANY = [f"rbf(gamma={0.01 * q})" for q in range(1, 41)]
@@ -37,6 +45,15 @@ RARE: dict[str, MethodCase] = {
     "unsupervised-mkl-column-sums": _case(
         "unsupervised-mkl", {"kernels": KERNELS, "n_bases": 4, "max_iter": 2, "normalize": "column_sum"}, "768KiB"
     ),
+    "npkl-tiles-beyond-memory": _case(
+        "npkl",
+        {"C": 5.0, "graph": "union"},
+        "12MiB",
+        {"constraints": [[i, (i + 7 * k) % 900, 1 if k % 2 else -1] for k in (1, 2) for i in range(0, 900, 3)]},
+        {**TILES, **IN_PIECES},
+        n=900,
+    ),
+    "npkl-tiles-in-pieces": replace(DISTRIBUTED["npkl-tiles"], sizes={**DISTRIBUTED["npkl-tiles"].sizes, **IN_PIECES}),
     "npkl-selected": _case("npkl", {"graph": "union", "selection": "active"}, extra=PAIRS),
     "mve-rows": _case("mve", {"graph": "union", "tol": 0.5, "max_iter": 1}, n=100, sizes=ROW_PASSES),
     "mve-rows-by-iteration": _case(
