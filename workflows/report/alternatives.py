@@ -45,6 +45,7 @@ def _describe_line(series: Series, x: str, y: str) -> str:
 
 
 def describe_ranking(chart: Chart) -> str:
+    """Return what is first of a ranking."""
     pairs = list(zip(chart.names, chart.series[0].y, strict=True))
     told = "; ".join(f"{name}: {_figure(value)}" for name, value in pairs[:MAX_NAMES])
     more = f"; and {len(pairs) - MAX_NAMES} more" if len(pairs) > MAX_NAMES else ""
