@@ -19,6 +19,14 @@ CALIBRATED = {
 """Checks that may fail where probabilities are calibrated when they are first asked for, each with its reason."""
 
 
+SINGLE = "a class of the check's data has one row, which probabilities cannot be calibrated with"
+ON_MATRICES = {
+    "check_decision_proba_consistency": "the check hands features to a machine that takes matrices",
+    **dict.fromkeys(("check_methods_sample_order_invariance", "check_methods_subset_invariance", "check_dict_unchanged"), SINGLE),
+}
+"""Checks of classifiers on matrices that fail for what they hand over."""
+
+
 def run_checks(estimator: Any, expected: Mapping[str, str] | None = None) -> dict[str, list[str]]:
     """Return the names of checks by status: ``passed``, ``failed`` with their messages, ``xfail`` of those expected to fail, ``skipped``.
 
