@@ -325,8 +325,8 @@ def score_store(
     calibration = known_of(estimator, _folder_of(run))
     if calibration is not None:
         table |= _probability_metrics(truth[rows], class_probabilities(calibration, values[rows]))
-    if _by_task(estimator.model_) and values.shape[1] == 1:
-        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
+    if _by_task(estimator.model_):
+        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows])
     return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
 
 
