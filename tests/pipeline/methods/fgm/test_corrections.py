@@ -27,7 +27,8 @@ def data(seed=0, n=12, m=4):
 
 def problem(Z, y, C=1.0, loss="squared_hinge", bias=False, starts=None):
     cost = np.full(len(y), C)
-    return GroupProblem(LocalRows(np.asfortranarray(Z), y, cost, loss), np.arange(Z.shape[1] + 1) if starts is None else starts, loss, bias)
+    rows = LocalRows(np.asfortranarray(Z), y, cost, loss, np.ones((len(y), int(bias))))
+    return GroupProblem(rows, np.arange(Z.shape[1] + 1) if starts is None else starts)
 
 
 # -- model and cutting planes ------------------------------------------------------------------------------------------------------
