@@ -120,7 +120,7 @@ class MethodArgs(Closed):
 if TYPE_CHECKING:
     FitArgs = MethodArgs
 else:  # with a field for everything that some method takes beside its data
-    _FILES = ("pairs", "edges", "feature-edges", "texts", "matrix", "named-rows")
+    _FILES = ("pairs", "edges", "feature-edges", "texts", "matrix", "named-rows", "columns")
     _PLACES = {"store": Store, **dict.fromkeys(_FILES, File)}
     _INPUTS = {
         name: (_PLACES[item.reads] | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))

@@ -160,7 +160,7 @@ def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str], wid
 
 
 def _further_input(item: ExtraInput, file: str, store: str, width: int | None, called: str) -> UserData:
-    from ...storage import BlockStore, matrix_file, read_edges, read_named_rows, read_pairs, read_row_texts
+    from ...storage import BlockStore, columns_file, matrix_file, read_edges, read_named_rows, read_pairs, read_row_texts
 
     try:
         require_path(file, f"{called}: {'store' if item.reads == 'store' else 'file'}")
@@ -176,6 +176,8 @@ def _further_input(item: ExtraInput, file: str, store: str, width: int | None, c
         return read_pairs(file, n, item.values, ordered=item.ordered).tolist()
     if item.reads == "edges":
         return read_edges(file, n, "row").tolist()
+    if item.reads == "columns":
+        return columns_file(file, n)
     if item.reads == "named-rows":
         return read_named_rows(file, n, numbers=True, least=item.least)
     return matrix_file(file, n) if item.reads == "matrix" else read_row_texts(file, n)

@@ -14,7 +14,10 @@ import scipy.sparse as sp
 from ....cluster import BlockProgram, plan
 from ....kernels.features.growing_rows import RowForm
 from ....kernels.features.views import shape
-from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, Rows, add_sums, rows_for
+from ....kernels.loss_types import SumLoss
+from ....kernels.losses import sum_loss
+from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowData, RowQuery, Rows, add_sums, rows_for
+from ....kernels.mixed_norm.free_basis import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
 from ....storage import BlockStore, MemoryBlocks, block_cache
@@ -33,7 +36,8 @@ DENSE = f"dense, within {DRIVER_SHARE:g} L or few rows; c the columns of all cut
 COLUMNS = Held("columns of the cuts", "8 n c", DENSE)
 SPARSE_COLUMNS = Held("columns of the cuts, twice while one is added", "24 entries", "sparse; the entries of these columns")
 FETCHED = Held("columns of one cut, as they are fetched", "8 n b", "b of a cut, of all machines; sparse as above")
-HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)  # what the driver may hold
+COVARIATES = Held("covariates, as they are given and as solvers see them", "32 n q", "q covariates")
+HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED, COVARIATES)  # what the driver may hold
 
 
 def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:
@@ -45,20 +49,23 @@ def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) 
     return "workers"
 
 
-def rows_step(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> int:
-    """Return the bytes of a step on the columns of one block of rows, where sub-problems are solved with the rows."""
+def rows_step(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int, q: int = 0) -> int:
+    """Return the bytes of a step on the columns of one block of rows, and its q covariates, where sub-problems are solved with the rows."""
     if solve_at(data, columns, driver_memory) == "driver":
         return 0
-    return PART_COPIES * design_bytes(data, columns) * min(ROW_BLOCK, data.n_rows) // data.n_rows
+    n = min(ROW_BLOCK, data.n_rows)
+    return PART_COPIES * design_bytes(data, columns) * n // data.n_rows + FREE_COPIES * 8 * n * q
 
 
-def driver_holdings(data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
-    """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here. A single
-    block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each round looks
-    again.
+def driver_holdings(
+    data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0
+) -> tuple[Holding, ...]:
+    """Return what the driver holds of T machines with c columns in all: scores, vectors, q covariates, and the columns where they lie here.
+    A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
+    round looks again.
     """
     n, d = data.n_rows, data.n_cols
-    holdings = SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines)
+    holdings = (SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines), *((COVARIATES.of(n=n, q=q),) if q else ()))
     if solve_at(data, columns, driver_memory) == "workers":
         return holdings
     beyond = design_bytes(data, columns) > DRIVER_SHARE * driver_memory
@@ -170,9 +177,9 @@ class Design:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
         return (self.matrix @ omega if self.widths else np.zeros(self._n_rows)) - bias
 
-    def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> Rows:
+    def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> Rows:
         """Return row access for the solver."""
-        return rows_for(self.matrix, y, cost, loss)
+        return rows_for(self.matrix, y, cost, loss, basis.columns)
 
 
 class Designs:
@@ -226,6 +233,7 @@ Combine = Callable[[Sequence[Sums]], Sums]
 # Bytes of a step on a block of rows, per byte of its columns: as read, as built cut by cut and side by side, and the row form a sparse part
 # is turned into.
 PART_COPIES = 4
+FREE_COPIES = 3  # of columns without a penalty: as read, and times weights
 
 # Bytes of columns of sparse data by their number: the counts of a wide store are searched once for each.
 _SPARSE_BYTES: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()
@@ -239,6 +247,8 @@ class DesignPart:
     token: str  # digest of all that decides the columns: the cuts, the atoms, and for arrays in memory which arrays
     rows: tuple[int, int]  # half-open range
     nbytes: int  # of the loaded part at most
+    # Columns without a penalty, or the number of columns of ones:
+    free: Shared | int = field(compare=False, repr=False)
     # How to build it:
     atoms: ColumnMaker = field(compare=False, repr=False)
     cuts: tuple[np.ndarray, ...] = field(compare=False, repr=False)
@@ -257,8 +267,9 @@ def rows_chunk(part: DesignPart, y: Shared, cost: Shared, name: str, query: RowQ
     """Run one operation on a block of rows (on a worker), or return its decision values."""
     block, span = block_cache().load(part), slice(*part.rows)
     if name == "decision":
-        return (block.product(query.omega) - query.bias,)
-    return ROW_OPERATIONS[name](block, resolve(y)[span], resolve(cost)[span], query)
+        return (block.product(query.omega),)
+    free = np.ones((block.n, part.free)) if isinstance(part.free, int) else resolve(part.free)
+    return ROW_OPERATIONS[name](block, RowData(resolve(y)[span], resolve(cost)[span], free), query)
 
 
 def _concatenate(parts: Sequence[Sums]) -> Sums:
@@ -271,6 +282,7 @@ class RemoteDesign:
     def __init__(self, ctx: RunContext, atoms: ColumnMaker) -> None:
         self._ctx, self._atoms = ctx, atoms
         self._cuts: list[np.ndarray] = []
+        self._free: tuple[FreeBasis, list[Shared]] | None = None
         self._digest = hashlib.sha256(f"{serial(ctx.data)} {type(atoms).__name__} {atoms.signature} {atoms.centred}".encode())
         self.widths: list[int] = []
 
@@ -282,35 +294,53 @@ class RemoteDesign:
         self._cuts.append(ids)
         self.widths.append(len(factors))
 
-    def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> BlockedRows:
+    def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> BlockedRows:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
-        labels, costs = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost)
+        labels, costs, free = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost), self._shared(basis)
 
         def run(name: str, query: RowQuery, combine: Combine, result: int) -> Sums:
-            return self._run(name, query, combine, result, labels, costs)
+            return self._run(name, query, combine, result, (labels, costs), free)
 
         def join(name: str, query: RowQuery) -> list[np.ndarray]:
             return list(run(name, query, _concatenate, 8 * len(y)))
 
-        p = sum(self.widths)
-        return BlockedRows(len(y), p, loss, lambda name, query: run(name, query, add_sums, 8 * (p * p + 2 * p + 3)), join)
+        p, q = sum(self.widths), basis.q
+        nbytes = 8 * ((p + q) * (p + q) + p + q + 3)
+        return BlockedRows(len(y), p, loss, lambda name, query: run(name, query, add_sums, nbytes), join, q)
 
     def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
         n = self._ctx.data.n_rows
         if not self.widths:
             return np.full(n, -bias)
-        none = np.zeros(n)
-        return self._run("decision", RowQuery("squared_hinge", omega, bias), _concatenate, 8 * n, none, none)[0]
+        query, none = RowQuery(sum_loss("squared"), omega), np.zeros(n)
+        return self._run("decision", query, _concatenate, 8 * n, (none, none), [0] * len(self._edges))[0] - bias
 
-    def _run(self, name: str, query: RowQuery, combine: Combine, result: int, y: Shared, cost: Shared) -> Sums:
+    @property
+    def _edges(self) -> list[tuple[int, int]]:
+        n = self._ctx.data.n_rows
+        return [(lo, min(lo + ROW_BLOCK, n)) for lo in range(0, n, ROW_BLOCK)]
+
+    def _shared(self, basis: FreeBasis) -> list[Shared] | list[int]:
+        """Return the columns without a penalty block by block, as tasks get them; a bias alone needs none to be sent."""
+        if not len(basis.means):
+            return [basis.q] * len(self._edges)
+        if self._free is None or self._free[0] is not basis:
+            self._free = basis, [self._ctx.broadcast(f"covariates-{lo}", basis.columns[lo:hi]) for lo, hi in self._edges]
+        return self._free[1]
+
+    def _run(
+        self, name: str, query: RowQuery, combine: Combine, result: int, targets: tuple[Shared, Shared], free: Sequence[Shared | int]
+    ) -> Sums:
         n, ref, token = self._ctx.data.n_rows, self._ctx.data.column_blocks()[0], self._digest.hexdigest()
-        nbytes, cuts = 8 * min(ROW_BLOCK, n) * sum(self.widths), tuple(self._cuts)
-        edges = [(lo, min(lo + ROW_BLOCK, n)) for lo in range(0, n, ROW_BLOCK)]
-        parts = [DesignPart(ref, token, rows, nbytes, self._atoms, cuts) for rows in edges]
+        height, cuts = min(ROW_BLOCK, n), tuple(self._cuts)
+        nbytes, beside = 8 * height * sum(self.widths), FREE_COPIES * 8 * height * len(query.free)
+        parts = [DesignPart(ref, token, rows, nbytes, own, self._atoms, cuts) for rows, own in zip(self._edges, free, strict=True)]
         joined = 2 * result if combine is _concatenate else None
-        program = BlockProgram(f"rows-{name}", rows_chunk, combine, lambda part: PART_COPIES * part.nbytes, result, combine_bytes=joined)
-        return self._ctx.run_pass(plan(program, parts, y, cost, name, query, split_every=FAN_IN))
+        program = BlockProgram(
+            f"rows-{name}", rows_chunk, combine, lambda part: PART_COPIES * part.nbytes + beside, result, combine_bytes=joined
+        )
+        return self._ctx.run_pass(plan(program, parts, *targets, name, query, split_every=FAN_IN))
 
 
 def design_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ....storage import DataError
+from ...inputs.covariates import covariates_to_fit
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
 from ...method import Method, weights_by_label
@@ -19,12 +19,12 @@ from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .atoms import build_atoms, map_warnings
 from .build import build_model, last_weights, refit_weights
-from .config import FGMConfig
+from .config import FGMConfig, resolved
 from .designs import HELD, design_bytes, driver_holdings, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel
 from .predict import FGMPredictor
-from .problem import binary_problems
+from .problem import machine_problems
 
 
 class FGM(Method):
@@ -42,20 +42,21 @@ class FGM(Method):
 
     @classmethod
     def read_inputs(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[FGMConfig, Inputs]:
-        """Return parameters, and labels, weights and groups of a store; ``extra`` may hold ``groups`` and ``test_share``. Raises DataError:
-        a store without a target, with a real-valued one, or with one class only.
+        """Return parameters, and target, weights, groups and covariates of a store; ``extra`` may hold ``groups``, ``covariates`` and
+        ``test_share``. Raises DataError: a store without a target, or with one class only; covariates given twice, or unusable.
         """
         inputs = store_inputs(ctx, cls.name)
-        if inputs.classes is None:
-            raise DataError("the target is real-valued; fgm needs class labels (ingest with --task classification)", ctx.data.url)
         groups = ctx.data.groups() if extra.get("groups") is None else extra["groups"]
         held_out = held_out_rows(extra, inputs.target, ctx.seed, inputs.classes)
-        return config, with_held_out(replace(inputs, groups=groups), held_out)
+        covariates = None
+        if extra.get("covariates") is not None or ctx.data.has_table("covariates"):
+            covariates = covariates_to_fit(extra.get("covariates"), ctx.data)
+        return config, with_held_out(replace(inputs, groups=groups, covariates=covariates), held_out)
 
     @classmethod
     def build_loop(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMLoop:
-        """Return the loop of a fit: one machine for two classes, else one per class. Raises ValueError: groups or a map that do not suit, a
-        class without weight; MemoryBoundExceeded: more scores and columns than the memory allows.
+        """Return the loop of a fit: one machine for two classes or a real target, else one per class. Raises ValueError: a loss, groups, a
+        map or covariates that do not suit, a class without weight; MemoryBoundExceeded: more scores and columns than the memory allows.
         """
         loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
         available = loop.atoms.count(int(inputs.data.n_cols))
@@ -63,6 +64,11 @@ class FGM(Method):
             most = f"at most B={available} can be used"
             ctx.warn(f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; {most}")
         return loop
+
+    @classmethod
+    def start(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> Self:
+        """Return the method ready to run on inputs, with what depends on the target decided."""
+        return super().start(resolved(config, inputs), inputs, ctx)
 
     @classmethod
     def prepare(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
@@ -76,13 +82,14 @@ class FGM(Method):
         """Tasks and bytes per round, memory of a task and of the driver."""
         loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
         tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
+        q = 0 if self.inputs.covariates is None else self.inputs.covariates.q
         scoring = 2 * int(max((task_bytes(task) for task in tasks), default=0)) + 8 * int(data.n_rows) * machines
         plan = {"atoms": loop.atoms.kind, "solve_at": solve_at(data, columns, memory)}
         plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": loop.atoms.count(int(data.n_cols)), "machines": machines}
         plan |= {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1, "tasks_per_pass": len(tasks)}
         plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
-        plan |= {"task_bytes": max(scoring, rows_step(data, columns, memory))}
-        return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory))
+        plan |= {"task_bytes": max(scoring, rows_step(data, columns, memory, q)), **({"covariates": q} if q else {})}
+        return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory, q))
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -107,13 +114,18 @@ class FGM(Method):
         rounds = max((len(machine.rounds) for machine in state.machines), default=0)
         n_selected = len(np.unique(np.concatenate(selections), axis=0)) if selections else 0
         counts = {"rounds": rounds, "n_selected": n_selected, "n_features": model.n_features}
+        if model.covariate_names:
+            counts["covariates"] = len(model.covariate_names)
         return {**certificate, **counts, "stop": state.stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
-        """Return the selected coordinates with names and weights, the heaviest first."""
+        """Return the selected coordinates with names and weights, the heaviest first, and the coefficients of the covariates."""
         names, norms, labels = coordinate_names(model), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
         order = np.lexsort((np.arange(len(norms)), -norms))
-        return {"selected": [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]}
+        selected = [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]
+        coef = zip(model.covariate_names, model.covariate_coef.T, strict=True)
+        rows = [{"covariate": name, **weights_by_label(own, labels)} for name, own in coef]
+        return {"selected": selected, **({"covariates": rows} if rows else {})}
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:
@@ -123,9 +135,10 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
     atoms = build_atoms(configs[0], inputs)
     available = atoms.count(int(inputs.data.n_cols))
     clipped = [config.model_copy(update={"B": min(config.B, available)}) for config in configs]
-    problems = [problem for config in clipped for mask in masks for problem in binary_problems(config, with_held_out(inputs, mask))]
-    loop = FGMLoop(atoms, problems, map_warnings(configs[0], inputs.data))
-    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(problems), ctx.driver_memory), limit)
+    problems = [problem for config in clipped for mask in masks for problem in machine_problems(config, with_held_out(inputs, mask))]
+    loop = FGMLoop(atoms, problems, map_warnings(configs[0], inputs.data, atoms.centred))
+    q = 0 if inputs.covariates is None else inputs.covariates.q
+    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(problems), ctx.driver_memory, q), limit)
     return loop
 
 
