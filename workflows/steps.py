@@ -187,8 +187,13 @@ def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutc
 
 
 def _use_inputs(context: StepContext, step: PredictStep | ScoreStep) -> dict[str, str]:
-    files = _named_files(context, step, "members", "user_labels") if isinstance(step, PredictStep) else []
+    files = _named_files(context, step, "covariates", *(("members", "user_labels") if isinstance(step, PredictStep) else ()))
     return _digest_paths(require_path(context.store(step), "store"), *(run / "model" for run in context.models(step)), *files)
+
+
+def _covariates(context: StepContext, step: PredictStep | ScoreStep) -> str | None:
+    """Return the file with the covariates of a step's rows."""
+    return None if step.args.covariates is None else require_path(context.read.path(step.args.covariates), "covariates: file")
 
 
 def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> StepResult:
@@ -204,7 +209,7 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
         asked = user_questions(args.recommend, members, labels, store, three_way=args.three_way)
         figures = answer_users(str(run), store, out, asked, **settings)
     else:
-        figures = predict_store(str(run), store, out, three_way=args.three_way, **settings)
+        figures = predict_store(str(run), store, out, covariates=_covariates(context, step), three_way=args.three_way, **settings)
     return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 
@@ -212,8 +217,8 @@ def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> Step
     from ..pipeline import score_store
     from .report.collect import save_score, write_json
 
-    (run,) = context.models(step)
-    scores = score_store(str(run), context.store(step), on_event=context.emit, dry_run=dry_run, **context.compute.arguments())
+    (run,), settings = context.models(step), {"on_event": context.emit, "dry_run": dry_run, **context.compute.arguments()}
+    scores = score_store(str(run), context.store(step), covariates=_covariates(context, step), **settings)
     if dry_run:
         return StepResult(scores, {})
     save_score(run, context.store(step), scores)

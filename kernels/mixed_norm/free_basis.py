@@ -21,6 +21,14 @@ SUSPICIOUS = 20.0  # Decision values of covariates alone beyond which it is look
 SEPARATED = 1e-7  # Greatest margin of directions of length 1 that counts as separating.
 
 
+class DependentColumns(ValueError):
+    """Columns are combinations of others; ``columns`` says which."""
+
+    def __init__(self, columns: list[int]) -> None:
+        super().__init__(f"columns {columns} are combinations of others")
+        self.columns = columns
+
+
 @dataclass(frozen=True)
 class FreeBasis:
     """Columns without a penalty, ``(n, q)`` in C order, of ``bias + given coefficients``; the first is of ones where ``has_bias``.
@@ -67,17 +75,21 @@ def bias_basis(n: int, has_bias: bool) -> FreeBasis:
 
 
 def free_basis(given: FloatArray, has_bias: bool) -> FreeBasis:
-    """Return the basis of given columns, ``(n, q)``, which must be independent (see :func:`dependent_columns`)."""
-    means = given.mean(axis=0) if has_bias else np.zeros(given.shape[1])
-    lengths, Q, R, order = _factor(given - means)
+    """Return the basis of given columns, ``(n, q)``. Raises DependentColumns: some are combinations of others (and of a constant, beside a
+    bias).
+    """
     n, q = given.shape
-    roots = np.sqrt(n)
+    roots, means = np.sqrt(n), given.mean(axis=0) if has_bias else np.zeros(q)
+    centred = np.subtract(given, means, order="F")
+    lengths, dependent, Q, R, order = _factor(centred, given)
+    if dependent:
+        raise DependentColumns(dependent)
     upper = R * lengths[order] / roots
     to_own, to_given = np.empty((q, q)), np.empty((q, q))
     to_own[:, order], to_given[order] = upper, solve_triangular(upper, np.eye(q))
     columns = np.empty((n, q + has_bias))
     columns[:, :has_bias] = 1.0
-    columns[:, has_bias:] = Q * roots
+    np.multiply(Q, roots, out=columns[:, has_bias:])
     return FreeBasis(columns, has_bias, means, to_given, to_own)
 
 
@@ -90,22 +102,28 @@ def dependent_columns(given: FloatArray, has_bias: bool) -> list[int]:
     """Return the columns that are combinations of others (and of a constant, beside a bias): those that a pivoted QR leaves for the end."""
     if not len(given):
         return list(range(given.shape[1]))
-    lengths, _, R, order = _factor(given - given.mean(axis=0) if has_bias else given)
+    means = given.mean(axis=0) if has_bias else np.zeros(given.shape[1])
+    return _factor(np.subtract(given, means, order="F"), given)[1]
+
+
+def _factor(centred: FloatArray, given: FloatArray) -> tuple[FloatArray, list[int], FloatArray, FloatArray, IntArray]:
+    """Return the lengths of columns in Fortran order, which are those that depend on others, and Q, R and order of the columns divided by
+    their lengths; Q takes their place.
+    """
+    lengths = np.empty(centred.shape[1])
+    for k, column in enumerate(centred.T):
+        # By the greatest entry first: the square of a number may overflow.
+        top = float(np.abs(column).max()) or 1.0
+        column /= top
+        lengths[k] = float(np.linalg.norm(column)) * top
+        column /= (lengths[k] or 1.0) / top
+    with one_thread():
+        parts: Any = qr(centred, mode="economic", pivoting=True, check_finite=False, overwrite_a=True)
+    Q, R, order = parts
     left = np.zeros(len(order))
     left[: len(R)] = np.abs(np.diag(R))
     flat = lengths[order] <= DEPENDENT * np.sqrt(len(given)) * np.abs(given).max(axis=0)[order]
-    return sorted(order[(left <= DEPENDENT) | flat].tolist())
-
-
-def _factor(centred: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
-    """Return the lengths of columns, and Q, R and order of the columns divided by them."""
-    # By the greatest entry first: the square of a number may overflow.
-    tops = np.abs(centred).max(axis=0, initial=0.0)
-    tops[tops == 0.0] = 1.0
-    lengths = np.linalg.norm(centred / tops, axis=0) * tops
-    with one_thread():
-        parts: Any = qr(centred / np.where(lengths > 0.0, lengths, 1.0), mode="economic", pivoting=True, check_finite=False)
-    return lengths, *parts
+    return lengths, sorted(order[(left <= DEPENDENT) | flat].tolist()), Q, R, order
 
 
 def separating_direction(columns: FloatArray, y: FloatArray, cost: FloatArray) -> FloatArray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.mixed_norm.free_basis import FreeBasis, constant_columns, dependent_columns, free_basis
+from ...kernels.mixed_norm.free_basis import DependentColumns, FreeBasis, constant_columns, dependent_columns, free_basis
 from ...storage import DataError
 from ...storage.value_types import UserData
 
@@ -39,30 +40,31 @@ class Covariates:
 
     @cached_property
     def _beside_bias(self) -> FreeBasis:
-        self.refuse_dependent(True)
-        return free_basis(self.values, True)
+        return self._basis(True)
 
     @cached_property
     def _alone(self) -> FreeBasis:
-        self.refuse_dependent(False)
-        return free_basis(self.values, False)
+        return self._basis(False)
 
-    def refuse_dependent(self, has_bias: bool, rows: np.ndarray | None = None) -> None:
-        """Refuse columns that are constant beside a bias, or combinations of others, in all rows or in those of a mask.
+    def _basis(self, has_bias: bool) -> FreeBasis:
+        self._refuse(constant_columns(self.values) if has_bias else [], "has one value, which is the intercept")
+        try:
+            return free_basis(self.values, has_bias)
+        except DependentColumns as error:
+            self._refuse(error.columns, f"is a combination of the others{' and the intercept' * has_bias}")
+            raise
 
-        Raises DataError: they are named.
+    def refuse_dependent_in(self, rows: np.ndarray, has_bias: bool) -> None:
+        """Refuse columns that are constant beside a bias, or combinations of others, in the rows of a mask. Raises DataError, which names
+        them.
         """
-        values, where = (self.values, "") if rows is None else (self.values[rows], " in the rows that are learned from")
-        constant = constant_columns(values) if has_bias else []
-        if constant:
-            raise DataError(f"covariates: {self._listed(constant)} has one value{where}, which is the intercept; leave it out")
-        dependent = dependent_columns(values, has_bias)
-        if dependent:
-            beside = " and the intercept" if has_bias else ""
-            raise DataError(f"covariates: {self._listed(dependent)} is a combination of the others{beside}{where}; leave it out")
+        values, where = self.values[rows], " in the rows that are learned from"
+        self._refuse(constant_columns(values) if has_bias else [], f"has one value{where}, which is the intercept")
+        self._refuse(dependent_columns(values, has_bias), f"is a combination of the others{' and the intercept' * has_bias}{where}")
 
-    def _listed(self, columns: Sequence[int]) -> str:
-        return ", ".join(repr(self.names[k]) for k in columns)
+    def _refuse(self, columns: Sequence[int], why: str) -> None:
+        if columns:
+            raise DataError(f"covariates: {', '.join(repr(self.names[k]) for k in columns)} {why}; leave it out")
 
 
 def checked_covariates(values: UserData, n: int) -> Covariates:
@@ -94,14 +96,14 @@ def _finite(array: np.ndarray, names: tuple[str, ...]) -> Covariates:
 
 
 def given_covariates(value: Any, n: int) -> Covariates | None:
-    """Return the covariates that a run was given: an array, or the record of a file (:func:`gramplane.storage.columns_file`)."""
+    """Return the covariates of n rows that were given: an array, a file, or its record (:func:`gramplane.storage.columns_file`)."""
     if value is None or isinstance(value, Covariates):
         return value
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping | str | os.PathLike):
         return checked_covariates(value, n)
-    from ...storage import load_columns
+    from ...storage import columns_file, load_columns
 
-    values, names = load_columns(value)
+    values, names = load_columns(value if isinstance(value, Mapping) else columns_file(os.fspath(value), n))
     checked = checked_covariates(values, n)
     return Covariates(checked.values, tuple(names) if names else checked.names)
 

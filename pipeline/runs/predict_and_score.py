@@ -19,6 +19,7 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageE
 from ...storage.places import check_place
 from ...storage.urls import holds_store, require_place, whole_file
 from ..estimators.base import MethodEstimator, predictor_of
+from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
 from ..models.linear import LinearModel
@@ -42,15 +43,16 @@ def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, Bloc
 
 
 def _decide(
-    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None
+    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: Any = None
 ) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
-    holdings, step = _check_memory(estimator, data, out, where, emit)
+    covariates = _known_covariates(estimator, covariates, data)
+    holdings, step = _check_memory(estimator, data, out, where, emit, covariates)
     if message := replaced_data(folder):
         emit({"event": "warning", "message": message})
     with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
-        ctx = RunContext(executor, data, None, limit, emit)
+        ctx = RunContext(executor, data, None, limit, emit, covariates=covariates)
         values = predictor_of(estimator).decision_values(estimator.model_, ctx)
         ctx.confirm()
     if digest_of(model) != digest:
@@ -58,24 +60,36 @@ def _decide(
     return estimator, data, values
 
 
+def _known_covariates(estimator: MethodEstimator, covariates: Any, data: BlockStore) -> Covariates | None:
+    """Return the covariates that were given for the rows of a store: an array, a file, or its record. Raises ValueError: none are taken."""
+    if covariates is None:
+        return None
+    if not hasattr(estimator.model_, "covariate_names"):
+        raise ValueError(f"covariates: {type(estimator).__name__} takes none")
+    return given_covariates(covariates, data.n_rows)
+
+
 def _check_memory(
-    estimator: MethodEstimator, data: BlockStore, out: str | None, where: ComputeOptions, emit: Emit
+    estimator: MethodEstimator, data: BlockStore, out: str | None, where: ComputeOptions, emit: Emit, covariates: Covariates | None
 ) -> tuple[list[Holding], int]:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None))
     refuse_beyond(holdings, limit, name, f"{name} fewer rows at a time (a store of some of them)")
-    step = step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit))
+    step = step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit, covariates))
     refuse_step(holdings, step, limit, where.config().kind, name)
     return holdings, step
 
 
-def _planned(run: str, store: str, out: str | None, where: ComputeOptions, emit: Emit, three_way: bool = False) -> dict[str, Any]:
+def _planned(
+    run: str, store: str, out: str | None, where: ComputeOptions, emit: Emit, covariates: Any, three_way: bool = False
+) -> dict[str, Any]:
     _, _, estimator, data = _opened(run, store)
     _check_three_way(estimator, three_way)
-    holdings, _ = _check_memory(estimator, data, out, where, emit)
-    config = where.config()
-    plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
+    known = _known_covariates(estimator, covariates, data)
+    holdings, _ = _check_memory(estimator, data, out, where, emit, known)
+    config, limit = where.config(), driver_bytes(where.driver_memory)
+    plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, limit, config.kind, emit, known)
     process = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, plan["task_bytes"])}
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan}
 
@@ -90,6 +104,7 @@ def predict_store(
     store: str,
     out: str,
     *,
+    covariates: Any = None,
     three_way: bool = False,
     replace: bool = False,
     cluster: str = "sync",
@@ -100,7 +115,8 @@ def predict_store(
 ) -> dict[str, Any]:
     """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 
-    With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
+    ``covariates``: of the rows, where the model takes some and the store keeps none: an array, or a file (csv, npy, npz, parquet). With
+    ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
     predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
 
     Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
@@ -111,8 +127,8 @@ def predict_store(
     refuse_foreign(out, None if replace else Predictions.__name__)
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
-        return _planned(run, store, out, options, on_event or ignore, three_way)
-    estimator, _, values = _decide(run, store, options, on_event or ignore, out)
+        return _planned(run, store, out, options, on_event or ignore, covariates, three_way)
+    estimator, _, values = _decide(run, store, options, on_event or ignore, out, covariates)
     _check_three_way(estimator, three_way)
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
@@ -223,6 +239,7 @@ def score_store(
     run: str,
     store: str,
     *,
+    covariates: Any = None,
     cluster: str = "sync",
     allow_plaintext: bool = False,
     on_event: Emit | None = None,
@@ -233,13 +250,13 @@ def score_store(
 
     Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
     Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
-    On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
-    :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    On the training store of a run with ``test_share`` the table speaks of the held-out rows. ``covariates``, and with ``dry_run`` the plan,
+    are those of :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
-        return _planned(run, store, None, options, on_event or ignore)
-    estimator, data, values = _decide(run, store, options, on_event or ignore)
+        return _planned(run, store, None, options, on_event or ignore, covariates)
+    estimator, data, values = _decide(run, store, options, on_event or ignore, None, covariates)
     folder = RunStore.open(run)
     record, summary = folder.config, folder.read_json("summary")
     if summary is None:
@@ -247,7 +264,10 @@ def score_store(
     if not hasattr(estimator, "classes_"):
         # Methods that hold no rows out of a regression were fitted to all.
         rows = _scored_rows(record, data) if "test_r2" in summary else np.ones(data.n_rows, dtype=bool)
-        return _score_numbers(run, estimator, data, values[:, 0], rows)
+        table = _score_numbers(run, estimator, data, values[:, 0], rows)
+        known = _known_covariates(estimator, covariates, data)
+        path = _path(estimator, data, rows, options, known, lambda values: {"r2": r_squared(data.target()[rows], values[:, 0])})
+        return {**table, "path": path} if path else table
     truth, rows = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
@@ -260,7 +280,11 @@ def score_store(
     table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
     if _by_task(estimator.model_) and values.shape[1] == 1:
         table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
-    return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
+    known = _known_covariates(estimator, covariates, data)
+    path = _path(
+        estimator, data, rows, options, known, lambda values: {"accuracy": float(np.mean(predicted_codes(values.T) == truth[rows]))}
+    )
+    return {**table, **neither, "path": path}
 
 
 def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
@@ -285,12 +309,19 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
     return store_codes(model, data)[rows], model.tasks or ()
 
 
-def _path(estimator: MethodEstimator, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: ComputeOptions) -> list[dict[str, Any]]:
-    """Return the accuracy of the model after every round."""
+def _path(
+    estimator: MethodEstimator,
+    data: BlockStore,
+    rows: np.ndarray,
+    where: ComputeOptions,
+    covariates: Covariates | None,
+    measure: Callable[[np.ndarray], dict[str, float]],
+) -> list[dict[str, Any]]:
+    """Return a measure of the decision values of some rows by the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
-        ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory))
+        ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory), covariates=covariates)
         along = predictor_of(estimator).staged_decision_values(estimator.model_, ctx)
-    return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
+    return [{"n_selected": count, **measure(values[rows])} for count, values in along]
 
 
 def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:

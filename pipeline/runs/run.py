@@ -292,6 +292,8 @@ def _run(
         ready: Method = prepared or info.prepare(config, ctx, record["extra"])
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(ready.plan))
+        if store.has_table("covariates") and "covariates" not in (item.name for item in info.extra_inputs):
+            emit({"event": "warning", "message": f"the store keeps covariates, which {info.name} does not use"})
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)

@@ -93,13 +93,16 @@ def test_checks_of_two_layer_machines(estimator, expected, least):
 
 @pytest.mark.parametrize("info", METHODS.values(), ids=lambda info: info.name)
 def test_signature_agrees_with_the_parameter_model(info):
-    """Every parameter of a method is one of its estimator with the same default; the rest tells where and how to run."""
+    """Every parameter of a method is one of its estimator, with the same default or that which the target decides; the rest tells where to
+    run.
+    """
     fields = {key: field.default for key, field in info.config.model_fields.items()}
     missing = set(fields)
     for name in info.estimators:
         estimator = getattr(pipeline, name)
         found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
-        assert all(found[key] == fields[key] for key in set(found) & set(fields))
+        assert all(found[key] == estimator._defaults.get(key, fields[key]) for key in set(found) & set(fields))
+        assert all(fields[key] in (None, "auto") for key in estimator._defaults)
         assert set(found) - set(fields) <= {"groups", "edges", "cluster", "run_on", "random_state", "verbose", "callbacks"}
         assert estimator.__module__ == f"gramplane.pipeline.methods.{info.system}.estimator"
         text = inspect.cleandoc(estimator.__doc__)

@@ -115,7 +115,7 @@ def store_figures(store: BlockStore) -> dict[str, Any]:
     shape = {"rows": meta.n_rows, "columns": meta.n_cols, "kind": meta.kind, "dtype": str(meta.dtype), "missing": meta.n_missing}
     sizes = {"stored": sum(block.nnz for block in blocks), "bytes": sum(block.nbytes for block in blocks), "blocks": len(blocks)}
     labels, tasks = (None if names is None else list(names) for names in (meta.labels, meta.task_names))
-    target = {"labels": labels, "target": store.has_table("y"), "tasks": tasks}
+    target = {"labels": labels, "target": store.has_table("y"), "tasks": tasks, "covariates": list(meta.covariates or ())}
     return {"store": store.url, **shape, **sizes, **target, "scale": meta.scale, "digest": store.digest}
 
 
@@ -125,6 +125,8 @@ def collect_extras(
     """Return the further inputs of a fit on a store, as far as they were given; ``width``: features of a text that is read instead;
     ``spell``: what an input is called where it was typed."""
     width = width if args.stream is None else args.stream.n_features
+    if args.task is not None and width is None:
+        _check_task(args.task, store, spell)
     extras: dict[str, Any] = further_inputs(args, store, path, width, spell)
     if args.groups is not None:
         extras["groups"] = read_groups(path(args.groups))
@@ -133,6 +135,16 @@ def collect_extras(
     if args.stream is not None:
         extras["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
     return extras
+
+
+def _check_task(task: str, store: str, spell: Locator) -> None:
+    """Refuse a store whose target is not what was said. Raises ConfigError, which names both and what helps."""
+    from ...storage import BlockStore
+
+    opened = BlockStore.open(store)
+    if opened.has_table("y") and (opened.meta.labels is None) != (task == "regression"):
+        content = "real numbers" if opened.meta.labels is None else "classes"
+        raise ConfigError(f"{spell(('task',))} {task}: the target of {store} holds {content}; ingest it with --task {task}")
 
 
 def tune_plan(

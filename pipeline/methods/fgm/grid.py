@@ -21,9 +21,9 @@ def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str,
     """Return the loops that evaluate a grid by cross-validation on row masks."""
     _, inputs = FGM.read_inputs(grid[0], ctx, {name: extra.get(name) for name in ("groups", "covariates")})
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
-    decided, loops = [resolved(config, inputs) for config in grid], []
-    for points in group_by_parameters(decided, ATOM_PARAMETERS):
-        loop = shared_loop(ctx, [decided[k] for k in points], inputs, masks, ctx.driver_memory)
+    loops = []
+    for points in group_by_parameters([resolved(config, inputs) for config in grid], ATOM_PARAMETERS):
+        loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)
         loop.follow(inputs, list(masks) * len(points))
         loops.append(SharedLoop(points, loop))
     return loops

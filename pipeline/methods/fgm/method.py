@@ -132,6 +132,7 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
     """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes. ``limit`` is what
     scores, vectors and columns may take on the driver.
     """
+    configs = [resolved(config, inputs) for config in configs]
     atoms = build_atoms(configs[0], inputs)
     available = atoms.count(int(inputs.data.n_cols))
     clipped = [config.model_copy(update={"B": min(config.B, available)}) for config in configs]

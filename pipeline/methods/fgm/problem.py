@@ -196,7 +196,7 @@ def _refuse_covariates(problems: Sequence[MachineProblem], inputs: Inputs) -> No
     known = inputs.covariates
     if known is None or all(problem.is_solvable for problem in problems):
         return
-    known.refuse_dependent(problems[0].basis.has_bias, problems[0].cost > 0)
+    known.refuse_dependent_in(problems[0].cost > 0, problems[0].basis.has_bias)
     for problem in problems:
         direction = separating_direction(problem.basis.columns, problem.y, problem.cost)
         if direction is not None:
