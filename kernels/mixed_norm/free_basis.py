@@ -126,6 +126,14 @@ def _factor(centred: FloatArray, given: FloatArray) -> tuple[FloatArray, list[in
     return lengths, sorted(order[(left <= DEPENDENT) | flat].tolist()), Q, R, order
 
 
+def separates_alone(column: FloatArray, y: FloatArray, has_bias: bool) -> bool:
+    """Whether labels are a threshold of one column (of 0 without a bias), but for rows at the threshold."""
+    up, down = column[y > 0], column[y < 0]
+    if not has_bias:
+        up, down = np.append(up, -down), np.zeros(1)
+    return bool(up.min() >= down.max() or up.max() <= down.min())
+
+
 def separating_direction(columns: FloatArray, y: FloatArray, cost: FloatArray) -> FloatArray | None:
     """Return coefficients d with y_i x_i'd >= 0 in all rows with a cost, > 0 in some, if there are any: logistic losses have no finite
     optimum then. A linear program, for the case of doubt.

@@ -22,7 +22,8 @@ from tests.support.places import ROOT
 
 HERE = ROOT / "tests" / "fixtures"
 VERSIONS = sorted(folder.name for folder in HERE.glob("v*"))
-NEWER = {"semantic-ranker-queries", "visual-rank", "visual-rank-sparse-prior"}
+NEWER = {"semantic-ranker-queries", "visual-rank", "visual-rank-sparse-prior", "fgm-numbers-held-out"}
+NEWER |= {name for name in CASES if name.startswith("fgm-covariates")}
 """Cases that no earlier version had."""
 KNOWN = sorted({*CASES} - NEWER)
 KINDS = ("stores", "grams", "runs", "interrupted", "steps")

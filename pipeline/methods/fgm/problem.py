@@ -18,7 +18,7 @@ from ....kernels.features.scores import TopB
 from ....kernels.loss_types import MarginLoss, SumLoss
 from ....kernels.losses import sum_loss
 from ....kernels.mixed_norm import GroupSolution, LocalRows
-from ....kernels.mixed_norm.free_basis import SUSPICIOUS, FreeBasis, bias_basis, separating_direction
+from ....kernels.mixed_norm.free_basis import SUSPICIOUS, FreeBasis, bias_basis, separates_alone, separating_direction
 from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from .config import FGMConfig
@@ -200,10 +200,18 @@ def _refuse_covariates(problems: Sequence[MachineProblem], inputs: Inputs) -> No
     for problem in problems:
         direction = separating_direction(problem.basis.columns, problem.y, problem.cost)
         if direction is not None:
-            spread = problem.basis.given(direction)[1] * known.values.std(axis=0)
-            name = known.names[int(np.argmax(np.abs(spread)))]
+            name = known.names[_separating_column(problem, known.values, direction)]
             rule = "no coefficients are best then, and there is no bound"
             raise DataError(f"covariates separate the classes (above all {name!r}): {rule}; leave it out, or take loss='squared_hinge'")
+
+
+def _separating_column(problem: MachineProblem, values: np.ndarray, direction: np.ndarray) -> int:
+    """Return the first covariate that separates the classes by itself; if none does, the one with the greatest part in the direction."""
+    used, has_bias = problem.cost > 0, problem.basis.has_bias
+    for k, column in enumerate(values.T):
+        if separates_alone(column[used], problem.y[used], has_bias):
+            return k
+    return int(np.argmax(np.abs(problem.basis.given(direction)[1] * values.std(axis=0))))
 
 
 def initial_state(problem: MachineProblem, top: Top) -> MachineState:
