@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from ...inputs.labels import Inputs, resolve_loss
 from ...records.config import Count, MethodConfig, NonNegative, Positive
 
-OF_CLASSES = ("squared_hinge", "logistic")
-OF_NUMBERS = ("squared", "squared_epsilon_insensitive", "huber")
+ClassLoss = Literal["squared_hinge", "logistic"]
+NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
 
 
 class FGMConfig(MethodConfig):
@@ -32,7 +32,7 @@ class FGMConfig(MethodConfig):
     n_features_to_select: Count | None = Field(
         None, description="stop as soon as exactly this many distinct features (groups, pairs) are selected"
     )
-    loss: Literal["auto", "squared_hinge", "logistic", "squared", "squared_epsilon_insensitive", "huber"] = Field(
+    loss: Literal["auto", ClassLoss, NumberLoss] = Field(
         "auto",
         description="loss of one row: squared_hinge or logistic for classes; squared, squared_epsilon_insensitive or huber for real "
         "targets; auto: the first that suits the target",
@@ -92,6 +92,6 @@ def resolved(config: FGMConfig, inputs: Inputs) -> FGMConfig:
     is_real = inputs.classes is None
     if is_real and config.class_weight is not None:
         raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
-    loss = resolve_loss(config.loss, inputs.classes, OF_NUMBERS, OF_CLASSES)
+    loss = resolve_loss(config.loss, inputs.classes, get_args(NumberLoss), get_args(ClassLoss))
     has_bias = is_real if config.fit_intercept is None else config.fit_intercept
     return config.model_copy(update={"loss": loss, "fit_intercept": has_bias})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,11 +14,11 @@ from ....storage.value_types import Matrix
 from ...estimators.covariates import CovariateEstimator
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection
-from ...estimators.parameters import Parameter
+from ...estimators.parameters import Parameter, type_words
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor
 from ...inputs.covariates import covariates_to_decide
 from ...inputs.labels import Inputs
-from .config import FGMConfig
+from .config import ClassLoss, FGMConfig, NumberLoss
 from .loop import FGMState
 from .method import FGM
 from .model import FGMModel, MachineState
@@ -206,7 +206,7 @@ class FGMClassifier(_FGM, SupervisedClassifier):
     _defaults = {"loss": "squared_hinge", "fit_intercept": False}
     _wider = {
         **_FGM._wider,
-        "loss": ('{"squared_hinge", "logistic"}', Literal["squared_hinge", "logistic"]),
+        "loss": (type_words(ClassLoss), ClassLoss),
         "fit_intercept": ("bool", bool),
     }
 
@@ -243,7 +243,7 @@ class FGMRegressor(_FGM, SupervisedRegressor):
     _defaults = {"loss": "squared", "fit_intercept": True}
     _wider = {
         **_FGM._wider,
-        "loss": ('{"squared", "squared_epsilon_insensitive", "huber"}', Literal["squared", "squared_epsilon_insensitive", "huber"]),
+        "loss": (type_words(NumberLoss), NumberLoss),
         "fit_intercept": ("bool", bool),
     }
 
