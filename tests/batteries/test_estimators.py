@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from gramplane import pipeline
-from gramplane.pipeline import METHODS, FGMClassifier, TwoLayerMKLClassifier
+from gramplane.pipeline import METHODS, FGMClassifier, FGMRegressor, TwoLayerMKLClassifier
 from tests.support.fgm_problems import bits, classes, dense, forms, planted
 
 LEAST_CHECKS = 58
@@ -30,13 +30,19 @@ pytestmark = pytest.mark.filterwarnings("ignore:B=10 exceeds")
 
 def without_intercept(estimator):
     """Checks that cannot hold, each with its reason; with an intercept there is none."""
-    if estimator.fit_intercept:
+    if estimator.fit_intercept or isinstance(estimator, FGMRegressor):
         return {}
     reason = "without an intercept the decision at the origin is 0: no weight of a class makes a constant prediction possible"
     return {"check_class_weight_classifiers": reason}
 
 
-ESTIMATORS = [FGMClassifier(), FGMClassifier(fit_intercept=True), FGMClassifier(loss="logistic", fit_intercept=True, max_rounds=3)]
+ESTIMATORS = [
+    FGMClassifier(),
+    FGMRegressor(),
+    FGMClassifier(fit_intercept=True),
+    FGMClassifier(loss="logistic", fit_intercept=True, max_rounds=3),
+    FGMRegressor(loss="huber", fit_intercept=False, max_rounds=3),
+]
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=without_intercept)
@@ -44,7 +50,9 @@ def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", [ESTIMATORS[0], *(pytest.param(other, marks=pytest.mark.slow) for other in ESTIMATORS[1:])], ids=str)
+@pytest.mark.parametrize(
+    "estimator", [*ESTIMATORS[:2], *(pytest.param(other, marks=pytest.mark.slow) for other in ESTIMATORS[2:])], ids=str
+)
 def test_number_of_checks_that_really_ran(estimator):
     expected = without_intercept(estimator)
     assert len(expected) <= 2
