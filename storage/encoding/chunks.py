@@ -54,6 +54,7 @@ MISSING_WORDS = tuple("NA N/A n/a #N/A NaN nan NAN -nan NULL null None <NA> ?".s
 _TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
 _DATE = re.compile(r"(\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{2}){0,2}.*)?)|(\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?)|(\d{4}/\d{1,2}/\d{1,2}( .*)?)")
 _EXACT = 2**53
+_LARGE = re.compile(r"[+-]?[0-9]*\.?[0-9]+[eE]\+?[0-9]+")  # such as 1e999
 _TIMES = (datetime.date, datetime.time, datetime.timedelta)
 
 
@@ -69,8 +70,13 @@ def as_number(text: str) -> float | None:
 
 def is_missing_word(word: str) -> bool:
     """Whether a text stands for a missing number."""
+    return not word or word in MISSING_WORDS or word.strip().lstrip("+-").lower() == "nan"
+
+
+def is_numeral(word: str) -> bool:
+    """Whether a text is written as a number, finite or not."""
     bare = word.strip()
-    return not bare or bare in MISSING_WORDS or bare.lstrip("+-").lower() == "nan"
+    return as_number(bare) is not None or bare.lstrip("+-").lower() in ("inf", "infinity") or _LARGE.fullmatch(bare) is not None
 
 
 def truth_value(word: str) -> float | None:

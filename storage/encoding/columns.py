@@ -8,7 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .chunks import Chunk, Unreadable, Words, as_number, is_missing_word, looks_like_date, missing_in, truth_value, words_of_numbers
+from .chunks import Chunk, Unreadable, Words, as_number, is_missing_word, is_numeral, looks_like_date, missing_in, truth_value, words_of_numbers
+from .record import REFUSAL
 
 Fault = Callable[[str, int], Exception]  # builds the error for a reason and a row, counted inside the rows at hand
 Floats = npt.NDArray[np.float64]
@@ -98,10 +99,9 @@ class ColumnReader:
 
     def _number(self, word: str, row: int, is_type: bool, fault: Fault) -> float:
         if self.kind == "numeric":
-            value = as_number(word.strip())
-            if value is None and not is_missing_word(word):
+            if not is_numeral(word) and not is_missing_word(word):
                 raise fault(f"value {_shown(word)} is not a finite number, in a column of numbers; {_name_advice(self.name)}", row)
-            return np.nan if value is None else value
+            return float(word) if is_numeral(word) else np.nan  # what is not finite is refused with all others
         if self.kind == "boolean":
             value = truth_value(word)
             if value is None and not is_missing_word(word):
@@ -174,6 +174,11 @@ class ColumnReader:
             return [*order, *sorted(rest, key=lambda word: (numbers[word] or 0.0, word))]
         return [*order, *sorted(rest)]
 
+    @property
+    def is_final(self) -> bool:
+        """Whether what was read stays as it is: no codes, and no words that turned out to be missing values."""
+        return self.is_known or (self.final_kind != "nominal" and not self.n_undecided and not (self.kind is None and self.levels))
+
     def final(self, values: Floats, first: int) -> Floats:
         """Return what `read` gave, from row ``first`` on, with codes of the sorted levels."""
         if self.is_known:
@@ -200,8 +205,7 @@ class ColumnReader:
 
 def missing_refusal(word: str = "") -> str:
     """What to say of a missing value that is refused."""
-    value = f"value {_shown(word)} is missing" if word else "the value is missing"
-    return f"{value}; missing values are refused (missing='mean', 'median' or 'indicator', --missing, fills them in)"
+    return f"{f'value {_shown(word)}' if word else 'the value'} is missing; {REFUSAL}"
 
 
 def _kind_of(chunk: Chunk) -> ColumnKind | None:
@@ -212,7 +216,7 @@ def _kind_of(chunk: Chunk) -> ColumnKind | None:
         word = next((chunk.words[k] for k in order if not is_missing_word(chunk.words[k])), None)
         if word is None:
             return None
-        return "numeric" if as_number(word.strip()) is not None else "boolean" if truth_value(word) is not None else "nominal"
+        return "numeric" if is_numeral(word) else "boolean" if truth_value(word) is not None else "nominal"
     assert isinstance(chunk, np.ndarray)
     if missing_in(chunk).all():
         return None

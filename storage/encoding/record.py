@@ -18,6 +18,12 @@ Missing = Literal["refuse", "keep", "mean", "median", "indicator"]
 FILLS = ("mean", "median", "indicator")
 """What to do with missing values, where they become numbers."""
 
+REFUSAL = (
+    "missing and infinite values are refused (missing='mean', 'median' or 'indicator', --missing, fills missing ones in; 'keep' stores them, "
+    "for rule-ensemble alone)"
+)
+"""What to say of a value that is missing."""
+
 _DENSE_FEATURES = 16  # features for each source column up to which rows stay dense
 
 

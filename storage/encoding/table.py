@@ -54,7 +54,7 @@ class TableReader:
         named, number = set(named), plain if isinstance(plain, range) else set(plain)
         self.columns: dict[int, ColumnReader] = {}
         if known is not None:
-            self.columns = {k: _follow(column) for k, column in enumerate(known.sources)}
+            self.columns = {k: self._follow(column) for k, column in enumerate(known.sources)}
             return
         for k, name in enumerate(names):
             if k not in number or name in named:
@@ -62,6 +62,10 @@ class TableReader:
 
     def _new(self, name: str, is_named: bool) -> ColumnReader:
         return ColumnReader(name, is_named=is_named, refuses=self.missing == "refuse", limit=self._limit)
+
+    def _follow(self, column: ColumnEncoding) -> ColumnReader:
+        assert column.kind not in ("dropped", "id")
+        return known_reader(column.name, column.kind, column.levels, self.missing == "refuse")
 
     def is_plain_number(self, k: int) -> bool:
         """Whether a column holds numbers by its type, and nothing is kept of it."""
@@ -81,10 +85,9 @@ class TableReader:
 
     def final(self, block: npt.NDArray[np.floating], first: int) -> npt.NDArray[np.floating]:
         """Return what was read, ``(n_columns, n)`` from row ``first`` on, with the numbers of the sorted levels."""
-        if self.known is not None or all(column.final_kind == "numeric" and not column.n_undecided for column in self.columns.values()):
-            return block
-        out = np.array(block)
-        for k, column in self.columns.items():
+        changing = {k: column for k, column in self.columns.items() if not column.is_final}
+        out = np.array(block) if changing else block
+        for k, column in changing.items():
             out[k] = column.final(block[k].astype(np.float64), first)
         return out
 
@@ -97,9 +100,7 @@ class TableReader:
         """Whether the numbers that were read are the features: no levels, nothing to fill in."""
         if self.known is not None:
             return all(column.kind != "nominal" and column.fill is None and not column.has_indicator for column in self.known.sources)
-        kinds = {column.final_kind for column in self.columns.values()}
-        later = any(column.n_undecided or (column.kind is None and column.levels) for column in self.columns.values())
-        return self.missing not in FILLS and "nominal" not in kinds and not later
+        return self.missing not in FILLS and all(column.is_final for column in self.columns.values())
 
     def finish(self, summaries: Mapping[int, Summary]) -> TableEncoding | None:
         """Return the encoding; None for a table of numbers that are the features. ``summaries``: of the columns, where missing values are
@@ -137,11 +138,6 @@ class TableReader:
         """Take over what the journal holds."""
         for k, values in fields.items():
             self.columns.setdefault(int(k), self._new(self.names[int(k)], False)).restore(values)
-
-
-def _follow(column: ColumnEncoding) -> ColumnReader:
-    assert column.kind not in ("dropped", "id")
-    return known_reader(column.name, column.kind, column.levels, column.missing == "refuse")
 
 
 def unseen_message(column: str, counts: Mapping[str, int], form: str) -> str:

@@ -25,6 +25,8 @@ def follow_guide(guide: BlockStore, chosen: Mapping[str, Any]) -> dict[str, Any]
         if chosen[name]:
             raise SchemaError(f"{name} is given, but {guide.url} (like) says what the columns are; leave it out")
     missing, encoding, info = made.get("missing", "refuse"), guide.encoding, dict(guide.meta.info)
+    if (missing, chosen["missing"]) == ("refuse", "keep"):
+        missing = "keep"  # rules read what is missing, whether they were learnt where something was or not
     if chosen["missing"] not in ("refuse", missing):
         raise SchemaError(f"missing is {chosen['missing']!r}, but {guide.url} (like) has {missing!r}, which is taken over")
     task = chosen["task"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..encoding.record import FILLS
+from ..encoding.record import FILLS, REFUSAL
 from ..encoding.table import TableReader
 from ..errors import DataError, SchemaError
 from ..value_types import Matrix
@@ -239,9 +239,7 @@ def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def _refusal_reason(value: np.generic, missing: str | None) -> str:
     if np.isnan(value) and missing == "refuse":
-        more = "missing='mean', 'median' or 'indicator' (--missing) fills missing ones in, 'keep' stores them, for rule-ensemble alone"
-        advice = f"missing and infinite values are refused ({more})"
-        return f"value {value} is not finite; {advice}"
+        return f"value {value} is not finite; {REFUSAL}"
     if not np.isfinite(value):
         return f"value {value} is not finite; {'' if missing == 'keep' else 'missing and '}infinite values are refused"
     if isinstance(value, np.integer):

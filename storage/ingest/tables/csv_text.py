@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow
-from ...encoding.chunks import MISSING_WORDS, Chunk, as_number, is_missing_word
+from ...encoding.chunks import MISSING_WORDS, Chunk, as_number, is_missing_word, is_numeral
 from ...errors import DataError, SchemaError
 from ..options import Options
 from ..text.streams import FileDigest, detect_compression, open_source
@@ -55,7 +55,7 @@ class CsvSource(Table):
         with suppress(csv.Error):
             for row in csv.reader(whole, delimiter=self._delimiter):
                 first = {k for k in undecided if k < len(row) and not is_missing_word(row[k])}
-                texts |= {k for k in first if as_number(row[k].strip()) is None}
+                texts |= {k for k in first if not is_numeral(row[k])}
                 undecided -= first
                 if not undecided:
                     break
