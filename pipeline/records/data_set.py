@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
 from ...storage import BlockStore, DataError
+from ...storage.encoding.record import ColumnEncoding, TableEncoding
 
 Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
 
@@ -66,13 +68,37 @@ def require(data: DataSet, method: str, *kinds: Kind) -> None:
         raise DataError(f"{method} takes {takes}; these data are {KINDS[data.holds]}", "" if data.url == "memory" else data.url)
 
 
+MAX_NAMED = 1 << 16  # columns of plain tables that are written down by name, so that frames can be matched
+
+
+def source_encoding(store: BlockStore) -> TableEncoding | None:
+    """Return how the features of a store came from the columns of a table; of one of numbers that they are its columns; ``None`` where
+    they have no names, or too many.
+    """
+    if store.encoding is not None or store.n_cols > MAX_NAMED:
+        return store.encoding
+    names = store.feature_names()
+    if names is None or len(set(names)) < len(names):
+        return None
+    missing = "keep" if store.meta.n_missing else "refuse"
+    return TableEncoding(tuple(ColumnEncoding(name, "numeric", missing=missing, features=(name,)) for name in names))
+
+
+def feature_namer(data: Any) -> Callable[[int], str]:
+    """Return what names the features of a data set by their numbers; where they have no names ``x7``, counted as the source counts."""
+    names, first = data.feature_names(), getattr(data, "first_feature", 0)
+    return lambda j: f"x{int(j) + first}" if names is None else str(names[j])
+
+
 def refuse_missing(data: object, reader: str) -> None:
     """Refuse a store with missing values for a reader that takes none; of data in memory readers look at the values themselves.
 
     Nothing but the store's description is read before. Raises DataError: store, column, counts and the rule are named.
     """
-    if not isinstance(data, BlockStore) or not data.meta.n_missing:
+    if not isinstance(data, BlockStore) or not (data.meta.n_missing or data.meta.n_coded):
         return
+    if not data.meta.n_missing:
+        _refuse_codes(data, reader)
     counts, names = data.column_table("missing"), data.feature_names()
     worst = int(np.argmax(counts))
     column = f"column {worst}" if names is None else f"column {worst} ({names[worst]!r})"
@@ -81,3 +107,10 @@ def refuse_missing(data: object, reader: str) -> None:
         "takes missing values",
         data.url,
     )
+
+
+def _refuse_codes(data: BlockStore, reader: str) -> NoReturn:
+    assert data.encoding is not None
+    column = data.encoding.feature_names[next(iter(data.encoding.coded_levels))]
+    advice = "ingest the source with another --missing, which makes a feature of every level"
+    raise DataError(f"column {column!r} holds numbers of levels (missing='keep'); {reader} takes none, only rule-ensemble does: {advice}", data.url)

@@ -116,6 +116,11 @@ class BlockSource:
         return self.meta.n_cols
 
     @property
+    def first_feature(self) -> int:
+        """Number of the first column in the source: 1 of SVMlight text that counts from one."""
+        return int(dict(self.meta.info).get("first_index") or 0)
+
+    @property
     def holds(self) -> Literal["columns", "strings"]:
         """What its rows are: numbers in columns, or strings."""
         return "columns" if self.n_cols else "strings"

@@ -1,7 +1,7 @@
 """One column of a table as numbers: what it is follows from its values, or is known from an encoding."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,6 +38,7 @@ class ColumnReader:
     is_named: bool = False
     is_known: bool = False
     refuses: bool = True
+    is_frame: bool = False
     limit: int = _LIMIT
     order: list[str] | None = None
     is_typed: bool = False
@@ -60,7 +61,7 @@ class ColumnReader:
     def _type_refusal(self, chunk: Unreadable) -> str:
         if not chunk.is_time:
             return f"the values have the type {chunk.type}; numbers, truth values and names are expected"
-        return f"the values are dates or times ({chunk.type}), which are no features; {_date_advice(self.name)}"
+        return f"the values are dates or times ({chunk.type}), which are no features; {self._date_advice}"
 
     def _decide(self, chunk: Chunk) -> None:
         self.kind = "nominal" if self.is_named else _kind_of(chunk)
@@ -100,12 +101,12 @@ class ColumnReader:
     def _number(self, word: str, row: int, is_type: bool, fault: Fault) -> float:
         if self.kind == "numeric":
             if not is_numeral(word) and not is_missing_word(word):
-                raise fault(f"value {_shown(word)} is not a finite number, in a column of numbers; {_name_advice(self.name)}", row)
+                raise fault(f"value {_shown(word)} is not a finite number, in a column of numbers; {self._name_advice}", row)
             return float(word) if is_numeral(word) else np.nan  # what is not finite is refused with all others
         if self.kind == "boolean":
             value = truth_value(word)
             if value is None and not is_missing_word(word):
-                raise fault(f"value {_shown(word)} is neither true nor false; {_name_advice(self.name)}", row)
+                raise fault(f"value {_shown(word)} is neither true nor false; {self._name_advice}", row)
             return np.nan if value is None else value
         return np.nan if not word else self._code(word, row, is_type, fault)
 
@@ -116,14 +117,15 @@ class ColumnReader:
         if self.kind is None:
             self.doubtful = self.doubtful or (self.n_rows + row, word)
         elif not is_type and as_number(word.strip()) is not None:
-            raise fault(f"value {_shown(word)} is a number among texts such as {self._example()}; {_name_advice(self.name)}", row)
+            raise fault(f"value {_shown(word)} is a number among texts such as {self._example()}; {self._name_advice}", row)
         return float(self._add(word, row, fault))
 
     def _add(self, word: str, row: int, fault: Fault) -> int:
         self.n_bytes += len(word.encode())
         if len(self.levels) >= MAX_LEVELS or self.n_bytes > self.limit:
             most = f"{MAX_LEVELS} different texts" if len(self.levels) >= MAX_LEVELS else f"{self.limit} bytes of texts"
-            advice = f"leave it out (--drop {self.name}), or let it name the rows (--id-column {self.name})"
+            rows = "" if self.is_frame else f", or let it name the rows (--id-column {self.name})"
+            advice = f"leave it out{'' if self.is_frame else f' (--drop {self.name})'}{rows}"
             raise fault(f"there are more than {most}, too many for a nominal column; {advice}", row)
         return self.levels.setdefault(word, len(self.levels))
 
@@ -156,7 +158,17 @@ class ColumnReader:
             raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
         if self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known) and self.levels:
             if all(map(looks_like_date, self.levels)):
-                raise fault(f"the values are dates such as {self._example()}, which are no features; {_date_advice(self.name)}", 0)
+                raise fault(f"the values are dates such as {self._example()}, which are no features; {self._date_advice}", 0)
+
+    @property
+    def _name_advice(self) -> str:
+        how = f"make the column a category (astype('category') of {self.name!r})" if self.is_frame else f"say so (--categorical {self.name})"
+        return f"if its values are names, {how}"
+
+    @property
+    def _date_advice(self) -> str:
+        how = "" if self.is_frame else f" (--drop {self.name})"
+        return f"leave the column out{how}, or turn it into numbers, such as days since a first one"
 
     @property
     def final_kind(self) -> ColumnKind:
@@ -233,16 +245,3 @@ def _first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
 
 def _shown(word: str) -> str:
     return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}…")
-
-
-def _name_advice(name: str) -> str:
-    return f"if its values are names, say so (--categorical {name})"
-
-
-def _date_advice(name: str) -> str:
-    return f"leave the column out (--drop {name}), or turn it into numbers, such as days since a first one"
-
-
-def known_reader(name: str, kind: ColumnKind, levels: Sequence[str], refuses: bool) -> ColumnReader:
-    """Return the reader of a column that an encoding describes."""
-    return ColumnReader(name, kind, {level: k for k, level in enumerate(levels)}, is_known=True, refuses=refuses)

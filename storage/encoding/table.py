@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .chunks import Chunk
-from .columns import ColumnReader, Fault, Floats, known_reader
+from .columns import ColumnReader, Fault, Floats
 from .record import FILLS, ColumnEncoding, Missing, TableEncoding, make_encoding
 
 Report = Callable[[str], None]
@@ -35,7 +35,7 @@ class TableReader:
     """Turns the feature columns of a table into numbers, and learns their encoding, or follows a ``known`` one, whose sources they are.
 
     ``names``: of the columns; ``plain``: those that hold numbers by their type, of which nothing need be kept; ``named``: columns whose
-    values are names, the user says; ``missing``: what is done with missing values; ``limit``: bytes of the levels of a column.
+    values are names, the user says; ``missing``: what is done with missing values; ``limit``: bytes of the levels of a column; ``is_frame``: for messages, a frame in memory, not the source of an ingest.
     """
 
     def __init__(
@@ -49,8 +49,10 @@ class TableReader:
         known: TableEncoding | None = None,
         form: Literal["one-hot", "codes"] = "one-hot",
         limit: int = 1 << 40,
+        is_frame: bool = False,
     ) -> None:
-        self.names, self.missing, self.others, self.known, self.form, self._limit = names, missing, others, known, form, limit
+        self.names, self.missing, self.others, self.known, self.form = names, missing, others, known, form
+        self._limit, self._is_frame = limit, is_frame
         named, number = set(named), plain if isinstance(plain, range) else set(plain)
         self.columns: dict[int, ColumnReader] = {}
         if known is not None:
@@ -61,11 +63,13 @@ class TableReader:
                 self.columns[k] = self._new(name, name in named)
 
     def _new(self, name: str, is_named: bool) -> ColumnReader:
-        return ColumnReader(name, is_named=is_named, refuses=self.missing == "refuse", limit=self._limit)
+        return ColumnReader(name, is_named=is_named, refuses=self.missing == "refuse", limit=self._limit, is_frame=self._is_frame)
 
     def _follow(self, column: ColumnEncoding) -> ColumnReader:
         assert column.kind not in ("dropped", "id")
-        return known_reader(column.name, column.kind, column.levels, self.missing == "refuse")
+        levels = {level: k for k, level in enumerate(column.levels)}
+        rules = {"is_known": True, "refuses": self.missing == "refuse", "is_frame": self._is_frame}
+        return ColumnReader(column.name, column.kind, levels, **rules)
 
     def is_plain_number(self, k: int) -> bool:
         """Whether a column holds numbers by its type, and nothing is kept of it."""
@@ -109,6 +113,10 @@ class TableReader:
             return self.known
         if self.is_plain and not self.others and all(column.final_kind == "numeric" for column in self.columns.values()):
             return None
+        return self.encoding(summaries)
+
+    def encoding(self, summaries: Mapping[int, Summary]) -> TableEncoding:
+        """Return the encoding that was learnt, also of a table of numbers alone."""
         columns = [self._encoding(k, summaries.get(k)) for k in range(len(self.names))]
         for other in reversed(self.others):
             columns.insert(other.before, ColumnEncoding(other.name, other.kind))

@@ -20,6 +20,7 @@ from ...models.linear_predict import LinearPredictor
 from ...passes.blocks import column_tasks
 from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
+from ...records.data_set import feature_namer
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
@@ -69,13 +70,13 @@ class GroupLasso(Method):
 
     def _selected_tables(self, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the tables of selected features, largest weights first, and of selected groups."""
-        names, features, labels = self.ctx.data.feature_names(), model.features, json.loads(model.classes_json)
+        features, labels = model.features, json.loads(model.classes_json)
         coef: Matrix = model.coef[:, features]
         weights = coef.toarray() if sp.issparse(coef) else coef
         rows: list[dict[str, Any]] = []
+        name = feature_namer(self.ctx.data)
         for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:
-            name = f"x{features[j]}" if names is None else names[features[j]]
-            rows.append({"feature": name, **weights_by_label(weights[:, j], labels)})
+            rows.append({"feature": name(features[j]), **weights_by_label(weights[:, j], labels)})
         return {"selected": rows, "groups": [{"group": int(label)} for label in model.arrays["active_groups"][:MAX_TABLE_ROWS]]}
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.alignment.path import p_for
 from ....storage.value_types import Matrix
-from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, validated
+from ...estimators.inputs import Column, OneThread, Selection, UserRows, features_of, in_memory, validated
 from ...estimators.kernels import KernelClassifier
 from ...estimators.supervised import predicted_labels
 from ...models.kernel import KernelModel
@@ -218,7 +218,7 @@ class KTASelectionPath(Selection, KernelClassifier):
     def _machine(self, config: KTAPathConfig, point: PathPoint) -> PathMachine:
         figures = {"lam1": self.lam1_, "lam2": self.lam2_, "C": float(config.C)}
         arrays, training = {"traces": self.traces_, "widths": self.widths_}, self._training
-        return PathMachine(point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point))
+        return PathMachine(point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point), self)
 
     # -- selection and prediction --------------------------------------------------------------------------------------------------
 
@@ -253,8 +253,8 @@ class PathMachine(OneThread):
         Its kernels, ascending, and their weights, which sum to the number of rows.
     """
 
-    def __init__(self, point: PathPoint, classes: np.ndarray, C: float, build: Callable[[], KernelModel]) -> None:
-        self._point, self._build = point, build
+    def __init__(self, point: PathPoint, classes: np.ndarray, C: float, build: Callable[[], KernelModel], path: object) -> None:
+        self._point, self._build, self._path = point, build, path
         self.classes_, self.p_, self.C_ = classes, point.p, C
         self.active_, self.weights_ = point.active, point.share
 
@@ -281,7 +281,7 @@ class PathMachine(OneThread):
         if model.precomputed:
             values = gram_decision_values(model, np.asarray(in_memory(X)))
         else:
-            taken = in_memory(X)
+            taken, _ = features_of(self._path, X)
             rows: Matrix = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
             if rows.ndim != 2 or rows.shape[1] != model.n_features:
                 raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")

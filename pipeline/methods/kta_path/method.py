@@ -117,9 +117,9 @@ class KTAPath(Method):
 
     def tables(self, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
-        a, names = state.alignments.values, self.ctx.data.feature_names()
+        a, names, first = state.alignments.values, self.ctx.data.feature_names(), getattr(self.ctx.data, "first_feature", 0)
         order = np.lexsort((np.arange(len(a)), -a))[:N_SHOWN]
-        labels = [str(j) if names is None else names[j] for j in order.tolist()]
+        labels = [str(j + first) if names is None else names[j] for j in order.tolist()]
         used = model.used if model.features is None else model.features.columns
         weights = dict(zip(used.tolist(), model.theta[0, model.used if model.precomputed else slice(None)].tolist(), strict=True))
         ends = [p if np.isfinite(p) else None for p in model.arrays["junctures"][order].tolist()]

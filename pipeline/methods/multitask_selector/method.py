@@ -19,6 +19,7 @@ from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
 from ...passes.rows import NEEDS_ROWS, has_rows
 from ...records.context import RunContext
+from ...records.data_set import feature_namer
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
@@ -124,8 +125,7 @@ class Selector(Method):
     def tables(self, state: State, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, their weights by task, the tasks; of a stream also its steps."""
         features, weights, data, tasks = model.features, selected_weights(model), self.loop.data, self.inputs.names
-        names = self.ctx.data.feature_names()
-        names = [f"x{j}" if names is None else str(names[j]) for j in features]
+        names = list(map(feature_namer(self.ctx.data), features))
         norms = np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
         sizes, counts = np.bincount(data.codes, data.weight > 0, len(tasks)), np.count_nonzero(weights, axis=1)
