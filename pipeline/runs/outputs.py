@@ -11,7 +11,7 @@ from ...storage.objects import require_writable
 from ...storage.runs.models import model_class
 from ...storage.urls import local_path
 
-_COLUMN = re.compile(r"prediction|decision(_\d+)?|component_\d+|user|rank|candidate|group|strength")
+_COLUMN = re.compile(r"id|row|prediction|decision(_\d+)?|probability(_\d+)?|component_\d+|user|rank|candidate|group|strength")
 _HEADER_BYTES = 1 << 20
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,7 @@ from sklearn.base import is_regressor
 from ...cluster import driver_bytes, open_executor
 from ...kernels.jit import one_thread
 from ...kernels.svm.triclass import crossing_point
-from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of, write_model
-from ...storage.places import check_place
-from ...storage.urls import holds_store, require_place, whole_file
+from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
@@ -29,8 +25,9 @@ from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond
 from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
+from .predictions import Predicted, Predictions, predictions_writer
 from .replaced import replaced_data
-from .run import few_blocks_kept, load_model, method_named, open_data, process_bytes, refuse_step
+from .run import check_encoding, few_blocks_kept, load_model, method_named, open_data, process_bytes, refuse_step
 
 
 def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
@@ -45,6 +42,7 @@ def _decide(
     run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None
 ) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
+    check_encoding(model.parent, data)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     holdings, step = _check_memory(estimator, data, out, where, emit)
     if message := replaced_data(folder):
@@ -71,8 +69,9 @@ def _check_memory(
 
 
 def _planned(run: str, store: str, out: str | None, where: ComputeOptions, emit: Emit, three_way: bool = False) -> dict[str, Any]:
-    _, _, estimator, data = _opened(run, store)
+    _, model, estimator, data = _opened(run, store)
     _check_three_way(estimator, three_way)
+    check_encoding(model.parent, data)
     holdings, _ = _check_memory(estimator, data, out, where, emit)
     config = where.config()
     plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
@@ -112,16 +111,16 @@ def predict_store(
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     if dry_run:
         return _planned(run, store, out, options, on_event or ignore, three_way)
-    estimator, _, values = _decide(run, store, options, on_event or ignore, out)
+    estimator, data, values = _decide(run, store, options, on_event or ignore, out)
     _check_three_way(estimator, three_way)
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
-        write(None, values)
+        write(Predicted(data.ids(), None, values))
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
     labels = estimator.classes_[predicted_codes(values.T)]
     if three_way:
         labels = np.where(_is_neither(estimator, values), np.array([0]).astype(labels.dtype), labels)
-    write(labels, values)
+    write(Predicted(data.ids(), labels, values))
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
 
@@ -129,94 +128,6 @@ def predict_store(
 def _is_neither(estimator: MethodEstimator, values: np.ndarray) -> np.ndarray:
     """Return which rows are in neither class of a tri-class machine, ``(n,)``."""
     return np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"])
-
-
-def _table(labels: np.ndarray | None, values: np.ndarray) -> dict[str, np.ndarray]:
-    if labels is None:
-        one = values.shape[1] == 1
-        return {"prediction": values[:, 0]} if one else {f"component_{k}": values[:, k] for k in range(values.shape[1])}
-    if values.shape[1] == 1:
-        return {"prediction": labels, "decision": values[:, 0]}
-    return {"prediction": labels, **{f"decision_{k}": values[:, k] for k in range(values.shape[1])}}
-
-
-def _save_npz(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **columns)  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
-
-
-def _save_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write(",".join(columns) + "\n")
-        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
-            texts = [repr(value) if isinstance(value, float) else str(value) for value in row]
-            cells = ('"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text for text in texts)
-            file.write(",".join(cells) + "\n")
-
-
-def _save_parquet(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in columns.items()}), path)
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group."""
-
-    labels: tuple[str, ...]
-    prediction: np.ndarray
-    decision: np.ndarray
-
-
-def _write_zarr(url: str, labels: np.ndarray | None, values: np.ndarray) -> None:
-    if labels is None:
-        write_model(url, Predictions((), values[:, 0], values))
-        return
-    names, codes = np.unique(labels, return_inverse=True)
-    write_model(url, Predictions(tuple(str(name) for name in names), codes, values))
-
-
-_FILES: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {".npz": _save_npz, ".csv": _save_csv, ".parquet": _save_parquet}
-_ENDINGS = (*_FILES, ".zarr")
-
-
-def _place_of(out: str, endings: Iterable[str]) -> tuple[str, str]:
-    url = check_place(out, "predictions", "out")
-    suffix = Path(url).suffix.lower()
-    if suffix not in endings:
-        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(endings)}")
-    return url, suffix
-
-
-def table_writer(out: str) -> Callable[[Mapping[str, np.ndarray]], int]:
-    """Return what writes a table of columns to a path or URL, which is asked now whether it can be written to; it returns the lines."""
-    url, suffix = _place_of(out, _FILES)
-    require_place(url)
-
-    def write(columns: Mapping[str, np.ndarray]) -> int:
-        with whole_file(url, sum(column.nbytes for column in columns.values())) as path:
-            _FILES[suffix](path, columns)
-        return len(next(iter(columns.values())))
-
-    return write
-
-
-def predictions_writer(out: str) -> Callable[[np.ndarray | None, np.ndarray], None]:
-    """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
-    url, suffix = _place_of(out, _ENDINGS)
-    if suffix == ".zarr":
-        holds_store(url)
-        return partial(_write_zarr, url)
-    require_place(url)
-
-    def write(labels: np.ndarray | None, values: np.ndarray) -> None:
-        with whole_file(url, values.nbytes) as path:
-            arrays = labels is not None and suffix == ".npz"
-            _FILES[suffix](path, {"prediction": np.asarray(labels), "decision": values} if arrays else _table(labels, values))
-
-    return write
 
 
 def score_store(

@@ -20,15 +20,16 @@ _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Py
 
 MODEL = Held("model, as stored and as read", "2 model")
 VALUES = Held("decision values, in parts and together", "24 n m", "m values for a row")
-PREDICTIONS = Held("predictions", "s n", "s bytes of a label, and 16; 8 of a number")
-TABLE = Held("columns of the table, as they are written", f"{_OBJECT_BYTES} n (m + 1)", "`.csv`, `.parquet`; once what was read is gone")
+PREDICTIONS = Held("predictions, and numbers of rows", "s n", "s bytes of a label, and 24; 16 of a number")
+IDS = Held("what names the rows, where it is text", "80 n + t", "t bytes of the texts")
+TABLE = Held("columns of the table, as they are written", f"{_OBJECT_BYTES} n (m + 2)", "`.csv`, `.parquet`; once what was read is gone")
 METRICS = Held("target, predicted classes, and what metrics sort and count", "(128 + 16 m) n", "`score`")
 
 
 def prediction_held() -> tuple[Held, ...]:
     """Return what the driver may hold while it predicts with any method."""
     by_model = dict.fromkeys(item for info in METHODS.values() for predictor in info.method.models.values() for item in predictor.held)
-    return (MODEL, VALUES, PREDICTIONS, TABLE, METRICS, *by_model)
+    return (MODEL, VALUES, PREDICTIONS, IDS, TABLE, METRICS, *by_model)
 
 
 class _FirstPass(Exception):
@@ -51,7 +52,7 @@ def predict_holdings(predictor: Predictor, model: object, data: BlockStore, out:
     classes, or ``None``.
     """
     n, m = data.n_rows, predictor.n_values(model)
-    size = 8 if labels is None else 16 + labels.itemsize
+    size = 16 if labels is None else 24 + labels.itemsize
     table = []
     if out is None:
         table = [METRICS.of(n=n, m=m)]
@@ -60,7 +61,9 @@ def predict_holdings(predictor: Predictor, model: object, data: BlockStore, out:
     read, stored = predictor.holdings(model, data), sum(array.nbytes for array in to_arrays(model)[0].values())
     # The table is made once what was read is gone, but both are held where a path is followed after it.
     last = [*read, *table] if out is None and predictor.follows_path() else max(read, table, key=total_bytes)
-    return [MODEL.of(model=stored), VALUES.of(n=n, m=m), PREDICTIONS.of(n=n, s=size), *last]
+    letters = data.id_letters if out is not None else 0
+    named = [IDS.of(n=n, t=letters)] if letters else []
+    return [MODEL.of(model=stored), VALUES.of(n=n, m=m), PREDICTIONS.of(n=n, s=size), *named, *last]
 
 
 def predict_plan(

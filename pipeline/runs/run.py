@@ -18,7 +18,8 @@ from typing import Any
 
 from ...cluster import ClusterConfig, Executor, TLSFiles, driver_bytes, open_executor, tee
 from ...kernels.jit import one_thread
-from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
+from ...storage import BlockStore, DataError, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
+from ...storage.encoding.record import TableEncoding, first_difference
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
@@ -28,7 +29,7 @@ from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
 from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.data_set import refuse_missing
+from ..records.data_set import refuse_missing, source_encoding
 from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
 from ..records.names import nearest
 from ..registry import METHODS, MethodInfo
@@ -302,6 +303,9 @@ def _run(
         ctx.confirm()
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
+    encoding = source_encoding(store) if isinstance(store, BlockStore) else None
+    if encoding is not None:
+        folder.write_json("encoding", encoding.to_value())
     folder.write_json("tables", ready.tables(outcome.state, model))
     figures = common_figures(ready.summary(outcome.state, model), outcome)
     summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}
@@ -354,7 +358,28 @@ def load_model(run: str | Path) -> Any:
     model = folder.read_model(tuple(info.method.models))
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
-    return estimator.from_model(model, record["params"], folder.history())
+    loaded = estimator.from_model(model, record["params"], folder.history())
+    encoding = run_encoding(folder)
+    if encoding is not None:
+        loaded.encoding_ = encoding
+    return loaded
+
+
+def run_encoding(folder: RunStore) -> TableEncoding | None:
+    """Return how the features of a finished run came from the columns of a table, where that is known."""
+    value = folder.read_json("encoding")
+    return None if value is None else TableEncoding.from_value(value)
+
+
+def check_encoding(run: Path, data: Any) -> None:
+    """Refuse a store whose features came from the columns of a table in another way than those that a run was fitted on.
+
+    Raises DataError: what differs first is named.
+    """
+    fitted, given = run_encoding(RunStore.open(str(run))), source_encoding(data) if isinstance(data, BlockStore) else None
+    differs = first_difference(fitted, given) if fitted is not None and given is not None else None
+    if differs is not None:
+        raise DataError(f"its features are not those of the fit: {differs}; ingest the source with --like TRAINING_STORE", data.url)
 
 
 STEP = Held("one step of a pass, beyond the 64 MiB that every process may take", "s - 64 MiB")

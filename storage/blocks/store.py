@@ -366,6 +366,16 @@ class BlockStore(BlockSource):
             return self._table_array("id", self.meta.n_rows).read(first, last)
         return self._row_texts("ids", "bytes", lo, hi) if "ids/offsets" in self._arrays else None
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether something names the rows."""
+        return "id" in self._arrays or "ids/offsets" in self._arrays
+
+    @property
+    def id_letters(self) -> int:
+        """Bytes of the texts that name the rows; 0 where numbers do, or nothing."""
+        return self._array("ids/bytes").spec.shape[0] if "ids/offsets" in self._arrays else 0
+
     def _row_texts(self, group: str, letters: str, lo: int, hi: int | None) -> npt.NDArray[np.object_]:
         first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
         ends = self._table_array(f"{group}/offsets", self.meta.n_rows + 1).read(first, last + 1)

@@ -113,8 +113,7 @@ class TableEncoding:
 
     def to_json(self) -> bytes:
         """JSON text of the record."""
-        _, value = to_arrays(self)
-        return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(self.to_value(), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> "TableEncoding":
@@ -123,7 +122,16 @@ class TableEncoding:
             value: Json = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise SchemaError(f"{where} is no JSON text: {error}") from error
+        return cls.from_value(value)
+
+    @classmethod
+    def from_value(cls, value: Json) -> "TableEncoding":
+        """Read the record from its JSON value. Raises SchemaError: it is none, or one of another version."""
         return from_arrays(cls, {}, value)
+
+    def to_value(self) -> dict[str, Any]:
+        """JSON value of the record."""
+        return to_arrays(self)[1]
 
 
 def _starts(columns: Iterable[ColumnEncoding]) -> list[int]:
