@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from .predict_planning import first_pass, predict_holdings, predict_plan, step_b
 from .predictions import Predicted, Predictions, predictions_writer
 from .replaced import replaced_data
 from .run import check_encoding, few_blocks_kept, load_model, method_named, open_data, process_bytes, refuse_step
+from .sources import as_store
 
 
 def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
@@ -99,6 +100,9 @@ def predict_store(
 ) -> dict[str, Any]:
     """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 
+    Every row has its id, if the store has ids, else its number from 0 on. A file in place of the store, such as a table, is made into one as
+    the training data were, and the store is removed afterwards.
+
     With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
     predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
 
@@ -106,12 +110,19 @@ def predict_store(
     plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
     MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
-    write = predictions_writer(out)
+    write, emit = predictions_writer(out), on_event or ignore
     refuse_foreign(out, None if replace else Predictions.__name__)
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
-    if dry_run:
-        return _planned(run, store, out, options, on_event or ignore, three_way)
-    estimator, data, values = _decide(run, store, options, on_event or ignore, out)
+    with as_store(run, store, emit) as place:
+        if dry_run:
+            return _planned(run, place, out, options, emit, three_way)
+        return _predict(run, place, out, write, options, emit, three_way)
+
+
+def _predict(
+    run: str, store: str, out: str, write: Callable[[Predicted], None], options: ComputeOptions, emit: Emit, three_way: bool
+) -> dict[str, Any]:
+    estimator, data, values = _decide(run, store, options, emit, out)
     _check_three_way(estimator, three_way)
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
@@ -144,13 +155,18 @@ def score_store(
 
     Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
     Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
-    On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
+    A file in place of the store is made into one, as of :func:`predict_store`. On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
     :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
-    options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
-    if dry_run:
-        return _planned(run, store, None, options, on_event or ignore)
-    estimator, data, values = _decide(run, store, options, on_event or ignore)
+    options, emit = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), on_event or ignore
+    with as_store(run, store, emit) as place:
+        if dry_run:
+            return _planned(run, place, None, options, emit)
+        return _score(run, place, options, emit)
+
+
+def _score(run: str, store: str, options: ComputeOptions, emit: Emit) -> dict[str, Any]:
+    estimator, data, values = _decide(run, store, options, emit)
     folder = RunStore.open(run)
     record, summary = folder.config, folder.read_json("summary")
     if summary is None:

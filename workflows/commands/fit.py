@@ -232,7 +232,10 @@ def predict(
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
-    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
+    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr), each with its id or number.
+
+    A file in place of STORE, such as a CSV, is made into a store as the training data were, and the store is removed afterwards.
+    """
     from ...pipeline import predict_store
     from ..report.collect import model_run
 
@@ -254,7 +257,7 @@ def predict(
 @cluster_options
 @dry_run_option
 def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
-    """Show the metrics of RUN on STORE, and keep them for its report."""
+    """Show the metrics of RUN on STORE, or on a file as of predict, and keep them for its report."""
     from ...pipeline import score_store
     from ...storage.objects import require_writable
     from ..report.collect import model_run, save_score
