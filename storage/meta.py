@@ -16,8 +16,8 @@ SCHEMA_WITH_MISSING = "gramplane.blocks/2"
 SCHEMA_WITH_TASK_NAMES = "gramplane.blocks/3"
 """Of stores whose tasks have names: programs that know nothing of them would match the codes of two stores. It may hold missing values."""
 SCHEMA_WITH_CODES = "gramplane.blocks/4"
-"""Of stores with columns that hold numbers of levels: programs that know nothing of them would take these for quantities. It may hold missing
-values and names of tasks."""
+"""Of stores with columns that hold numbers of levels: programs that know nothing of them would take these for quantities. It may hold
+missing values and names of tasks."""
 _SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES, SCHEMA_WITH_CODES)
 
 Label = str | int | float

@@ -50,7 +50,9 @@ class IngestArgs(Closed):
     store: NewStore | None = Field(None, description="block store to write; default: the workflow's store")
     format: Form = Field("auto", description="form of the source; auto: by name")
     n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
-    like: Store | None = Field(None, description="store whose features, labels and scaling this one takes, and how they were made: test data")
+    like: Store | None = Field(
+        None, description="store whose features, labels and scaling this one takes, and how they were made: test data"
+    )
     zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
     qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
     no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")

@@ -10,8 +10,8 @@ from sklearn.utils import get_tags
 
 from ...storage.encoding.chunks import Chunk, chunk_of_objects
 from ...storage.encoding.expand import dense_features, sparse_features
-from ...storage.encoding.frames import Frame, is_frame, open_frame
-from ...storage.encoding.record import TableEncoding
+from ...storage.encoding.frames import Frame, is_frame, is_pandas, open_frame
+from ...storage.encoding.record import Form, TableEncoding
 from ...storage.encoding.table import TableReader
 from ...storage.value_types import Matrix, UserData
 
@@ -40,8 +40,8 @@ class ObjectFrame(Frame):
 
 
 def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
-    """Return the rows of a frame as features; ``None`` where they are numbers as they are. With ``reset`` the encoding is learnt, and kept in
-    ``encoding_``; else it is followed: columns are found by their names.
+    """Return the rows of a frame as features; ``None`` where they are numbers as they are. With ``reset`` the encoding is learnt, and kept
+    in ``encoding_``; else it is followed: columns are found by their names.
 
     Raises ValueError: a column is missing, has missing values that the estimator does not take, or cannot be one of features; TypeError:
     an entry is neither text nor a number.
@@ -76,7 +76,9 @@ def _as_table(estimator: Any, X: UserData) -> Frame | None:
         frame = open_frame(X)
         if encoding is not None:
             # What a store was fitted on may come as its features, too.
-            is_encoded = not _is_frame_fit(estimator) and frame.columns == encoding.feature_names and len(frame.numbers) == len(frame.columns)
+            is_encoded = (
+                not _is_frame_fit(estimator) and frame.columns == encoding.feature_names and len(frame.numbers) == len(frame.columns)
+            )
             return None if is_encoded else frame
         return frame if any(k not in frame.numbers and not _is_boolean(frame, k) for k in range(len(frame.columns))) else None
     is_array = isinstance(X, np.ndarray) and X.ndim == 2
@@ -108,7 +110,7 @@ def _has_text(X: np.ndarray) -> bool:
 def _reader(estimator: Any, names: list[str], numbers: list[int], known: TableEncoding | None) -> TableReader:
     if len(set(names)) < len(names):
         raise ValueError(f"the column name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    form = getattr(estimator, "_frame_form", "one-hot")
+    form: Form = getattr(estimator, "_frame_form", "one-hot")
     named = [name for name in getattr(estimator, "categorical", None) or () if isinstance(name, str)]
     texts = [name for k, name in enumerate(names) if k not in numbers]
     named = set(named) & set(texts)
@@ -150,8 +152,8 @@ def _refuse_missing(estimator: Any, names: list[str], coded: np.ndarray) -> None
 def _set_names(estimator: Any, X: UserData, names: list[str]) -> None:
     """Set what scikit-learn keeps of the columns of a fit, those of the source."""
     estimator.n_features_in_ = len(names)
-    own = getattr(X, "columns", None) if is_frame(X) else ()
-    are_names = is_frame(X) and (own is None or not hasattr(own, "tolist") or all(isinstance(name, str) for name in own.tolist()))
+    own = getattr(X, "columns", None)
+    are_names = is_frame(X) and all(isinstance(name, str) for name in (own.tolist() if is_pandas(X) and own is not None else names))
     vars(estimator).pop("feature_names_in_", None)
     if are_names:
         estimator.feature_names_in_ = np.array(names, dtype=object)

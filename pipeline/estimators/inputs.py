@@ -75,15 +75,15 @@ def in_memory(X: object, name: str = "X") -> UserData:
     return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
 
 
-def validated(estimator: Any, X: object, y: object = "no_validation", **options: Any) -> Any:
+def validated(estimator: Any, X: object, y: UserData = "no_validation", **options: Any) -> Any:
     """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it.
 
     Frames with columns of names are encoded (:func:`encode_frame`), and their features are looked at.
     """
-    X, y, reset = in_memory(X), in_memory(y, "y"), options.pop("reset", True)
-    encoded = encode_frame(estimator, X, reset)
+    rows, y, reset = in_memory(X), in_memory(y, "y"), options.pop("reset", True)
+    encoded = encode_frame(estimator, rows, reset)
     if encoded is None:
-        return validate_data(estimator, X, y, reset=reset, **options)
+        return validate_data(estimator, rows, y, reset=reset, **options)
     for message in encoded.messages:
         warn_user(message)
     has_target = not isinstance(y, str) or y != "no_validation"

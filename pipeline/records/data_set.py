@@ -113,4 +113,6 @@ def _refuse_codes(data: BlockStore, reader: str) -> NoReturn:
     assert data.encoding is not None
     column = data.encoding.feature_names[next(iter(data.encoding.coded_levels))]
     advice = "ingest the source with another --missing, which makes a feature of every level"
-    raise DataError(f"column {column!r} holds numbers of levels (missing='keep'); {reader} takes none, only rule-ensemble does: {advice}", data.url)
+    raise DataError(
+        f"column {column!r} holds numbers of levels (missing='keep'); {reader} takes none, only rule-ensemble does: {advice}", data.url
+    )

@@ -100,8 +100,8 @@ def predict_store(
 ) -> dict[str, Any]:
     """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 
-    Every row has its id, if the store has ids, else its number from 0 on. A file in place of the store, such as a table, is made into one as
-    the training data were, and the store is removed afterwards.
+    Every row has its id, if the store has ids, else its number from 0 on. A file in place of the store, such as a table, is made into one
+    as the training data were, and the store is removed afterwards.
 
     With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
     predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
@@ -153,10 +153,10 @@ def score_store(
 ) -> dict[str, Any]:
     """Return the metric table of a run on a store.
 
-    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors.
-    Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
-    A file in place of the store is made into one, as of :func:`predict_store`. On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run`` the plan, as of
-    :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors. Of many tasks
+    also the mean over tasks and a row per task; the other figures are of all rows together. A file in place of the store is made into one,
+    as of :func:`predict_store`. On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run``
+    the plan, as of :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     options, emit = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), on_event or ignore
     with as_store(run, store, emit) as place:

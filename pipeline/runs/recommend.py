@@ -20,8 +20,8 @@ from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import holdings_plan, refuse_beyond, total_bytes
 from .outputs import refuse_foreign
-from .predictions import Predicted, Predictions, predictions_writer, table_writer
 from .predict_planning import MODEL, planned_pass, step_bytes
+from .predictions import Predicted, Predictions, predictions_writer, table_writer
 from .run import load_model, method_named, open_data, process_bytes, process_plan, refuse_step
 
 

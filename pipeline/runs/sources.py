@@ -42,4 +42,6 @@ def _training_store(run: str, source: str) -> str:
         return BlockStore.open(str(url), str(digest)).url
     except (StorageError, DigestMismatch, OSError) as error:
         advice = "make a store of it, with --like a store of the same form"
-        raise DataError(f"is no store, and the store {url} that {run} was fitted on is gone or replaced ({error}): {advice}", source) from error
+        raise DataError(
+            f"is no store, and the store {url} that {run} was fitted on is gone or replaced ({error}): {advice}", source
+        ) from error

@@ -96,9 +96,11 @@ class BlockRef:
 
 
 class BlockSource:
-    """What block stores and blocks in memory have in common."""
+    """What block stores and blocks in memory have in common. ``encoding``: how the columns of a table became features; None where they are
+    the features."""
 
     meta: BlockMeta
+    encoding: TableEncoding | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

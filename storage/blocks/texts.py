@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 def split_texts(letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.integer]) -> list[str]:
     """Return the texts of UTF-8 bytes that lie end to end."""
     data, ends = letters.tobytes(), np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).tolist()
-    return [data[a:b].decode("utf-8", errors="replace") for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return [data[a:b].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
 
 
 def whole_numbers(texts: Sequence[str]) -> npt.NDArray[np.int64] | None:

@@ -14,8 +14,8 @@ from ..value_types import Foreign
 
 
 class Words(NamedTuple):
-    """Texts: the one of row i is ``words[codes[i]]``, or missing where the code is negative. ``is_type``: the column is of a type whose values
-    are names (a category); ``is_ordered``: and these stand in an order that means something."""
+    """Texts: the one of row i is ``words[codes[i]]``, or missing where the code is negative. ``is_type``: the column is of a type whose
+    values are names (a category); ``is_ordered``: and these stand in an order that means something."""
 
     codes: npt.NDArray[np.integer[Any]]
     words: Sequence[str]
@@ -37,7 +37,7 @@ class Coded(NamedTuple):
     values: npt.NDArray[Any]
 
 
-Chunk: TypeAlias = npt.NDArray[Any] | Words | Coded | Unreadable
+Chunk: TypeAlias = npt.NDArray[Any] | Words | Unreadable
 """Some rows of a column; arrays are of numbers or booleans, masked where values are missing whose type has no NaN."""
 
 
@@ -45,14 +45,16 @@ def chunk_length(chunk: Chunk) -> int:
     """Number of rows."""
     if isinstance(chunk, Unreadable):
         return chunk.length
-    return len(chunk if isinstance(chunk, np.ndarray) else chunk[0])
+    return len(chunk.codes if isinstance(chunk, Words) else chunk)
 
 
-MISSING_WORDS = tuple("NA N/A n/a #N/A NaN nan NAN -nan NULL null None <NA> ?".split())
+MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "-nan", "NULL", "null", "None", "<NA>", "?")
 """What stands for a missing number; an empty text is missing in any column."""
 
 _TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
-_DATE = re.compile(r"(\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{2}){0,2}.*)?)|(\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?)|(\d{4}/\d{1,2}/\d{1,2}( .*)?)")
+_DATE = re.compile(
+    r"(\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{2}){0,2}.*)?)|(\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?)|(\d{4}/\d{1,2}/\d{1,2}( .*)?)"
+)
 _EXACT = 2**53
 _LARGE = re.compile(r"[+-]?[0-9]*\.?[0-9]+[eE]\+?[0-9]+")  # such as 1e999
 _TIMES = (datetime.date, datetime.time, datetime.timedelta)

@@ -8,7 +8,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .chunks import Chunk, Unreadable, Words, as_number, is_missing_word, is_numeral, looks_like_date, missing_in, truth_value, words_of_numbers
+from .chunks import (
+    Chunk,
+    Unreadable,
+    Words,
+    as_number,
+    is_missing_word,
+    is_numeral,
+    looks_like_date,
+    missing_in,
+    truth_value,
+    words_of_numbers,
+)
 from .record import REFUSAL
 
 Fault = Callable[[str, int], Exception]  # builds the error for a reason and a row, counted inside the rows at hand
@@ -24,7 +35,8 @@ ColumnKind = Literal["numeric", "boolean", "nominal"]
 
 @dataclass
 class ColumnReader:
-    """Turns a column into numbers, piece by piece: numbers as they are, 0 and 1 for false and true, codes for names, NaN for what is missing.
+    """Turns a column into numbers, piece by piece: numbers as they are, 0 and 1 for false and true, codes for names, NaN for what is
+    missing.
 
     A column of texts is numeric if the first of its cells that is not missing is a number, boolean if it is ``true`` or ``false``, else
     nominal; a later cell that does not fit is refused. Codes are given in order of appearance until `final` turns them into numbers of
@@ -89,7 +101,7 @@ class ColumnReader:
         used = np.flatnonzero(first < len(chunk.codes))
         is_type = chunk.is_type or self.is_named
         for k in used[np.argsort(first[used], kind="stable")].tolist():
-            table[k] = self._number(chunk.words[k], int(first[k]), is_type, fault)
+            table[k] = self._number(str(chunk.words[k]), int(first[k]), is_type, fault)
         if self.is_known and self.kind == "nominal":
             self._count_unseen(chunk, used, table)
         elif chunk.is_type and self.kind == "nominal":
@@ -138,11 +150,11 @@ class ColumnReader:
             if word and word not in self.levels:
                 self._add(word, 0, fault)
         if chunk.is_ordered:
-            self.order = [*(self.order or ()), *(word for word in chunk.words if word and word not in (self.order or ()))]
+            self.order = list(dict.fromkeys([*(self.order or ()), *filter(None, chunk.words)]))
 
     def _count_unseen(self, chunk: Words, used: npt.NDArray[Any], table: Floats) -> None:
         counts = np.bincount(chunk.codes[chunk.codes >= 0], minlength=len(chunk.words))
-        self.unseen.update({chunk.words[k]: int(counts[k]) for k in used.tolist() if table[k] == UNSEEN})
+        self.unseen.update({str(chunk.words[k]): int(counts[k]) for k in used.tolist() if table[k] == UNSEEN})
 
     def _check_missing(self, gone: npt.NDArray[np.bool_], fault: Fault) -> None:
         if not self.refuses:
@@ -156,13 +168,15 @@ class ColumnReader:
         """Refuse what only the whole column tells: nothing but dates, or words for missing values only; rows count from the first one."""
         if self.kind is None and self.refuses and self.doubtful is not None:
             raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
-        if self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known) and self.levels:
-            if all(map(looks_like_date, self.levels)):
-                raise fault(f"the values are dates such as {self._example()}, which are no features; {self._date_advice}", 0)
+        is_free = self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known)
+        if is_free and self.levels and all(map(looks_like_date, self.levels)):
+            raise fault(f"the values are dates such as {self._example()}, which are no features; {self._date_advice}", 0)
 
     @property
     def _name_advice(self) -> str:
-        how = f"make the column a category (astype('category') of {self.name!r})" if self.is_frame else f"say so (--categorical {self.name})"
+        how = (
+            f"make the column a category (astype('category') of {self.name!r})" if self.is_frame else f"say so (--categorical {self.name})"
+        )
         return f"if its values are names, {how}"
 
     @property
@@ -225,7 +239,8 @@ def _kind_of(chunk: Chunk) -> ColumnKind | None:
     if isinstance(chunk, Words):
         first = _first_rows(chunk.codes, len(chunk.words))
         order = [k for k in np.argsort(first, kind="stable").tolist() if first[k] < len(chunk.codes)]
-        word = next((chunk.words[k] for k in order if not is_missing_word(chunk.words[k])), None)
+        words = (str(chunk.words[k]) for k in order)
+        word = next((word for word in words if not is_missing_word(word)), None)
         if word is None:
             return None
         return "numeric" if is_numeral(word) else "boolean" if truth_value(word) is not None else "nominal"

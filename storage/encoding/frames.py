@@ -94,7 +94,7 @@ def _of_categories(series: Foreign) -> Words:
     words = chunk_of_objects(np.asarray(series.cat.categories, dtype=object))
     codes = series.cat.codes.to_numpy().astype(np.int64)
     if isinstance(words, Words):
-        return Words(codes, [words.words[code] for code in words.codes.tolist()], True, bool(series.cat.ordered))
+        return Words(codes, objects_of_words(words).tolist(), True, bool(series.cat.ordered))
     if isinstance(words, Unreadable):
         return Words(codes, [str(value) for value in series.cat.categories], True, bool(series.cat.ordered))
     return Words(codes, [name_of_number(value) for value in words.tolist()], True, bool(series.cat.ordered))

@@ -15,12 +15,13 @@ ENCODING = "encoding.json"
 
 Kind = Literal["numeric", "boolean", "nominal", "dropped", "id"]
 Missing = Literal["refuse", "keep", "mean", "median", "indicator"]
+Form = Literal["one-hot", "codes"]
 FILLS = ("mean", "median", "indicator")
 """What to do with missing values, where they become numbers."""
 
 REFUSAL = (
-    "missing and infinite values are refused (missing='mean', 'median' or 'indicator', --missing, fills missing ones in; 'keep' stores them, "
-    "for rule-ensemble alone)"
+    "missing and infinite values are refused (missing='mean', 'median' or 'indicator', --missing, fills missing ones in; 'keep' stores "
+    "them, for rule-ensemble alone)"
 )
 """What to say of a value that is missing."""
 
@@ -64,7 +65,7 @@ class TableEncoding:
 
     record_name: ClassVar[str] = "TableEncoding"
     columns: tuple[ColumnEncoding, ...]
-    form: Literal["one-hot", "codes"] = "one-hot"
+    form: Form = "one-hot"
     is_sparse: bool = False
 
     @cached_property
@@ -143,7 +144,7 @@ def _starts(columns: Iterable[ColumnEncoding]) -> list[int]:
     return starts
 
 
-def make_encoding(columns: Iterable[ColumnEncoding], form: Literal["one-hot", "codes"]) -> TableEncoding:
+def make_encoding(columns: Iterable[ColumnEncoding], form: Form) -> TableEncoding:
     """Put columns together, whose features are named here: no two names are alike."""
     named, known = [], dict[str, int]()
     for column in columns:

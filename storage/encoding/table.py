@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .chunks import Chunk
 from .columns import ColumnReader, Fault, Floats
-from .record import FILLS, ColumnEncoding, Missing, TableEncoding, make_encoding
+from .record import FILLS, ColumnEncoding, Form, Missing, TableEncoding, make_encoding
 
 Report = Callable[[str], None]
 _SHOWN_LEVELS = 3
@@ -35,8 +35,8 @@ class TableReader:
     """Turns the feature columns of a table into numbers, and learns their encoding, or follows a ``known`` one, whose sources they are.
 
     ``names``: of the columns; ``plain``: those that hold numbers by their type, of which nothing need be kept; ``named``: columns whose
-    values are names, the user says; ``missing``: what is done with missing values; ``limit``: bytes of the levels of a column; ``is_frame``: for messages, a frame in memory, not the source of an ingest.
-    """
+    values are names, the user says; ``missing``: what is done with missing values; ``limit``: bytes of the levels of a column;
+    ``is_frame``: for messages, a frame in memory, not the source of an ingest."""
 
     def __init__(
         self,
@@ -47,11 +47,13 @@ class TableReader:
         missing: Missing = "refuse",
         others: Sequence[Other] = (),
         known: TableEncoding | None = None,
-        form: Literal["one-hot", "codes"] = "one-hot",
+        form: Form = "one-hot",
         limit: int = 1 << 40,
         is_frame: bool = False,
     ) -> None:
-        self.names, self.missing, self.others, self.known, self.form = names, missing, others, known, form
+        self.names, self.others, self.known = names, others, known
+        self.missing: Missing = missing
+        self.form: Form = form
         self._limit, self._is_frame = limit, is_frame
         named, number = set(named), plain if isinstance(plain, range) else set(plain)
         self.columns: dict[int, ColumnReader] = {}
@@ -68,8 +70,8 @@ class TableReader:
     def _follow(self, column: ColumnEncoding) -> ColumnReader:
         assert column.kind not in ("dropped", "id")
         levels = {level: k for k, level in enumerate(column.levels)}
-        rules = {"is_known": True, "refuses": self.missing == "refuse", "is_frame": self._is_frame}
-        return ColumnReader(column.name, column.kind, levels, **rules)
+        refuses = self.missing == "refuse"
+        return ColumnReader(column.name, column.kind, levels, is_known=True, refuses=refuses, is_frame=self._is_frame)
 
     def is_plain_number(self, k: int) -> bool:
         """Whether a column holds numbers by its type, and nothing is kept of it."""

@@ -171,7 +171,12 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     if no_labels and labels is not None:
         raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
     guide = None if like is None else BlockStore.open(like)
-    text: dict[str, Any] = {"n_features": resolve_width(guide, n_features), "zero_based": zero_based, "qid": qid, "no_labels": bool(no_labels)}
+    text: dict[str, Any] = {
+        "n_features": resolve_width(guide, n_features),
+        "zero_based": zero_based,
+        "qid": qid,
+        "no_labels": bool(no_labels),
+    }
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
     form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": scale, "layout": layout, "budget": budget}

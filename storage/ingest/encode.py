@@ -24,9 +24,11 @@ from .text.spool import Block, Spool, Stored
 _COLUMN_SHARE = 64
 
 
-def encode_rows(reading: Reading, source: Source, options: Options, scratch: Scratch, progress: Progress) -> tuple[Reading, TableEncoding | None]:
-    """Return the rows as features, and their encoding; None, and the rows as they are, for tables that hold numbers alone. Raises DataError:
-    values that no column can have; SchemaError: the width is not the declared one, or a row of features is beyond the budget."""
+def encode_rows(
+    reading: Reading, source: Source, options: Options, scratch: Scratch, progress: Progress
+) -> tuple[Reading, TableEncoding | None]:
+    """Return the rows as features, and their encoding; None, and the rows as they are, for tables that hold numbers alone. Raises
+    DataError: values that no column can have; SchemaError: the width is not the declared one, or a row of features is beyond the budget."""
     coder = reading.coder or _coder_of_numbers(reading, source, options)
     if coder is None:
         return reading, None

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..blocks.store import BlockStore
-from ..encoding.record import TableEncoding
 from ..errors import SchemaError
 from ..meta import ColumnScale
 from ..value_types import UserData
@@ -18,8 +17,8 @@ from .text.sequences import SequenceSource
 
 
 def follow_guide(guide: BlockStore, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that follow from another store: task, labels, missing values, roles of columns, encoding. Raises SchemaError: one is
-    given and says otherwise."""
+    """Return the options that follow from another store: task, labels, missing values, roles of columns, encoding. Raises SchemaError: one
+    is given and says otherwise."""
     made = dict(dict(guide.meta.info).get("options") or {})
     for name in ("categorical", "drop", "columns"):
         if chosen[name]:
@@ -60,8 +59,8 @@ def _holds_sequences(guide: BlockStore) -> bool:
 
 
 def collect_extras(source: Source, guide: BlockStore | None, options: Options, names: UserData, groups: UserData) -> Extras:
-    """Return what goes beside the data, as far as it is known before these are read. Raises SchemaError: names, scaling or content do not go
-    together with those of the store to follow."""
+    """Return what goes beside the data, as far as it is known before these are read. Raises SchemaError: names, scaling or content do not
+    go together with those of the store to follow."""
     own_names = read_names(names)
     feature_names = own_names or source.names
     labels = read_groups(groups)

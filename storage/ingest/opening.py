@@ -17,7 +17,21 @@ from .text.sequences import SequenceSource, text_source
 from .text.text import SvmlightSource
 
 ENDINGS = {
-    "svmlight": (".svm", ".svmlight", ".libsvm", ".txt", ".dat", ".t", ".tr", ".train", ".test", ".val", ".scale", ".binary", ".multiclass"),
+    "svmlight": (
+        ".svm",
+        ".svmlight",
+        ".libsvm",
+        ".txt",
+        ".dat",
+        ".t",
+        ".tr",
+        ".train",
+        ".test",
+        ".val",
+        ".scale",
+        ".binary",
+        ".multiclass",
+    ),
     "csv": (".csv",),
     "tsv": (".tsv", ".tab"),
     "parquet": (".parquet", ".pq"),

@@ -28,7 +28,12 @@ SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
 
-ROW_OPTIONS = {"y": "target", "task": "task_column", "weight": "weight_column", "id": "id_column"}  # options that say where the row tables come from
+ROW_OPTIONS = {
+    "y": "target",
+    "task": "task_column",
+    "weight": "weight_column",
+    "id": "id_column",
+}  # options that say where the row tables come from
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,
@@ -45,8 +50,8 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class Options:
     """Checked options; everything here can change the stored bytes (the number of jobs cannot). See `gramplane.storage.ingest.ingest` for
-    their meaning. ``follow``, ``encoding``, ``guided``: of the store given as like, the roles of columns, the encoding, and the source columns
-    that its features come from."""
+    their meaning. ``follow``, ``encoding``, ``guided``: of the store given as like, the roles of columns, the encoding, and the source
+    columns that its features come from."""
 
     format: str = "auto"
     n_features: int | None = None

@@ -33,7 +33,7 @@ def build_model(config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Seque
     texts = config.feature_map or atoms.kind, config.model_dump_json(), json.dumps(list(inputs.labels))
     read = features, scale_of(data, features, centred=centred), ranges
     is_named = data.first_feature > 0 or data.feature_names() is not None
-    known = tuple(map(feature_namer(data), features)) if is_named else None
+    known = tuple(map(feature_namer(data), features.tolist())) if is_named else None
     row_scaled = data.scale.kind == "unit-row"
     return FGMModel(*texts, int(data.n_cols), *read, coordinates, rows, intercepts, tuple(machines), known, row_scaled)
 

@@ -76,7 +76,7 @@ class GroupLasso(Method):
         rows: list[dict[str, Any]] = []
         name = feature_namer(self.ctx.data)
         for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:
-            rows.append({"feature": name(features[j]), **weights_by_label(weights[:, j], labels)})
+            rows.append({"feature": name(int(features[j])), **weights_by_label(weights[:, j], labels)})
         return {"selected": rows, "groups": [{"group": int(label)} for label in model.arrays["active_groups"][:MAX_TABLE_ROWS]]}
 
 

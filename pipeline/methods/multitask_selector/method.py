@@ -125,7 +125,7 @@ class Selector(Method):
     def tables(self, state: State, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, their weights by task, the tasks; of a stream also its steps."""
         features, weights, data, tasks = model.features, selected_weights(model), self.loop.data, self.inputs.names
-        names = list(map(feature_namer(self.ctx.data), features))
+        names = list(map(feature_namer(self.ctx.data), features.tolist()))
         norms = np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
         sizes, counts = np.bincount(data.codes, data.weight > 0, len(tasks)), np.count_nonzero(weights, axis=1)

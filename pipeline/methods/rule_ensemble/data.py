@@ -71,7 +71,9 @@ class RuleInputs:
     rows: Inputs
     names: Sequence[str] | None = None
     categories: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names of level 0, 1, ... by column of numbers of levels
-    origins: Mapping[int, tuple[str, str | None]] = field(default_factory=dict)  # column and level (None: missing) by column of zeros and ones
+    origins: Mapping[int, tuple[str, str | None]] = field(
+        default_factory=dict
+    )  # column and level (None: missing) by column of zeros and ones
     nominal: Collection[str] = ()  # nominal columns of the source
 
     @classmethod

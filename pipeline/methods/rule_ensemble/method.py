@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ....storage import DataError
-from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
+from ...inputs.labels import labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...method import Method
 from ...passes.blocks import column_tasks
 from ...records.context import RunContext
-from ...records.data_set import DataSet
 from ...records.holdings import holdings_plan, refuse_beyond
 from .blocked_lattice import block_rows, fits_a_task, largest_step
 from .config import RuleConfig

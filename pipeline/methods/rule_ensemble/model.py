@@ -93,7 +93,8 @@ def conditions(model: RuleModel, propositions: Propositions, items: np.ndarray) 
     for j in sorted(items.tolist(), key=lambda j: (propositions.column[j], propositions.kind[j], propositions.cut[j])):
         column, kind, cut = int(propositions.column[j]), int(propositions.kind[j]), float(propositions.cut[j])
         if str(column) in origins and kind != MISSING:
-            rows.append(_level_condition(column, *origins[str(column)], bool(cut > 0) == (kind in (EQUAL, ABOVE))))
+            feature, level = origins[str(column)]
+            rows.append(_level_condition(column, feature, level, (cut > 0) == (kind in (EQUAL, ABOVE))))
             continue
         values = categories.get(str(column))
         label = values[int(cut)] if values is not None and kind != MISSING else None

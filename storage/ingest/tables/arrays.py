@@ -17,9 +17,9 @@ from ..options import Options
 from ..reading import RowSource, check_width, fill_masked, is_inexact
 from ..text.spool import Block
 from ..text.streams import FileDigest
-from .row_tables import array_digest, at_row
 from .frames import table_source
 from .labelled import names_of_array
+from .row_tables import array_digest, at_row
 from .tabular import Table
 
 
@@ -163,6 +163,8 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
     if hasattr(opened, "dask") and hasattr(opened, "blocks"):
         made = DaskSource(opened, columns, options)
     else:
-        made = ArraySource(opened, {name: np.asarray(values) for name, values in columns.items()}, f"<{type(source).__name__}>", "array", options)
+        made = ArraySource(
+            opened, {name: np.asarray(values) for name, values in columns.items()}, f"<{type(source).__name__}>", "array", options
+        )
     made.names = names
     return made

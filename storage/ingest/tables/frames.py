@@ -124,4 +124,3 @@ class StreamSource(ArrowBatches):
         """Yield slices of the batches."""
         for batch in self._stream:
             yield from self.slices(batch, step)
-

@@ -1,6 +1,6 @@
-"""Files of tables in groups of rows (Parquet, Arrow). A group that fits an eighth of the budget is read by rows; of a larger one, some columns
-at a time go to scratch, from where rows are put together again: what pyarrow holds of a group grows with the columns that are read side by
-side."""
+"""Files of tables in groups of rows (Parquet, Arrow). A group that fits an eighth of the budget is read by rows; of a larger one, some
+columns at a time go to scratch, from where rows are put together again: what pyarrow holds of a group grows with the columns that are read
+side by side."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -120,9 +120,7 @@ class GroupedTable(Table):
             yield self.in_places([chunks[self.columns[k]] for k in self.columns_read])
             lo = hi
 
-    def _stacked(
-        self, group: int, names: list[str], row: int, feature: int, alone: bool, options: Options
-    ) -> Iterator[npt.NDArray[Any]]:
+    def _stacked(self, group: int, names: list[str], row: int, feature: int, alone: bool, options: Options) -> Iterator[npt.NDArray[Any]]:
         for columns in self._read(group, names, self.step(options, len(names)), alone):
             yield self._stack(columns, row, feature)
             row += chunk_length(columns[0])

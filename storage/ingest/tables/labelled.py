@@ -54,7 +54,9 @@ def _row_dimension(data: Foreign, name: str) -> str:
     odd = [str(column) for column in data.data_vars if len(data[column].dims) != 1]
     dims = {data[column].dims[0] for column in data.data_vars if len(data[column].dims) == 1}
     if odd or len(dims) != 1:
-        what = f"variable {odd[0]!r} has {len(data[odd[0]].dims)} dimensions" if odd else f"its variables lie along {sorted(map(str, dims))}"
+        what = (
+            f"variable {odd[0]!r} has {len(data[odd[0]].dims)} dimensions" if odd else f"its variables lie along {sorted(map(str, dims))}"
+        )
         raise SchemaError(f"{name}: {what}; the columns of a table all lie along one dimension, its rows (choose them: data[[...]])")
     return dims.pop()
 

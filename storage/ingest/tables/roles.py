@@ -79,10 +79,14 @@ def _chosen_others(names: Sequence[str], positions: dict[str, int], tables: dict
         _find(name, positions, source)
     busy = [name for name in (*options.drop, *options.categorical) if positions[name] in tables.values()]
     if busy:
-        raise SchemaError(f"column {busy[0]!r} is no feature: it has the target, tasks, weights or ids; leave it out of drop and categorical")
+        raise SchemaError(
+            f"column {busy[0]!r} is no feature: it has the target, tasks, weights or ids; leave it out of drop and categorical"
+        )
     twice = set(options.drop) & {*options.categorical, *(options.columns or ())}
     if twice:
-        raise SchemaError(f"drop names {min(twice)!r}, which is also in {'categorical' if min(twice) in options.categorical else 'columns'}")
+        raise SchemaError(
+            f"drop names {min(twice)!r}, which is also in {'categorical' if min(twice) in options.categorical else 'columns'}"
+        )
     keep = None if options.columns is None else {*options.columns, *options.categorical}
     return list(_others(names, tables, set(options.drop), keep))
 

@@ -16,20 +16,20 @@ from ..labels import Target
 from ..options import Options
 from ..reading import RowSource, check_row_fits, check_width, fill_masked, is_inexact
 from ..text.spool import Block
-from .roles import Roles, assign_roles
+from .roles import assign_roles
 from .row_tables import at_row, row_tables
 
 _LEVEL_SHARE = 16  # the levels of a column take at most this part of the budget
 
 
 class Table(RowSource):
-    """What the readers of tables share: columns to rows, and the checks. ``columns``: names of all columns; ``numbers``: those that hold numbers
-    by their type."""
+    """What the readers of tables share: columns to rows, and the checks. ``columns``: names of all columns; ``numbers``: those that hold
+    numbers by their type."""
 
     def __init__(self, name: str, columns: Sequence[str], numbers: Sequence[int], options: Options) -> None:
         self.name, self.columns = name, list(columns)
         self._roles = assign_roles(self.columns, options, name)
-        self.names = [self.columns[k] for k in self._roles.features]
+        self.names = self._names = [self.columns[k] for k in self._roles.features]
         self.messages = self._roles.messages
         if options.guided is not None and options.encoding is None:
             numbers = range(len(columns))  # where nothing else was written down, there were numbers
@@ -46,8 +46,15 @@ class Table(RowSource):
         features, known = self._roles.features, set() if len(numbers) == len(self.columns) else set(numbers)
         plain = range(len(features)) if len(numbers) == len(self.columns) else [k for k, column in enumerate(features) if column in known]
         form = "codes" if options.missing == "keep" else "one-hot"
-        more: dict[str, Any] = {"missing": options.missing, "known": options.encoding, "form": form, "limit": options.budget // _LEVEL_SHARE}
-        return TableReader(self.names, plain, named=options.categorical, others=self._roles.others, **more)
+        more: dict[str, Any] = {
+            "missing": options.missing,
+            "known": options.encoding,
+            "form": form,
+            "limit": options.budget // _LEVEL_SHARE,
+        }
+        return TableReader(self._names, plain, named=options.categorical, others=self._roles.others, **more)
+
+    coder: TableReader  # pyright: ignore[reportIncompatibleVariableOverride] (of a table there always is one)
 
     @abstractmethod
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
@@ -108,11 +115,11 @@ class Table(RowSource):
         if len(values) != count:
             raise SchemaError(f"{self.name}: the array given for {table} does not have one entry per row")
 
-    def _stack(self, columns: list[Chunk], first: int, feature: int = 0) -> npt.NDArray[Any]:
+    def _stack(self, columns: Sequence[Chunk | Coded], first: int, feature: int = 0) -> npt.NDArray[Any]:
         """Feature columns from ``feature`` on as one matrix."""
         return np.column_stack([self._numbers(chunk, first, k) for k, chunk in enumerate(columns, feature)])
 
-    def _numbers(self, chunk: Chunk, first: int, k: int) -> npt.NDArray[Any]:
+    def _numbers(self, chunk: Chunk | Coded, first: int, k: int) -> npt.NDArray[Any]:
         """Part of a feature as numbers; 64-bit integers are checked here, before their type is lost."""
         if isinstance(chunk, Coded):
             return chunk.values

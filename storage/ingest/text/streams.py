@@ -48,7 +48,8 @@ def detect_compression(path: Path) -> str | None:
 
 
 class Expanded(io.RawIOBase):
-    """A stream of ``kind`` "gzip", "bzip2", "xz" or "zstd" that refuses damage and explosive ratios by DataError; ``offset``: text bytes so far."""
+    """A stream of ``kind`` "gzip", "bzip2", "xz" or "zstd" that refuses damage and explosive ratios by DataError; ``offset``: text bytes so
+    far."""
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:
         self._raw, self._name, self._kind = raw, name, kind

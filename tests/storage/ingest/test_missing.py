@@ -244,7 +244,9 @@ def test_without_the_option_the_message_names_it_and_infinity_is_never_kept(tmp_
     A[3, 2] = np.inf
     for make in (as_csv, as_parquet, as_frame_of_masked_types, as_npz, as_array, as_masked_array, as_dask):
         source, options = make(tmp_path, A, y)
-        with pytest.raises(DataError, match=r"(value nan is not finite|is missing); missing and infinite values are refused \(missing=.mean., .*, --m"):
+        with pytest.raises(
+            DataError, match=r"(value nan is not finite|is missing); missing and infinite values are refused \(missing=.mean., .*, --m"
+        ):
             ingest(source, tmp_path / "S", **options)
         if make is not as_masked_array:  # which masks infinity, too
             with pytest.raises(DataError, match="value inf is not finite; infinite values are refused"):
