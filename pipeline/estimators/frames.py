@@ -50,15 +50,18 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
         for name in ("encoding_", "_is_frame_fit"):
             vars(estimator).pop(name, None)
     known: TableEncoding | None = getattr(estimator, "encoding_", None)
-    frame = _as_table(estimator, X) if reset or known is not None else None
+    frame = _new_table(X) if reset else None if known is None else _known_table(estimator, X, known)
     if frame is None:
         return None
     order = list(range(len(frame.columns))) if known is None else _places(frame, known)
-    names = [frame.columns[k] for k in order]
-    reader = _reader(estimator, names, [order.index(k) for k in frame.numbers if k in order], known)
-    raw = [_read(reader, frame, k, place) for k, place in enumerate(order)]
-    reader.check_end(lambda reason, row, k: _fault(names[k], reason, row))
-    coded = reader.final(np.array(raw).reshape(len(order), frame.n_rows), 0)
+    names, numbers = [frame.columns[k] for k in order], set(frame.numbers)
+    if len(set(names)) < len(names):
+        raise ValueError(f"the column name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    plain = [k for k, place in enumerate(order) if place in numbers]
+    named = {*(getattr(estimator, "categorical", None) or ())} - {names[k] for k in plain}
+    form: Form = getattr(estimator, "_frame_form", "one-hot")
+    reader = TableReader(names, plain, named=named, missing="keep", known=known, form=form, is_frame=True)
+    coded = reader.final(_read_columns(reader, frame, order), 0)
     if not get_tags(estimator).input_tags.allow_nan:
         _refuse_missing(estimator, names, coded)
     encoding = known or reader.encoding({})
@@ -69,59 +72,44 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
     return Encoded(rows, reader.unseen_messages())
 
 
-def _as_table(estimator: Any, X: UserData) -> Frame | None:
-    """The table behind what is to be encoded; ``None`` of numbers."""
-    encoding: TableEncoding | None = getattr(estimator, "encoding_", None)
+def _new_table(X: UserData) -> Frame | None:
+    """The table of a fit; ``None`` of numbers."""
     if is_frame(X):
         frame = open_frame(X)
-        if encoding is not None:
-            # What a store was fitted on may come as its features, too.
-            is_encoded = (
-                not _is_frame_fit(estimator) and frame.columns == encoding.feature_names and len(frame.numbers) == len(frame.columns)
-            )
-            return None if is_encoded else frame
-        return frame if any(k not in frame.numbers and not _is_boolean(frame, k) for k in range(len(frame.columns))) else None
-    is_array = isinstance(X, np.ndarray) and X.ndim == 2
-    if encoding is not None and _is_frame_fit(estimator) and is_array:
-        return _by_position(estimator, X, [column.name for column in encoding.sources])
-    return ObjectFrame(X) if encoding is None and is_array and X.dtype.kind in "OUS" and _has_text(X) else None
+        return None if frame.is_plain else frame
+    is_text = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
+    return ObjectFrame(X) if is_text and any(isinstance(value, str) for value in X.ravel().tolist()) else None
 
 
-def _by_position(estimator: Any, X: np.ndarray, names: list[str]) -> Frame:
-    if X.shape[1] != len(names):
-        name = type(estimator).__name__
-        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {len(names)} features as input, the columns of a frame")
-    return ObjectFrame(X, names)
+def _known_table(estimator: Any, X: UserData, known: TableEncoding) -> Frame | None:
+    """The table to be encoded as one before; ``None`` of what comes as features."""
+    if is_frame(X):
+        frame = open_frame(X)
+        has_sources = {column.name for column in known.sources} <= {*frame.columns}
+        return None if not has_sources and frame.columns == known.feature_names else frame
+    if not _is_frame_fit(estimator) or not isinstance(X, np.ndarray) or X.ndim != 2:
+        return None
+    if X.shape[1] != len(known.sources):
+        count, name = len(known.sources), type(estimator).__name__
+        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {count} features as input, the columns of a frame")
+    return ObjectFrame(X, [column.name for column in known.sources])
+
+
+def _read_columns(reader: TableReader, frame: Frame, order: Sequence[int]) -> np.ndarray:
+    """The numbers of the columns of a frame, ``(n_columns, n)``."""
+    out = np.empty((len(order), frame.n_rows))
+    for k, place in enumerate(order):
+        chunk, name = frame.chunk(place, 0, frame.n_rows), frame.columns[place]
+        if isinstance(chunk, np.ndarray) and reader.is_plain_number(k):
+            out[k] = np.ma.filled(chunk.astype(np.float64), np.nan)
+        else:
+            out[k] = reader.read(k, chunk, lambda reason, row, name=name: _fault(name, reason, row))
+    reader.check_end(lambda reason, row, k: _fault(reader.names[k], reason, row))
+    return out
 
 
 def _is_frame_fit(estimator: Any) -> bool:
     return bool(getattr(estimator, "_is_frame_fit", False))
-
-
-def _is_boolean(frame: Frame, k: int) -> bool:
-    chunk = frame.chunk(k, 0, 0)
-    return isinstance(chunk, np.ndarray) and chunk.dtype.kind == "b"
-
-
-def _has_text(X: np.ndarray) -> bool:
-    return X.dtype.kind in "US" or any(isinstance(value, str) for value in X.ravel().tolist())
-
-
-def _reader(estimator: Any, names: list[str], numbers: list[int], known: TableEncoding | None) -> TableReader:
-    if len(set(names)) < len(names):
-        raise ValueError(f"the column name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
-    form: Form = getattr(estimator, "_frame_form", "one-hot")
-    named = [name for name in getattr(estimator, "categorical", None) or () if isinstance(name, str)]
-    texts = [name for k, name in enumerate(names) if k not in numbers]
-    named = set(named) & set(texts)
-    return TableReader(names, numbers, named=named, missing="keep", known=known, form=form, is_frame=True)
-
-
-def _read(reader: TableReader, frame: Frame, k: int, place: int) -> np.ndarray:
-    chunk = frame.chunk(place, 0, frame.n_rows)
-    if isinstance(chunk, np.ndarray) and reader.is_plain_number(k):
-        return np.ma.filled(chunk.astype(np.float64), np.nan)
-    return reader.read(k, chunk, lambda reason, row: _fault(frame.columns[place], reason, row))
 
 
 def _fault(name: str, reason: str, row: int) -> ValueError:

@@ -89,7 +89,8 @@ def validated(estimator: Any, X: object, y: UserData = "no_validation", **option
     has_target = not isinstance(y, str) or y != "no_validation"
     if has_target and y is not None:
         return check_X_y(encoded.rows, y, estimator=estimator, **options)
-    rows = check_array(encoded.rows, estimator=estimator, input_name="X", **_of_rows(options))
+    of_rows = {name: value for name, value in options.items() if name not in ("multi_output", "y_numeric")}
+    rows = check_array(encoded.rows, estimator=estimator, input_name="X", **of_rows)
     return (rows, y) if has_target else rows
 
 
@@ -100,11 +101,6 @@ def features_of(estimator: Any, X: object) -> tuple[Any, bool]:
     for message in encoded.messages if encoded else ():
         warn_user(message)
     return (X, False) if encoded is None else (encoded.rows, True)
-
-
-def _of_rows(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that are of rows, not of a target."""
-    return {name: value for name, value in options.items() if name not in ("multi_output", "y_numeric")}
 
 
 # Where code lies that no user wrote: this package, scikit-learn, and what runs its folds.

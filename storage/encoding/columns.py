@@ -63,17 +63,14 @@ class ColumnReader:
     def read(self, chunk: Chunk, fault: Fault) -> Floats:
         """Return the numbers of some rows. Raises what ``fault`` builds: values that the column cannot have, too many names."""
         if isinstance(chunk, Unreadable):
-            raise fault(self._type_refusal(chunk), 0)
+            reason = f"the values have the type {chunk.type}; numbers, truth values and names are expected"
+            times = f"the values are dates or times ({chunk.type}), which are no features; {self._date_advice}"
+            raise fault(times if chunk.is_time else reason, 0)
         if self.kind is None:
             self._decide(chunk)
         values = self._read_words(chunk, fault) if isinstance(chunk, Words) else self._read_numbers(chunk, fault)
         self.n_rows += len(values)
         return values
-
-    def _type_refusal(self, chunk: Unreadable) -> str:
-        if not chunk.is_time:
-            return f"the values have the type {chunk.type}; numbers, truth values and names are expected"
-        return f"the values are dates or times ({chunk.type}), which are no features; {self._date_advice}"
 
     def _decide(self, chunk: Chunk) -> None:
         self.kind = "nominal" if self.is_named else _kind_of(chunk)
@@ -103,7 +100,8 @@ class ColumnReader:
         for k in used[np.argsort(first[used], kind="stable")].tolist():
             table[k] = self._number(str(chunk.words[k]), int(first[k]), is_type, fault)
         if self.is_known and self.kind == "nominal":
-            self._count_unseen(chunk, used, table)
+            counts = np.bincount(chunk.codes[chunk.codes >= 0], minlength=len(chunk.words))
+            self.unseen.update({str(chunk.words[k]): int(counts[k]) for k in used.tolist() if table[k] == UNSEEN})
         elif chunk.is_type and self.kind == "nominal":
             self._take_order(chunk, fault)
         values = table[np.where(chunk.codes < 0, len(chunk.words), chunk.codes)]
@@ -151,10 +149,6 @@ class ColumnReader:
                 self._add(word, 0, fault)
         if chunk.is_ordered:
             self.order = list(dict.fromkeys([*(self.order or ()), *filter(None, chunk.words)]))
-
-    def _count_unseen(self, chunk: Words, used: npt.NDArray[Any], table: Floats) -> None:
-        counts = np.bincount(chunk.codes[chunk.codes >= 0], minlength=len(chunk.words))
-        self.unseen.update({str(chunk.words[k]): int(counts[k]) for k in used.tolist() if table[k] == UNSEEN})
 
     def _check_missing(self, gone: npt.NDArray[np.bool_], fault: Fault) -> None:
         if not self.refuses:

@@ -18,6 +18,12 @@ class Frame(ABC):
     columns: Sequence[str]
     numbers: Sequence[int]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the types of all columns are of numbers or booleans."""
+        parts = (self.chunk(k, 0, 0) for k in sorted(set(range(len(self.columns))) - set(self.numbers)))
+        return all(isinstance(part, np.ndarray) and part.dtype.kind == "b" for part in parts)
+
     @abstractmethod
     def content(self, k: int) -> np.ndarray:
         """Column ``k`` as an array that tells columns apart."""

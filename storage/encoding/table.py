@@ -58,7 +58,10 @@ class TableReader:
         named, number = set(named), plain if isinstance(plain, range) else set(plain)
         self.columns: dict[int, ColumnReader] = {}
         if known is not None:
-            self.columns = {k: self._follow(column) for k, column in enumerate(known.sources)}
+            for k, column in enumerate(known.sources):
+                levels = {level: number for number, level in enumerate(column.levels)}
+                kind = column.kind if column.kind not in ("dropped", "id") else None
+                self.columns[k] = replace(self._new(column.name, False), kind=kind, levels=levels, is_known=True)
             return
         for k, name in enumerate(names):
             if k not in number or name in named:
@@ -66,12 +69,6 @@ class TableReader:
 
     def _new(self, name: str, is_named: bool) -> ColumnReader:
         return ColumnReader(name, is_named=is_named, refuses=self.missing == "refuse", limit=self._limit, is_frame=self._is_frame)
-
-    def _follow(self, column: ColumnEncoding) -> ColumnReader:
-        assert column.kind not in ("dropped", "id")
-        levels = {level: k for k, level in enumerate(column.levels)}
-        refuses = self.missing == "refuse"
-        return ColumnReader(column.name, column.kind, levels, is_known=True, refuses=refuses, is_frame=self._is_frame)
 
     def is_plain_number(self, k: int) -> bool:
         """Whether a column holds numbers by its type, and nothing is kept of it."""

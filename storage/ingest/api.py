@@ -6,6 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -206,12 +207,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
             _complete(extras, opened)
             store = build_store(Job(url, reading, options, extras, space, progress or no_progress, overwrite, threads))
         for message in [*opened.messages, *([] if opened.coder is None else opened.coder.unseen_messages())]:
-            (warn or _warn)(f"{extras.info['source']['name']}: {message}")
+            (warn or partial(warnings.warn, stacklevel=2))(f"{extras.info['source']['name']}: {message}")
         return store
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=3)
 
 
 def _complete(extras: Extras, source: Source) -> None:

@@ -13,7 +13,6 @@ from ..encoding.expand import dense_features, sparse_features
 from ..encoding.record import FILLS, TableEncoding
 from ..encoding.table import Summary, TableReader, summarise
 from ..errors import DataError, SchemaError
-from ..value_types import Matrix
 from .build import dense_cell
 from .labels import Target
 from .options import Options, Progress
@@ -105,11 +104,9 @@ class _EncodedRows(RowSource):
             tables = {name: handle.get(name) for name in ("y", "task", "weight", "id_lengths", "id_bytes") if name in handle}
             for lo in range(0, block.shape[1], step):
                 hi = min(block.shape[1], lo + step)
-                yield self._features(block[:, lo:hi], start + lo), cut_tables(tables, lo, hi)
-
-    def _features(self, block: np.ndarray, first: int) -> Matrix:
-        coded = self._reader.final(block, first)
-        return sparse_features(self._encoding, coded) if self.sparse else dense_features(self._encoding, coded).T
+                coded = self._reader.final(block[:, lo:hi], start + lo)
+                x = sparse_features(self._encoding, coded) if self.sparse else dense_features(self._encoding, coded).T
+                yield x, cut_tables(tables, lo, hi)
 
 
 def cut_tables(tables: Block, lo: int, hi: int) -> Block:

@@ -75,14 +75,10 @@ def _open_reader(source: UserData, options: Options) -> Source:
     if source == "-" and kind not in _TEXTS:
         raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
     if source != "-" and Path(source).is_dir():
-        return _open_folder(source, kind, options)
+        if options.format not in ("auto", "parquet"):
+            raise SchemaError(f"{source} is a folder; only Parquet is read from folders of files, and the format is {kind!r}")
+        return ParquetFolder(source, options)
     return _open_file(source, kind, options)
-
-
-def _open_folder(source: str | Path, kind: str, options: Options) -> Source:
-    if options.format not in ("auto", "parquet"):
-        raise SchemaError(f"{source} is a folder; only Parquet is read from folders of files, and the format is {kind!r}")
-    return ParquetFolder(source, options)
 
 
 def _open_file(source: str | Path, kind: str, options: Options) -> Source:

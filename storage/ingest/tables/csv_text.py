@@ -155,14 +155,11 @@ class CsvSource(Table):
             for k in numeric:
                 may_miss = self._options.reads_missing and k in self._roles.features
                 if as_number(row[k].strip()) is None and not (may_miss and is_missing_word(row[k])):
-                    return DataError(self._number_refusal(row[k], k), self.name, line, k + 1)
+                    reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number"
+                    if k in self._roles.features and self._options.guided is None and not is_missing_word(row[k]):
+                        reason += f", in a column of numbers; if its values are names, say so (--categorical {self.columns[k]})"
+                    return DataError(reason, self.name, line, k + 1)
         return DataError(why, self.name)
-
-    def _number_refusal(self, cell: str, column: int) -> str:
-        reason = f"column {self.columns[column]!r}: value {cell[:40]!r} is not a finite number"
-        if column not in self._roles.features or self._options.guided is not None or is_missing_word(cell):
-            return reason
-        return f"{reason}, in a column of numbers; if its values are names, say so (--categorical {self.columns[column]})"
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:
         located = next(islice(self._lines(), row, None), None) if self.digest is not None and not self._wide else None

@@ -92,9 +92,6 @@ class DaskFrameSource(Table):
 class ArrowBatches(Table):
     """Record batches of Arrow, one after the other; a batch must fit memory."""
 
-    def _numbers_in(self, schema: Foreign) -> list[int]:
-        return [k for k, field in enumerate(schema) if is_number_type(field.type)]
-
     def slices(self, batch: Foreign, step: int) -> Iterator[list[Chunk]]:
         """Yield slices of the rows of a batch."""
         for lo in range(0, batch.num_rows, step):
@@ -110,7 +107,9 @@ class StreamSource(ArrowBatches):
     def __init__(self, stream: Foreign, options: Options) -> None:
         self._stream = import_pyarrow("pyarrow").RecordBatchReader.from_stream(stream)
         schema = self._stream.schema
-        super().__init__(f"<{type(stream).__name__}>", schema.names, self._numbers_in(schema), options)
+        super().__init__(
+            f"<{type(stream).__name__}>", schema.names, [k for k, field in enumerate(schema) if is_number_type(field.type)], options
+        )
 
     def identity(self) -> str | None:
         """None: a stream cannot be read twice."""
