@@ -20,8 +20,8 @@ FILLS = ("mean", "median", "indicator")
 """What to do with missing values, where they become numbers."""
 
 REFUSAL = (
-    "missing and infinite values are refused (missing='mean', 'median' or 'indicator', --missing, fills missing ones in; 'keep' stores "
-    "them, for rule-ensemble alone)"
+    "missing and infinite values are refused (--missing mean, median or indicator fills missing ones in; --missing keep stores them, for "
+    "rule-ensemble alone)"
 )
 """What to say of a value that is missing."""
 
