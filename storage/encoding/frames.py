@@ -40,7 +40,12 @@ def is_pandas(X: object) -> bool:
 
 def is_arrow(X: object) -> bool:
     """Whether something hands on its columns as Arrow arrays: frames of polars, tables and streams of Arrow."""
-    return hasattr(X, "__arrow_c_stream__") and not is_pandas(X)
+    return hasattr(X, "__arrow_c_stream__") and not is_pandas(X) and not is_labelled(X)
+
+
+def is_labelled(X: object) -> bool:
+    """Whether something is an array or a data set of xarray."""
+    return hasattr(X, "dims") and hasattr(X, "coords")
 
 
 def is_frame(X: object) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ...encoding.frames import is_labelled
 from ...errors import SchemaError
 from ...sparse_door import admit, admit_chunks
 from ...value_types import Foreign, Matrix, SparseMatrix, UserData
@@ -158,7 +159,7 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
     if named:
         raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but an array has no column names; pass the values")
     opened, names = source, None
-    if hasattr(source, "dims") and hasattr(source, "coords"):  # an array of xarray, which may lie in one of Dask
+    if is_labelled(source):  # an array of xarray, which may lie in one of Dask
         opened, names = source.data, names_of_array(source)
     if hasattr(opened, "dask") and hasattr(opened, "blocks"):
         made = DaskSource(opened, columns, options)

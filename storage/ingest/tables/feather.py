@@ -39,7 +39,9 @@ class FeatherSource(GroupedTable):
 
     def _batch(self, file: Foreign, group: int) -> Foreign:
         try:
-            return file.get_batch(group)
+            batch = file.get_batch(group)
+            batch.validate(full=True)  # compiled code goes where a damaged file sends it
+            return batch
         except Exception as error:
             raise self.unreadable(error) from error
 

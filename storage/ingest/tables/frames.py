@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow, is_number_type
 from ...encoding.chunks import Chunk
-from ...encoding.frames import Frame, PandasFrame, is_arrow, is_pandas, open_frame
+from ...encoding.frames import Frame, PandasFrame, is_arrow, is_labelled, is_pandas, open_frame
 from ...errors import DataError
 from ...sparse_door import admit
 from ...value_types import Foreign, UserData
 from ..options import Options
+from .labelled import DataSetSource
 from .row_tables import array_digest
 from .tabular import Table
 
@@ -16,6 +17,8 @@ from .tabular import Table
 def table_source(source: UserData, options: Options) -> Table | None:
     """Open a data frame of any library, a stream of record batches, a Dask frame or an xarray data set; None for anything else. Raises
     SchemaError: it cannot be a table."""
+    if is_labelled(source):
+        return DataSetSource(source, options) if hasattr(source, "data_vars") else None
     if is_pandas(source) and not hasattr(source, "dask"):
         return FrameSource(PandasFrame(admit(source, f"<{type(source).__name__}>")), options)
     if hasattr(source, "dask") and hasattr(source, "npartitions") and hasattr(source, "columns"):
@@ -27,10 +30,6 @@ def table_source(source: UserData, options: Options) -> Table | None:
     if is_arrow(source):
         sized = hasattr(source, "__len__")
         return FrameSource(open_frame(source), options) if sized else StreamSource(source, options)
-    if hasattr(source, "data_vars") and hasattr(source, "isel"):
-        from .labelled import DataSetSource
-
-        return DataSetSource(source, options)
     return None
 
 

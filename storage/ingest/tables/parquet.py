@@ -22,19 +22,13 @@ class ParquetSource(GroupedTable):
     format = "parquet"
 
     def __init__(self, source: str | Path, options: Options) -> None:
-        self._parquet, self._path = import_pyarrow("pyarrow.parquet"), Path(source)
+        self._path = Path(source)
         open_file(self._path).close()
         self.digest = FileDigest(self._path)
         self.footer_bytes = _check_footer(self._path, options)
-        super().__init__(self._path, self._open([]).schema_arrow, options)
-        self._file = self._open(self.texts)
+        super().__init__(self._path, _open_parquet(self._path, [], 0).schema_arrow, options)
+        self._file = _open_parquet(self._path, self.texts, 0)
         self.n_rows = int(self._file.metadata.num_rows)
-
-    def _open(self, texts: list[str], buffer: int = 0) -> Foreign:
-        try:
-            return self._parquet.ParquetFile(os.fspath(self._path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
-        except Exception as error:  # damaged files make pyarrow raise almost anything
-            raise DataError(f"cannot be read as Parquet: {error}", str(self._path)) from error
 
     @property
     def n_groups(self) -> int:
@@ -51,9 +45,26 @@ class ParquetSource(GroupedTable):
 
     def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
         """Yield some rows; a column that is too large by itself is read through a buffer, which would be too many for many."""
-        file = self._open([], _BUFFER) if alone else self._file
+        file = _open_parquet(self._path, [], _BUFFER) if alone else self._file
         for batch in file.iter_batches(batch_size=step, row_groups=[group], columns=list(names), use_threads=False):
             yield [chunk_of_arrow(batch.column(name)) for name in names]
+
+
+def parquet_outline(path: Path, options: Options) -> tuple[list[str], int]:
+    """Return the names of the columns of a file, and its number of rows. Raises DataError or SchemaError: it cannot be read."""
+    _check_footer(path, options)
+    file = _open_parquet(path, [], 0)
+    return list(file.schema_arrow.names), int(file.metadata.num_rows)
+
+
+def _open_parquet(path: Path, texts: list[str], buffer: int) -> Foreign:
+    try:
+        parquet = import_pyarrow("pyarrow.parquet")
+        return parquet.ParquetFile(os.fspath(path), read_dictionary=texts, buffer_size=buffer, pre_buffer=False)
+    except SchemaError:
+        raise
+    except Exception as error:  # damaged files make pyarrow raise almost anything
+        raise DataError(f"cannot be read as Parquet: {error}", str(path)) from error
 
 
 def _check_footer(path: Path, options: Options) -> int:

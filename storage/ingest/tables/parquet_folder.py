@@ -9,7 +9,7 @@ import numpy as np
 from ...encoding.chunks import Chunk
 from ...errors import DataError, SchemaError
 from ..options import Options
-from .parquet import ParquetSource
+from .parquet import ParquetSource, parquet_outline
 from .tabular import Table
 
 ENDINGS = (".parquet", ".pq")
@@ -36,18 +36,21 @@ class ParquetFolder(Table):
     def __init__(self, folder: str | Path, options: Options) -> None:
         self.paths, self._options = parquet_files(Path(folder)), options
         first = ParquetSource(self.paths[0], options)
-        lengths = [self._checked(path, first).n_rows for path in self.paths]
-        self._starts = np.cumsum([0, *lengths])
+        self._starts = np.cumsum([0, *(self._rows_of(path, first) for path in self.paths)])
         self.n_rows, self.footer_bytes = int(self._starts[-1]), first.footer_bytes
         super().__init__(str(folder), first.columns, first.numbers, options)
 
-    def _checked(self, path: Path, first: ParquetSource) -> ParquetSource:
-        file = ParquetSource(path, self._options)
-        if file.columns != first.columns:
-            odd = sorted({*file.columns} ^ {*first.columns})
-            what = f"differs in having {odd[0]!r}" if odd else "has its columns in another order"
-            raise DataError(f"{what} from {first.name}; the files of a folder have the same columns", file.name)
-        return file
+    def _rows_of(self, path: Path, first: ParquetSource) -> int:
+        names, rows = parquet_outline(path, self._options)
+        if names != first.columns:
+            odd = sorted({*names} ^ {*first.columns})
+            what = (
+                f"column {odd[0]!r} is in one of this file and {first.name} only"
+                if odd
+                else f"the order of columns is not that of {first.name}"
+            )
+            raise DataError(f"{what}; the files of a folder have the same columns", str(path))
+        return rows
 
     def identity(self) -> str | None:
         """Identity by names and contents of the files."""

@@ -12,7 +12,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.feather
-import pyarrow.parquet as pq
 import pytest
 from sklearn.impute import SimpleImputer
 
@@ -259,7 +258,7 @@ def test_levels_stand_in_order_and_may_be_empty(tmp_path, kind):
         source = as_parquet(tmp_path, frame)
     if kind == "polars":
         polars = pytest.importorskip("polars")
-        columns = [polars.Series("size", list(sizes.astype(object)), dtype=polars.Enum(["small", "medium", "large"]))]
+        columns = [polars.Series("size", ["small", "large", None, "small"], dtype=polars.Enum(["small", "medium", "large"]))]
         source = polars.DataFrame([*columns, polars.Series("other", ["b", "a", "b", "b"], dtype=polars.Enum(["a", "b", "c"]))])
     store = ingest(source, tmp_path / "S", missing="mean")
     expected = pd.get_dummies(frame, prefix_sep="=", dtype=float)
@@ -287,8 +286,10 @@ def test_words_for_missing_numbers_and_texts_that_are_numbers(tmp_path):
     (tmp_path / "b.csv").write_text("a,c\n" + "NA,\n" * 5 + "NA,false\n4,TRUE\n")
     store = ingest(tmp_path / "b.csv", tmp_path / "U", missing="keep")
     assert np.array_equal(dense(store)[-2:], [[np.nan, 0], [4, 1]], equal_nan=True) and store.meta.n_missing == 11
-    with pytest.raises(DataError, match=r"b.csv:2:1: column 'a': value 'NA' is missing; missing and infinite values are refused"):
-        ingest(tmp_path / "b.csv", tmp_path / "V", columns=["a"], format="csv", categorical=())
+    with pytest.raises(DataError, match=r"b.csv:2:1: column 'a': value nan is not finite; missing and infinite values are refused"):
+        ingest(tmp_path / "b.csv", tmp_path / "V", columns=["a"])
+    with pytest.raises(DataError, match=r"row 1, column 'a': the value is missing; missing and infinite values are refused"):
+        ingest(pd.read_csv(tmp_path / "b.csv", dtype=str, keep_default_na=False), tmp_path / "V", columns=["a"])
 
 
 def test_the_fill_is_of_the_training_table_and_float32_stays(tmp_path):
@@ -319,7 +320,7 @@ def test_ids_are_whole_numbers_or_texts(tmp_path):
     assert ingest(frame.assign(k=["7", "007", "8"]), tmp_path / "C", id_column="k").ids().tolist() == ["7", "007", "8"]
     assert ingest(np.ones((2, 2)), tmp_path / "D", id_column=["ä", "b"]).ids().tolist() == ["ä", "b"]
     assert ingest(frame, tmp_path / "E").ids() is None
-    with pytest.raises(DataError, match="row 2.*the id is missing"):
+    with pytest.raises(DataError, match=r"row 2.*the id is missing"):
         ingest(frame.assign(k=["a", None, "b"]), tmp_path / "F", id_column="k")
 
 
@@ -381,7 +382,7 @@ def test_task_and_missing_are_inherited(tmp_path):
     bare = ingest(train[["x"]], tmp_path / "U", like=store.url)
     assert not bare.has_table("y")
     plain = ingest(train[:1], tmp_path / "V", target="y", task="regression")
-    with pytest.raises(DataError, match="row 2, column 'x'.*is not finite"):
+    with pytest.raises(DataError, match=r"row 2, column 'x'.*is not finite"):
         ingest(train, tmp_path / "W", like=plain.url)
     assert ingest(train, tmp_path / "W", like=plain.url, missing="keep").meta.n_missing == 1
     for options, why in [
@@ -500,7 +501,7 @@ def test_damaged_and_odd_files(tmp_path, kind):
     if kind == "folder":
         path = as_folder(tmp_path, frame)
         frame[["age"]].to_parquet(path / "z.parquet")
-        with pytest.raises(DataError, match=r"z.parquet: differs in having 'colour' from .*part-0.parquet"):
+        with pytest.raises(DataError, match=r"z.parquet: column 'colour' is in one of this file and .*part-0.parquet only"):
             ingest(path, tmp_path / "S", missing="mean", **OPTIONS)
         frame.assign(age=frame["age"].fillna(1).where(np.arange(400) != 60, np.inf)).to_parquet(path / "z.parquet")
         with pytest.raises(DataError, match=r"z.parquet: row 61, column 'age': value inf is not finite"):
@@ -509,7 +510,7 @@ def test_damaged_and_odd_files(tmp_path, kind):
     path = {"feather": as_arrow, "zst": as_zst}[kind](tmp_path, frame)
     good, rng = path.read_bytes(), np.random.default_rng(0)
     path.write_bytes(good[: len(good) // 2])
-    with pytest.raises((DataError, SchemaError), match="cannot be read as an Arrow|zstd data damaged or cut short"):
+    with pytest.raises((DataError, SchemaError), match=r"cannot be read as an Arrow|zstd data damaged or cut short"):
         ingest(path, tmp_path / "S", missing="mean", **OPTIONS)
     for _ in range(40):
         bad = bytearray(good)
