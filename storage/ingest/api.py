@@ -63,8 +63,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     id_column: UserData = None,
     groups: UserData = None,
     names: UserData = None,
-    categorical: Iterable[str] = (),
-    drop: Iterable[str] = (),
+    categorical: Iterable[str] | None = None,
+    drop: Iterable[str] | None = None,
     columns: Iterable[str] | None = None,
     layout: str = "columns",
     missing: str = "refuse",
@@ -85,19 +85,23 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     Parameters
     ----------
     source : path, URL, "-", array, frame, or (X, y)
-        SVMlight text (plain, .gz, .bz2, .xz, or standard input), CSV, Parquet, .npz, .npy or .mat files, also in an object store or on a
-        web server, from where they are copied to scratch; sequences for string kernels in FASTA (label: the word ``label=VALUE`` of the
-        header) or one a line (``LABEL<tab>STRING``, or the string alone); an ndarray, SciPy sparse matrix, list of texts, ``dask.array``
-        (one row block at a time) or data frame; or a pair of features and target.
+        SVMlight text, CSV or TSV (plain, .gz, .bz2, .xz, .zst, or standard input), Parquet (also a folder of files), Feather and Arrow,
+        .npz, .npy or .mat files, also in an object store or on a web server, from where they are copied to scratch; sequences for string
+        kernels in FASTA (label: the word ``label=VALUE`` of the header) or one a line (``LABEL<tab>STRING``, or the string alone); an
+        ndarray, SciPy sparse matrix or list of texts; a data frame of pandas, polars, Arrow or Dask (one partition at a time), a stream of
+        record batches (``__arrow_c_stream__``), data of xarray, or a ``dask.array`` (one row block at a time); or a pair of features and
+        target. What becomes of the columns of a table: docs/tables.md.
     store_url : path or URL
         The store; see `BlockStore`.
     format : str
-        "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta" or "strings"; "auto" goes by the name, with SVMlight for unknown ones.
+        "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta" or "strings"; "auto" goes by the ending of the name,
+        with SVMlight for names without one.
     n_features : int, optional
         Width; SVMlight indices beyond it are refused. Default: the greatest index.
     like : path or URL, optional
-        A store whose width, labels and column scaling are taken over, as test data need them; and the names of its target, task and weight
-        columns, where the source has such columns.
+        A store whose features, labels and column scaling are taken over, as test data need them; the names of its target, task, weight and
+        id columns, where the source has such columns; and what became of the columns of its table, which are found by name: levels,
+        missing values and what stands for them. Levels that it does not know are zeros, and warned of.
     zero_based : str
         Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (they do if index 0 occurs).
     dtype : str
@@ -117,6 +121,10 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).
+    id_column : str or array, optional
+        What names the rows, likewise; whole numbers or texts (`BlockStore.ids`).
+    categorical, drop, columns : list of str, optional
+        Of a table: columns whose values are names, although they look like numbers; those to leave out; the only ones that are features.
     groups : array or path, optional
         One label per feature, integers or texts; a file has one a line. Stripes do not cut runs of equal labels.
     names : list or path, optional
@@ -124,9 +132,10 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     layout : str
         "columns", or "both" for row blocks too.
     missing : str
-        "refuse", or "keep" missing values of dense input: NaN, empty cells of CSV, NULL of Parquet, and what a data frame or a masked
-        array has none for, become NaN, ``BlockMeta.n_missing`` counts them, and the column table "missing" does so by column. Column
-        tables speak of the values that are there. Infinity is refused always, sparse input and scaling with "keep".
+        What is done with missing values of dense input (NaN, empty cells of CSV, NULL of Parquet, masked ones): "refuse"; "mean" or
+        "median" stands for them, of the column; "indicator", the mean, and features that say what is missing; or "keep", for rules alone:
+        they become NaN, ``BlockMeta.n_missing`` counts them, and the column table "missing" does so by column; nominal columns become
+        numbers of levels (``n_coded``). Infinity is refused always, sparse input and scaling with "keep".
     budget : int
         Bytes of memory to work in, beyond the interpreter and its libraries. SVMlight lines may be an eighth of it, and without
         ``n_features`` indices a quarter. Outside are 12 bytes per entry of the heaviest column. Files that no way within it leads through
@@ -142,6 +151,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         Replace a store that is there.
     progress : callable, optional
         Called with (bytes done, bytes in all, phase), in the calling thread.
+    warn : callable, optional
+        Called with what is to be said of the data, such as levels that are new; default: a Python warning.
     dry_run : bool
         Return the plan, and write no store: sizes as far as the source declares them, what the process will hold (``process_holds``:
         what, formula, bytes; ``process_bytes`` in all), scratch and layout. What the ingest would refuse is refused.
@@ -200,15 +211,23 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
             drop_journal(url)
             sweep_scratch(_scratch_folder(url, scratch, make=False))
             return done
-        hint, folder = opened.hint(), _scratch_folder(url, scratch, make=True)
-        with Scratch(folder, {**comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
-            reading = opened.read(space, options, Target(options.task, options.labels), threads, progress or no_progress)
-            reading, extras.encoding = encode_rows(reading, opened, options, space, progress or no_progress)
-            _complete(extras, opened)
-            store = build_store(Job(url, reading, options, extras, space, progress or no_progress, overwrite, threads))
+        folder = _scratch_folder(url, scratch, make=True)
+        store = _write_store(opened, options, extras, folder, (url, progress or no_progress, overwrite, threads), resume)
         for message in [*opened.messages, *([] if opened.coder is None else opened.coder.unseen_messages())]:
             (warn or partial(warnings.warn, stacklevel=2))(f"{extras.info['source']['name']}: {message}")
         return store
+
+
+def _write_store(
+    source: Source, options: Options, extras: Extras, folder: Path, place: tuple[str, Progress, bool, int], resume: bool
+) -> BlockStore:
+    """Read a source, make features of the columns of a table, and write the store."""
+    (url, progress, overwrite, threads), hint = place, source.hint()
+    with Scratch(folder, {**comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
+        reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
+        reading, extras.encoding = encode_rows(reading, source, options, space, progress)
+        _complete(extras, source)
+        return build_store(Job(url, reading, options, extras, space, progress, overwrite, threads))
 
 
 def _complete(extras: Extras, source: Source) -> None:

@@ -87,8 +87,9 @@ class Options:
         object.__setattr__(self, "budget", check_integer("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "labels", check_declared(self.labels))
         for name in ("categorical", "drop", "columns"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _check_columns(name, getattr(self, name)))
+            chosen = getattr(self, name)
+            if chosen is not None or name != "columns":
+                object.__setattr__(self, name, _check_columns(name, chosen or ()))
 
     @property
     def reads_missing(self) -> bool:

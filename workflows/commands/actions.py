@@ -86,8 +86,10 @@ def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
 
 def _ingest_options(args: IngestArgs) -> dict[str, Any]:
     """Return the options of an ingest, its inputs checked to be there."""
-    if args.source != "-":
-        require_path(args.source, "source")
+    from ...storage.ingest.tables.parquet_folder import has_parquet
+
+    if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_parquet(Path(args.source)):
+        raise ConfigError(f"source {args.source} is a folder; ingest reads a file, or a folder of Parquet files")
     if args.like is not None:
         require_path(args.like, "the store given as like,")
     return {**args.model_dump(exclude={"source", "store"}), "budget": parse_size(args.budget, "budget")}

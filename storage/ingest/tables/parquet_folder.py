@@ -15,6 +15,11 @@ from .tabular import Table
 ENDINGS = (".parquet", ".pq")
 
 
+def has_parquet(folder: Path) -> bool:
+    """Whether a folder has Parquet files, in it or in folders of it."""
+    return any(path.suffix.lower() in ENDINGS for path in folder.rglob("*"))
+
+
 def parquet_files(folder: Path) -> list[Path]:
     """Parquet files of a folder by name; hidden files and those that mark the end of a job are none. Raises SchemaError: there are none, or
     folders with some are inside, whose names may be values of a column."""
