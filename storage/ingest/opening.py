@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..encoding.record import FILLS
 from ..errors import SchemaError
 from ..value_types import UserData
 from .options import FORMATS, ROW_OPTIONS, Options
@@ -56,10 +57,22 @@ def open_input(source: UserData, options: Options) -> Source:
         rule = "only dense input (tables, dense arrays) has missing values"
         raise SchemaError(f"missing is {options.missing!r} (--missing {options.missing}), but {opened.name} is sparse; {rule}")
     if not isinstance(opened, Table):
+        _check_filling(opened, options)
         for name in ("categorical", "drop", "columns"):
             if getattr(options, name):
                 raise SchemaError(f"{name} names columns of a table; {opened.name} ({opened.format}) has none")
     return opened
+
+
+def _check_filling(source: Source, options: Options) -> None:
+    """Refuse an array without names where the store to follow was made of a table of names, or of other columns, and fills in."""
+    encoding = options.encoding
+    if encoding is None or options.missing not in FILLS:
+        return
+    is_plain = all(column.kind != "nominal" for column in encoding.sources)
+    if not is_plain or getattr(source, "n_cols", None) != len(encoding.sources):
+        what = f"{len(encoding.sources)} columns{'' if is_plain else ', some of names'}"
+        raise SchemaError(f"{source.name} is no table; the store given as like was made of one with {what}: give one with the same columns")
 
 
 def _open_reader(source: UserData, options: Options) -> Source:

@@ -309,6 +309,8 @@ def test_arrays_are_filled_in_as_well(tmp_path):
     store = ingest((A, [0, 1, 0]), tmp_path / "S", missing="indicator")
     assert store.feature_names() == ["x0", "x1", "x1 is missing", "x2", "x2 is missing"]
     np.testing.assert_allclose(dense(store)[:, [0, 1, 3, 2, 4]], expected, rtol=1e-6)
+    with pytest.raises(SchemaError, match="is no table; the store given as like was made of one with 3 columns: give one with the same"):
+        ingest(dense(store), tmp_path / "U", like=store.url)
     np.save(tmp_path / "b.npy", A[:2])
     np.testing.assert_allclose(dense(ingest(tmp_path / "b.npy", tmp_path / "T", like=store.url)), dense(store)[:2], rtol=1e-6)
 
