@@ -78,7 +78,9 @@ class WideRows:
             texts[k] = cells[begin:end].decode("utf-8", errors="backslashreplace")
             cells = cells[:begin] + b"0" + cells[end:]
         read = self._csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
-        convert = self._csv.ConvertOptions(column_types={"v": self._arrow.float64()}, null_values=["", *MISSING_WORDS], strings_can_be_null=True)
+        convert = self._csv.ConvertOptions(
+            column_types={"v": self._arrow.float64()}, null_values=["", *MISSING_WORDS], strings_can_be_null=True
+        )
         parse = self._csv.ParseOptions(ignore_empty_lines=False)
         text = self._arrow.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
         try:
