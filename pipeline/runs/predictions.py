@@ -39,11 +39,12 @@ class Predicted:
         return {**self.rows(), "prediction": self.labels, **decisions, **probabilities}
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays of a .npz file."""
+        """Return the arrays of a .npz file, where rows are told apart by their places, unless they have ids."""
         if self.labels is None:
-            return self.columns()
+            return {name: column for name, column in self.columns().items() if name != "row"}
+        ids = {} if self.ids is None else {"id": self.ids}
         known = {} if self.probabilities is None else {"probability": self.probabilities}
-        return {**self.rows(), "prediction": np.asarray(self.labels), "decision": self.values, **known}
+        return {**ids, "prediction": np.asarray(self.labels), "decision": self.values, **known}
 
 
 def _columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:

@@ -21,15 +21,15 @@ def has_parquet(folder: Path) -> bool:
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Parquet files of a folder by name; hidden files and those that mark the end of a job are none. Raises SchemaError: there are none, or
-    folders with some are inside, whose names may be values of a column."""
+    """Parquet files of a folder by name; hidden files and those that mark the end of a job are none. Raises DataError: there are none;
+    SchemaError: folders with some are inside, whose names may be values of a column."""
     files = sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS and path.name[0] not in "._")
     inside = [path for path in folder.iterdir() if path.is_dir() and path.name[0] not in "._"]
     nested = next((path for path in inside if any(path.rglob("*.parquet"))), None)
     if nested is not None:
         raise SchemaError(f"{folder} has Parquet files in folders of it ({nested.name}); a folder of files side by side is expected")
     if not files:
-        raise SchemaError(f"{folder} is a folder without Parquet files; ingest reads a file, or a folder of Parquet files")
+        raise DataError("cannot be read: it is a folder without Parquet files; a file is read, or a folder of Parquet files", str(folder))
     return files
 
 
