@@ -9,14 +9,16 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
+from .inputs.kernels import with_decided_kernels
 from .loops.protocol import Loop, LoopState
 from .models.predictor import Predictor
 from .records.config import MethodConfig
 from .records.context import RunContext
 from .records.holdings import Held
+from .records.work import Work, tell_work
 
 C = TypeVar("C", bound=MethodConfig)
-I = TypeVar("I")  # noqa: E741 (inputs)
+I = TypeVar("I", bound=Any)  # noqa: E741 (inputs)
 S = TypeVar("S", bound=LoopState)
 M = TypeVar("M")
 
@@ -53,9 +55,17 @@ class Method(Generic[C, I, S, M]):
         raise NotImplementedError
 
     @classmethod
+    def decided(cls, config: C, inputs: I, ctx: RunContext) -> C:
+        """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
+        return with_decided_kernels(config, inputs.data, ctx) if "kernels" in type(config).model_fields else config
+
+    @classmethod
     def start(cls, config: C, inputs: I, ctx: RunContext) -> Self:
-        """Return the method ready to run on inputs."""
-        return cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
+        """Return the method ready to run on inputs; what its user should know before work starts is told."""
+        config = cls.decided(config, inputs, ctx)
+        method = cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
+        tell_work(method.work, cls.name, ctx.tell)
+        return method
 
     @classmethod
     def prepare(cls, config: C, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
@@ -66,6 +76,11 @@ class Method(Generic[C, I, S, M]):
     def plan(self) -> dict[str, Any]:
         """What the run will do: ``task_bytes``, what the driver holds, and figures of its own."""
         raise NotImplementedError
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """What the run will compute, in seconds of a processor, as far as it is known beforehand."""
+        return ()
 
     @property
     def distributed(self) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
         place = self._place if getattr(data, "travels", True) else "sync"
         with fit_context(data, place, fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
-            yield replace(ctx, warn=warn_user, limit=machine_memory() if self._takes_all_memory else None)
+            yield replace(ctx, warn=warn_user, tell=warn_user, limit=machine_memory() if self._takes_all_memory else None)
 
     def _fit(self, inputs: Any, config: Any = None) -> Any:
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""

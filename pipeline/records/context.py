@@ -31,6 +31,22 @@ def ignore(event: Mapping[str, Any]) -> None:
     """Drop an event."""
 
 
+def hush(message: str) -> None:
+    """Drop a line."""
+
+
+def telling(emit: Emit) -> Callable[[str], None]:
+    """Return what emits a line as an event, every one once."""
+    told: set[str] = set()
+
+    def tell(message: str) -> None:
+        if message not in told:
+            told.add(message)
+            emit({"event": "warning", "message": message})
+
+    return tell
+
+
 def refuse(message: str) -> None:
     """Refuse what is doubtful about a parameter, which is the message's first word."""
     raise ValueError(f"{message} (--set {message.partition('=')[0]}=NUMBER)")
@@ -93,6 +109,7 @@ class RunContext:
     limit: int | None = None  # bytes beyond which a fit is refused, where that is not `driver_memory`
     # takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns
     warn: Callable[[str], None] = refuse
+    tell: Callable[[str], None] = hush  # takes what a fit decides or will take that its user should know, a line each, before work starts
 
     @property
     def fit_limit(self) -> int:

@@ -6,15 +6,13 @@ plan, the words of a refusal, and the page docs/memory.md.
 
 from __future__ import annotations
 
-import ast
-import operator
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ...cluster import MemoryBoundExceeded, bytes_text
+from .formulas import Formula
 
 # What a process takes beside all that is listed: stacks of threads, buffers of reading and writing, and small arrays on their way.
 OVERHEAD = 64 << 20
@@ -31,15 +29,6 @@ SYMBOLS = {
     "model": "bytes of the arrays of a model",
 }
 
-_SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Pow: operator.pow,
-}
-
-
 @dataclass(frozen=True)
 class Held:
     """A thing that a driver may hold, as it is declared."""
@@ -51,7 +40,7 @@ class Held:
 
     def of(self, **symbols: float) -> Holding:
         """Return it with the bytes that the formula gives."""
-        return self.taking(int(_value(self._parsed, symbols)))
+        return self.taking(int(self._parsed.value(symbols)))
 
     def taking(self, nbytes: float) -> Holding:
         """Return it with bytes that were found in another way, where sizes are rounded to whole blocks."""
@@ -60,22 +49,11 @@ class Held:
     @property
     def symbols(self) -> set[str]:
         """Names in the formula."""
-        return {node.id for node in ast.walk(self._parsed) if isinstance(node, ast.Name)}
+        return self._parsed.symbols
 
     @cached_property
-    def _parsed(self) -> ast.expr:
-        sides = re.sub(r"(?<=[\w)])\s+(?=[\w(])", " * ", self.formula.replace("^", "**"))
-        return ast.parse(sides, mode="eval").body
-
-
-def _value(node: ast.expr, symbols: dict[str, float]) -> float:
-    if isinstance(node, ast.BinOp):
-        return _SIGNS[type(node.op)](_value(node.left, symbols), _value(node.right, symbols))
-    if isinstance(node, ast.Name):
-        return symbols[node.id]
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return node.value
-    raise ValueError(f"no part of a formula: {ast.dump(node)}")
+    def _parsed(self) -> Formula:
+        return Formula(self.formula)
 
 
 @dataclass(frozen=True)

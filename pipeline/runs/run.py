@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,13 @@ from ..loops.run import run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
-from ..records.context import Emit, RunContext, Tally, ignore
+from ..records.context import Emit, RunContext, Tally, ignore, telling
 from ..records.data_set import refuse_missing
 from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
 from ..records.names import nearest
+from ..records.work import work_plan
 from ..registry import METHODS, MethodInfo
+from .decisions import as_decided, decisions_of
 
 # What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
 PROCESS_BYTES = 320 << 20
@@ -171,23 +173,28 @@ def run_method(
     record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
     record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
     options.config()
+    told: list[str] = []
     if dry_run:
-        ready = _prepared(info, config, store, record)
-        plan = ready.plan
+        ready = _prepared(info, config, store, record, told.append)
+        plan = {**ready.plan, **work_plan(ready.work), **({"notes": told} if told else {})}
         _refuse_step(info, plan, record, options.config().kind)
         place, step = options.config(), plan["task_bytes"]
         here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], place.kind)
         sizes = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(place, step), **here}
         return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "distributed": list(ready.distributed), **sizes, **plan})
-    same_as_before(run, record)
-    # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
-    prepared = _prepared(info, config, store, record) if fresh else None
+    # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
+    prepared = _prepared(info, config, store, record, told.append) if fresh else None
     if prepared is not None:
         _refuse_step(info, prepared.plan, record, options.config().kind)
+    # What the parameters left to the data is decided once: what a run has written down stays.
+    decided = RunStore.open(run).config.get("decided") if prepared is None else decisions_of(config, prepared.config)
+    record |= {} if decided is None else {"decided": decided}
+    same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
-        return _run(info, config, store, folder, options, on_event or ignore, prepared if folder.born else None)
+        ready = _Ready(prepared, tuple(told)) if prepared is not None and folder.born else None
+        return _run(info, as_decided(config, folder.config, store), store, folder, options, on_event or ignore, ready)
 
 
 @contextlib.contextmanager
@@ -226,7 +233,8 @@ def resume_run(
         store = open_data(origin["data"], info, record["extra"], record["data_digest"])
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
-        return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore)
+        config = as_decided(make_config(info.config, record["params"]), record, store)
+        return _run(info, config, store, folder, options, on_event or ignore)
 
 
 def jsonable(value: Json) -> Json:
@@ -263,10 +271,20 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
     return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
 
 
-def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any]) -> Method:
+@dataclass(frozen=True)
+class _Ready:
+    """A method with its plan, and what it told."""
+
+    method: Method
+    told: tuple[str, ...]
+
+
+def _prepared(
+    info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], tell: Callable[[str], None]
+) -> Method:
     """Return the method with its plan, found in this process without writing anything."""
     with one_thread(), open_executor(None) as executor:
-        return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
+        return info.prepare(config, replace(_context(executor, store, None, record, ignore), tell=tell), record["extra"])
 
 
 def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
@@ -280,7 +298,7 @@ def _run(
     folder: RunStore,
     where: ComputeOptions,
     emit: Emit,
-    prepared: Method | None = None,
+    prepared: _Ready | None = None,
 ) -> RunOutcome:
     done = folder.read_json("summary")
     if done is not None:
@@ -288,10 +306,13 @@ def _run(
     folder.write_json("where", {"cluster": where.cluster, "data": store.url})
     began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
-        ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
-        ready: Method = prepared or info.prepare(config, ctx, record["extra"])
+        ctx = replace(_context(executor, store, folder, record, emit), tally=tally, tell=telling(emit))
+        ready = info.prepare(config, ctx, record["extra"]) if prepared is None else prepared.method
+        for message in () if prepared is None else prepared.told:
+            ctx.tell(message)
         if folder.read_json("decisions") is None:
-            folder.write_json("decisions", jsonable(ready.plan))
+            notes = {"notes": list(prepared.told)} if prepared is not None and prepared.told else {}
+            folder.write_json("decisions", jsonable({**ready.plan, **work_plan(ready.work), **notes}))
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)

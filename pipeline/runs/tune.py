@@ -20,7 +20,7 @@ from ..grams.contents import confirm_read_whole
 from ..loops.run import run_loop
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import Emit, RunContext, ignore
+from ..records.context import Emit, RunContext, ignore, telling
 from ..registry import MethodInfo
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
 
@@ -65,7 +65,7 @@ class _Grid:
     repeats: int = 1
 
     def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
-        return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed)
+        return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed, tell=telling(emit))
 
     def search(self, ctx: RunContext) -> Search:
         from .folds import build_search

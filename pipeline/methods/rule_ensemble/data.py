@@ -10,6 +10,7 @@ import numpy as np
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.search import MAX_LENGTH
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, refuse_beyond, total_bytes
@@ -21,14 +22,14 @@ REMEDY = "choose fewer columns, n_thresholds or max_rules"  # what helps where p
 BITS = Held(
     "propositions as bits, while equal ones are dropped, and in the order of a search", "6 p w", "p propositions; w = n/8, in whole words"
 )
-PAIRS = Held("pairs of propositions as bits", "p^2/8")
+SEARCH = Held("propositions that may extend the sets of a search, length by length", f"{9 * (MAX_LENGTH + 1)} p")
 NAMES = Held("names of the hull, one bit or byte for each proposition", "9/8 p W", "W = `max_rules`")
 ON_ROWS = Held("the hull's conjunctions on the rows, and copies of them", "3 n W")
 NEWTON = Held("Newton matrices of the hull", "24 W^2")
 VECTORS = Held("labels, costs and multipliers of the machines", "64 n T")
 VALUES = Held("columns of the rules, as fetched and side by side", "16 n c", "c = min(d, W)")
 UNPACKED_SOME = Held("propositions unpacked, some at a time", "9 p n", f"{2 * MAX_UNPACKED_BYTES >> 20} MiB at most")
-HELD_HERE = (BITS, PAIRS, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
+HELD_HERE = (BITS, SEARCH, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
 
 IN_BLOCKS = f"rows in blocks: more than {ROW_BLOCK:,} rows, or the above beyond L"
 TABLE = Held("propositions, not their rows", "200 p", IN_BLOCKS)
@@ -83,7 +84,7 @@ def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_bl
         sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=visits)
         gathered = GATHERED.taking(min(n * hull * machines // 4, 2 * GATHERED_BYTES))
         return (TABLE.of(p=p), NAME_BITS.of(p=p, W=hull), *sums, gathered)
-    matrices = (BITS.of(p=p, w=word), PAIRS.taking(p * 8 * -(-p // 64)), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
+    matrices = (BITS.of(p=p, w=word), SEARCH.of(p=p), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
     vectors = (NEWTON.of(W=hull), VECTORS.of(n=n, T=machines), VALUES.of(n=n, c=min(d, hull)))
     return (*matrices, *vectors, UNPACKED_SOME.taking(min(9 * p * n, 2 * MAX_UNPACKED_BYTES)))
 

@@ -1,0 +1,22 @@
+"""What a run decides of parameters that leave something to the data: once, written into its configuration, and obeyed when it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..inputs.default_kernels import grid_texts
+from ..records.config import MethodConfig
+
+
+def decisions_of(config: MethodConfig, decided: MethodConfig) -> dict[str, Any]:
+    """Return the parameters that were left to the data, and what became of them."""
+    before, after = config.model_dump(mode="json"), decided.model_dump(mode="json")
+    return {name: value for name, value in after.items() if value != before[name]}
+
+
+def as_decided(config: MethodConfig, record: Mapping[str, Any], data: Any) -> MethodConfig:
+    """Return the parameters of a run with what was decided when it was made; a run of a version that decided nothing goes on as it began."""
+    if "decided" in record:
+        return config.model_copy(update=dict(record["decided"]))
+    return config if getattr(config, "kernels", ()) is not None else config.model_copy(update={"kernels": grid_texts(data.n_cols)})
