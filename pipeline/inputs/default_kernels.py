@@ -6,9 +6,6 @@ Which of both follows from the numbers of rows and features alone, and the width
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 from ...cluster import bytes_text
 from ...kernels.bank.loops import count_packed
 from ...kernels.grams.spec import KernelSpec, kernel_grid
@@ -16,7 +13,7 @@ from ..grams.sources import RowData
 from ..grams.widths import DIGITS, MedianWidths
 
 BANK_KERNELS = 512  # kernels of a bank over single features at most
-BANK_BYTES = 256 << 20  # and bytes of their matrices, packed triangles of single precision
+BANK_BYTES = 512 << 20  # and bytes of their matrices, packed triangles of single precision
 PER_FEATURE = 13  # kernels of the grid on a set of features
 
 # Kernels on all features, those that help most first: widths as shares of the median distance, and degrees of polynomials.
@@ -53,25 +50,23 @@ def bank_fits(n: int, d: int) -> bool:
 
 
 def whole_kernels(data: RowData) -> list[KernelSpec]:
-    """Return Gaussians on all features at shares of the median distance of rows, and polynomials of distances in that unit; as many as keep
-    within their bytes.
-    """
+    """Return Gaussians on all features at shares of the median distance of rows, and polynomials with that distance as their unit."""
     square = MedianWidths(data).square()
-    unit = 1.0 if square is None else square
-    count = max(FEWEST, min(len(WHOLE), WHOLE_BYTES // _matrix_bytes(data.n_rows)))
-    return [_whole_kernel(one, unit) for one in WHOLE[:count]]
+    return [KernelSpec.parse(text) for text in whole_texts(data.n_rows, 1.0 if square is None else square)]
 
 
-def _whole_kernel(kind: float | str, square: float) -> KernelSpec:
+def whole_texts(n: int, square: float) -> list[str]:
+    """Return the texts of these kernels for n rows, of a squared median distance; as many as keep within their bytes."""
+    count = max(FEWEST, min(len(WHOLE), WHOLE_BYTES // _matrix_bytes(n)))
+    return [_whole_text(one, square) for one in WHOLE[:count]]
+
+
+def _whole_text(kind: float | str, square: float) -> str:
     if kind == "linear":
-        return KernelSpec("linear")
+        return kind
     if isinstance(kind, str):
-        return KernelSpec("poly", (("degree", int(kind.split()[1])), ("gamma", _rounded(1.0 / square))))
-    return KernelSpec("rbf", (("gamma", _rounded(0.5 / (kind**2 * square))),))
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else 1.0
+        return f"poly(degree={kind.removeprefix('poly ')},gamma={1.0 / square:.{DIGITS}g})"
+    return f"rbf(gamma={0.5 / (kind**2 * square):.{DIGITS}g})"
 
 
 def _matrix_bytes(n: int) -> int:
