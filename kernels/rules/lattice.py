@@ -173,13 +173,16 @@ class RuleLattice(Conjunctions):
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
-        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, rows: SignedRows | None = None,
+        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: SignedRows | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
+        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, made with the ``most`` propositions of the
+        greatest bounds, or everywhere.
+        """
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows
         truth = self.columns if self.skip else None
-        return find_violators(signed, known, self.keys, truth, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
+        limits = {"frontier": frontier, "depth": depth, "visits": visits, "most": most}
+        return find_violators(signed, known, self.keys, truth, self.a, threshold, **limits)
 
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
         """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix. The greatest value,

@@ -128,16 +128,25 @@ class LevelSearch:
         self._scales = np.asarray(float(self.a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
         self._batch, self._pairs_at_once = max(BATCH // len(self.similarity), 1), max(PAIR_BYTES // max(self.p, 1), 1)
 
-    def frontier(self, depth: int = MAX_LENGTH) -> ViolatorSearch:
-        """Visit the children of the hull of at most ``depth`` propositions, but for those that the bound rules out."""
+    def frontier(self, depth: int = MAX_LENGTH, most: int = 1 << 40) -> ViolatorSearch:
+        """Visit the children of the hull of at most ``depth`` propositions, but for those that the bound rules out; of the propositions that
+        are left ``most`` may extend sets, those of the greatest bounds.
+        """
         singles: list[Open] = []
         finds = self._visit([Open((), np.arange(self.p))], 1 << 62, MAX_VIOLATORS, singles)
         if finds.finished and depth > 1 and singles:
-            sets = self._frontier_sets(singles[0].candidates, depth)
+            sets = self._frontier_sets(self._greatest(singles[0].candidates, most), depth)
             longer = self._visit(sets, 1 << 62, MAX_VIOLATORS - len(finds.items), None)
             items, values = [*finds.items, *longer.items], [*finds.values, *longer.values]
             finds = Finds(items, values, [], finds.count + longer.count, longer.finished)
         return _search(finds.items, finds.values, finds.count, depth, finds.finished, finds.finished)
+
+    def _greatest(self, singles: IntArray, most: int) -> IntArray:
+        """Return the single propositions of the greatest bounds, ascending; of equal ones the first."""
+        if len(singles) <= most:
+            return singles
+        bounds = np.concatenate([self._forms(batch)[1] for batch, _ in _batches([Open((), singles)], self._batch, 1 << 62)])
+        return singles[np.sort(np.argsort(-bounds, kind="stable")[:most])]
 
     def _frontier_sets(self, singles: IntArray, depth: int) -> Iterator[Open]:
         """Yield the sets of the hull that a violator may extend, with the propositions that may, each after its beginnings, as the walk

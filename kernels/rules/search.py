@@ -145,20 +145,20 @@ def known_keys(items: Sequence[Sequence[int]], keys: Words) -> Words:
 
 def find_violators(
     rows: SignedRows, hull: Words, keys: Words, truth: Words | None, a: float, threshold: float, *,
-    frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40,
+    frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40,
 ) -> ViolatorSearch:  # fmt: skip
     """Look for conjunctions out of the hull with M / d^2 above the threshold. ``hull`` ``(W,)`` are the :func:`known_keys` of the hull,
     and d = a^length. Propositions that imply or contradict each other on the rows of ``truth``, the propositions over all rows, never stand
     in one conjunction; ``None``: any may. With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at
     most ``visits`` in all, and of these none that the bound rules out: neither those of a set nor those with a proposition below whose own
-    bound nothing is above the threshold.
+    bound nothing is above the threshold. Of the propositions that are left ``most`` may extend sets, those of the greatest bounds.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
     depth = min(depth, MAX_LENGTH)
     search = _Walk(
         rows.columns, rows.starts, rows.values, float(rows.unit), rows.similarity, hull, keys, rows.columns if truth is None else truth, truth is not None, scales,
-        float(threshold), bool(frontier), int(depth), int(visits),
+        float(threshold), bool(frontier), int(depth), int(visits), int(most),
     )  # fmt: skip
     count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
     return ViolatorSearch(items[:count], values[:count], n_visits, depth, end != GIVEN_UP, end == COMPLETE)
@@ -181,6 +181,7 @@ class _Walk(NamedTuple):
     frontier: bool
     depth: int
     max_visits: int
+    most: int  # propositions that may extend sets next to the hull
 
 
 class _Path(NamedTuple):
@@ -193,6 +194,7 @@ class _Path(NamedTuple):
     is_known: NDArray[np.bool_]  # whether the set with them is in the hull, and has children worth a visit
     count: IntArray
     at: IntArray  # the next one to follow, -1 before they were visited
+    bounds: FloatArray  # greatest M below those single propositions
     word: Words  # work space for sums, as what follows
     plus: FloatArray
     minus: FloatArray
@@ -204,7 +206,7 @@ def _empty_path(search: _Walk) -> _Path:
     candidates[0], count[0] = np.arange(p), p
     return _Path(
         np.full((levels, n_words), ~np.uint64(0)), np.zeros(levels, np.uint64), np.full(levels, -1), candidates,
-        np.zeros((levels, p), np.bool_), count, np.full(levels, -1), np.empty(n_words, np.uint64), np.empty(tasks), np.empty(tasks),
+        np.zeros((levels, p), np.bool_), count, np.full(levels, -1), np.empty(p), np.empty(n_words, np.uint64), np.empty(tasks), np.empty(tasks),
     )  # fmt: skip
 
 
@@ -303,10 +305,32 @@ def visit_extensions(
             is_known[c] = in_hull and is_open
         elif is_open:
             candidates[n_follow], is_known[n_follow] = e, in_hull
+            if level == 0:
+                path.bounds[n_follow] = bound
             n_follow += 1
     if not frontier or level == 0:
         path.count[level] = n_follow
+    if frontier and level == 0 and n_follow > search.most:
+        path.count[level] = keep_greatest(candidates, is_known, path.bounds[:n_follow], search.most)
     return n_found, n_visits, True
+
+
+@compiled
+def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: FloatArray, most: int) -> int:
+    """Keep the candidates of the greatest bounds in their order, of equal ones the first; returns how many."""
+    edge = np.partition(bounds, bounds.size - most)[bounds.size - most]
+    room = most
+    for bound in bounds:
+        if bound > edge:
+            room -= 1
+    count = 0
+    for c in range(bounds.size):
+        if bounds[c] > edge or (bounds[c] == edge and room > 0):
+            if bounds[c] == edge:
+                room -= 1
+            candidates[count], is_known[count] = candidates[c], is_known[c]
+            count += 1
+    return count
 
 
 @compiled

@@ -257,12 +257,14 @@ class BlockedLattice(Conjunctions):
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[np.ndarray], threshold: float, *,
-        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, rows: BlockedSearch | None = None,
+        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: BlockedSearch | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
+        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, made with the ``most`` propositions of the
+        greatest bounds, or everywhere.
+        """
         search = rows or self.signed(alpha)
         known = frozenset(tuple(item) for item in self.items(nodes.keys))
-        return search.frontier(known, threshold, depth) if frontier else search.everywhere(known, threshold, depth, visits)
+        return search.frontier(known, threshold, depth, most) if frontier else search.everywhere(known, threshold, depth, visits)
 
     def kinds(self, ids: np.ndarray) -> np.ndarray:
         """Return which propositions may stand in one conjunction with some, ``(m, p)`` bool; a pass for those not asked for before."""
@@ -352,9 +354,9 @@ class BlockedSearch:
             self._levels = (known, threshold), search
         return self._levels[1]
 
-    def frontier(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int = MAX_LENGTH) -> ViolatorSearch:
+    def frontier(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, most: int) -> ViolatorSearch:
         """Visit the children of the hull: one pass for a batch of them."""
-        return self._search(known, threshold).frontier(depth)
+        return self._search(known, threshold).frontier(depth, most)
 
     def everywhere(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, visits: int) -> ViolatorSearch:
         """Visit all conjunctions of at most ``depth`` propositions: a pass for a batch of one length, or subtrees as tasks."""

@@ -21,7 +21,15 @@ from .mirror import solve_mirror
 from .state import RuleMaster
 
 MAX_REWEIGHTINGS = 100  # re-weightings of one solve
+LEAST_VISITS = 1 << 20  # conjunctions next to the hull that may be looked at, however few a certificate may take
 FIRST_DEPTH = 2  # length of conjunctions at which a search over all of them begins
+
+
+def conditions_looked_at(config: RuleConfig, hull: int) -> int:
+    """Return how many propositions may extend the conjunctions of a hull when those next to it are looked at: so many that about
+    ``max_visits`` are.
+    """
+    return max(max(config.max_visits, LEAST_VISITS) // max(hull, 1), config.add)
 
 
 class LatticeProblem:
@@ -46,7 +54,7 @@ class LatticeProblem:
         rows = self._lattice.signed(split_alpha(self._lattice, master))
 
         def look(edge: float, depth: int) -> ViolatorSearch:
-            return self._look(nodes, edge, rows=rows, frontier=True, depth=depth)
+            return self._look(nodes, edge, rows=rows, frontier=True, depth=depth, most=conditions_looked_at(self._config, nodes.size))
 
         # The worst of the single propositions rule out most of the longer ones, by their bound.
         singles = look(threshold, 1)
