@@ -202,7 +202,7 @@ def test_changed_data_are_refused_by_name(form):
         fitted.predict_proba(X)
     (X.data if sp.issparse(X) else X)[3] *= 0.5
     weight[2] = 5.0
-    with pytest.raises(ValueError, match="^sample_weight was changed"):
+    with pytest.raises(ValueError, match=r"^sample_weight was changed"):
         fitted.predict_proba(X)
     weight[2] = 1.0
     y[:] = "no"  # the fit has its own codes of the labels
