@@ -149,9 +149,15 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
     return explicit_values(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
 
 
+def fit_files(read: Workflow, step: FitStep | TuneStep) -> list[str]:
+    """Return the paths of what a fit or tune step reads beside its store."""
+    kernels = kernel_file(read, step)
+    named = [read.path(getattr(step.args, key)) for key in ("groups", *step.args.inputs()) if getattr(step.args, key) is not None]
+    return named if kernels is None else [*named, kernels]
+
+
 def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str]:
-    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *step.args.inputs())
-    return _digest_paths(require_path(context.store(step), "store"), *files, *([] if file is None else [file]))
+    return _digest_paths(require_path(context.store(step), "store"), *fit_files(context.read, step))
 
 
 def _training_arguments(context: StepContext, step: FitStep | TuneStep) -> dict[str, Any]:

@@ -53,7 +53,7 @@ FIT = ("--set", "B=1", "--set", "max_rounds=4")
 def test_a_store_that_keeps_them(table, tmp_path, capsys):
     store, run = tmp_path / "store", tmp_path / "run"
     told = result(["ingest", tmp_path / "train.csv", store, *REGRESSION, "--covariates", "age,dose"], capsys)
-    assert told["covariates"] == BESIDE and told["shape"] == [120, 10]
+    assert told["covariates"] == BESIDE and (told["rows"], told["columns"]) == (120, 10)
     assert BlockStore.open(store).meta.covariates == ("age", "dose")
     assert main(["inspect", str(store)]) == 0
     assert "covariates" in capsys.readouterr().out
@@ -77,8 +77,8 @@ def test_a_store_that_keeps_them(table, tmp_path, capsys):
     with open(tmp_path / "p.csv", newline="") as text:
         values = [float(row[0]) for row in list(csv.reader(text))[1:]]
     np.testing.assert_allclose(values, machine.predict(table.iloc[:, :10], covariates=table[BESIDE]), rtol=1e-9)
-    result(["report", run, "--out", tmp_path / "report.html"], capsys)
-    page = (tmp_path / "report.html").read_text()
+    result(["report", run, "--out", tmp_path / "report"], capsys)
+    page = next((tmp_path / "report").glob("*.html")).read_text()
     assert "R2 along the path" in page and "Columns without a penalty" in page and "dose" in page
 
 
@@ -103,7 +103,7 @@ def test_a_file_beside_the_store(table, tmp_path, capsys, suffix):
     assert "belongs to another configuration" in error and "covariates" in error
     grid = ["tune", "fgm", "--data", store, "--run", tmp_path / "tuned", "--covariates", file, "--grid", "C=0.1,10", *FIT, "--folds", "2"]
     assert result(grid, capsys)["summary"]["r2"] > 0.9
-    assert "no such file" in result(["score", run, store, "--covariates", tmp_path / "none.csv"], capsys, 3)["error"].lower()
+    assert "none.csv" in result(["score", run, store, "--covariates", tmp_path / "none.csv"], capsys, 2)["error"]
 
 
 def test_the_task_is_checked(table, tmp_path, capsys):
@@ -152,7 +152,7 @@ def test_a_workflow(table, tmp_path, capsys, held):
     again = result(["run", path], capsys)
     assert set(again["steps"].values()) == {"already-done"}
     if held == "file":
-        # What is read is a part of what results depend on.
+        # What is read is a part of what results depend on: another run.
         written(table[BESIDE] * 2.0, file)
         moved = result(["run", path], capsys)["steps"]
-        assert moved["data"] == "already-done" and moved["fit"] == moved["score"] == moved["predict"] == "done"
+        assert moved["fit"] == moved["score"] == moved["predict"] == "done"
