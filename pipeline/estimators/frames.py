@@ -50,7 +50,7 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
         for name in ("encoding_", "_is_frame_fit"):
             vars(estimator).pop(name, None)
     known: TableEncoding | None = getattr(estimator, "encoding_", None)
-    frame = _new_table(X) if reset else None if known is None else _known_table(estimator, X, known)
+    frame = _new_table(estimator, X) if reset else None if known is None else _known_table(estimator, X, known)
     if frame is None:
         return None
     order = list(range(len(frame.columns))) if known is None else _places(frame, known)
@@ -72,12 +72,13 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
     return Encoded(rows, reader.unseen_messages())
 
 
-def _new_table(X: UserData) -> Frame | None:
-    """The table of a fit; ``None`` of numbers."""
+def _new_table(estimator: Any, X: UserData) -> Frame | None:
+    """The table of a fit; ``None`` of numbers. Arrays with texts are one for rules, which read names as they are; others refuse texts."""
     if is_frame(X):
         frame = open_frame(X)
         return None if frame.is_plain else frame
-    is_text = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
+    takes_names = getattr(estimator, "_frame_form", "") == "codes"
+    is_text = takes_names and isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
     return ObjectFrame(X) if is_text and any(isinstance(value, str) for value in X.ravel().tolist()) else None
 
 

@@ -131,10 +131,10 @@ def test_what_is_missing_new_or_of_another_kind(tmp_path):
         clone(machine).fit(frame.assign(odd=[{}] * N), y)
 
 
-@pytest.mark.parametrize("kind", ["polars", "arrow", "stream", "dask", "objects"])
+@pytest.mark.parametrize("kind", ["polars", "arrow", "stream", "dask"])
 def test_frames_of_other_libraries(kind):
     frame, y = table()
-    forms = {"objects": lambda: frame.astype(object).to_numpy()}
+    forms = {}
     if kind == "polars":
         forms["polars"] = lambda: pytest.importorskip("polars").from_pandas(frame.astype({"ward": str}))
     elif kind in ("arrow", "stream"):
@@ -143,9 +143,18 @@ def test_frames_of_other_libraries(kind):
     elif kind == "dask":
         forms["dask"] = lambda: pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=3)
     machine = fitted(CLASSIFIERS[0], forms[kind](), y)
-    expected = fitted(CLASSIFIERS[0], frame.astype({"ward": str}) if kind in ("polars", "objects") else frame, y)
+    expected = fitted(CLASSIFIERS[0], frame.astype({"ward": str}) if kind == "polars" else frame, y)
     assert decided(machine, forms[kind]()).tobytes() == decided(expected, frame).tobytes()
-    assert kind == "objects" or machine.feature_names_in_.tolist() == list(frame)
+    assert machine.feature_names_in_.tolist() == list(frame)
+
+
+def test_arrays_with_texts_are_tables_for_rules_alone():
+    frame, y = table()
+    values = frame.astype(object).to_numpy()
+    machine, other = (fitted(RuleEnsembleClassifier(C=5.0, n_thresholds=2), X, y) for X in (values, frame.astype({"ward": str})))
+    assert decided(machine, values).tobytes() == decided(other, frame).tobytes() and not hasattr(machine, "feature_names_in_")
+    with pytest.raises(ValueError, match="could not convert string to float"):
+        clone(CLASSIFIERS[0]).fit(values, y)
 
 
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
