@@ -83,7 +83,7 @@ def main() -> None:
     """Print the table."""
     parser = bench.arguments(__doc__ or "", rows=16_000, cost=0.7, workers=2)
     parser.add_argument("--worker-memory", default="2GiB", help="memory of a worker")
-    parser.add_argument("--driver-memory", default="512MiB", help="memory of the process that may not hold the block")
+    parser.add_argument("--driver-memory", default="640MiB", help="memory of the process that may not hold the block")
     parser.add_argument("--skip-little", action="store_true", help="leave the fit in one process of little memory out")
     options = parser.parse_args()
     n = 1500 if options.tiny else options.rows
