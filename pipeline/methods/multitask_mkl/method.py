@@ -25,7 +25,7 @@ from ...records.context import BANK_SHARE, RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import MultiTaskMKLConfig
 from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
-from .solve_pass import batch_bytes, split_batches
+from .solve_pass import largest_step, split_batches
 from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by task
@@ -81,7 +81,7 @@ class MultiTaskMKL(Method):
             "machines": loop.n_tasks * len(loop.problems),
             "iterations_at_most": self.config.max_iter,
             "tasks_per_pass": 0 if settings.policy == "memory" else len(batches),
-            "task_bytes": int(max(batch_bytes(batch) for batch in batches)),
+            "task_bytes": largest_step(batches, k, settings.policy),
         }
 
     @property
