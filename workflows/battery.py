@@ -26,6 +26,7 @@ from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_meth
 from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.ingest import ingest
+from ..storage.value_types import plain_json
 from .exits import exit_code
 from .report.glossary import explain_heading, stop_text
 
@@ -406,6 +407,15 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
     assert np.isfinite(values.toarray() if hasattr(values, "toarray") else values).all()
 
 
+def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
+    """What displays draw of an estimator is what the report draws of its run, which may say more of every row."""
+    model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
+    names, stored = BlockStore.open(bench.data).feature_names(), run.read_json("tables") or {}
+    for name, rows in plain_json(type(model)._method.model_tables(model.model_, names)).items():
+        assert len(rows) == len(stored[name]), name
+        assert all(row.items() <= known.items() for row, known in zip(rows, stored[name], strict=True)), f"the tables {name} differ"
+
+
 def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
     """It is cloned by its parameters, and a copy of it decides the same."""
     model = load_model(str(bench.straight))
@@ -456,6 +466,7 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
     the_plan_lists_what_the_driver_holds,
     too_little_memory_is_refused_before_work,
     the_loaded_estimator_decides_on_the_store,
+    tables_of_a_model_are_those_of_its_run,
     the_estimator_is_one_of_scikit_learn,
     the_command_fits_the_same_bits,
 )

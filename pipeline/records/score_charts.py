@@ -128,7 +128,7 @@ def trials(run: RunView) -> list[Chart]:
     rows = [row for row in run.trials if has_values([number(row.get(_measure(row)))])]
     if len(rows) < 2:
         return []
-    measure, keys = _measure(rows[0]), _varied(rows)
+    measure, keys = _measure(rows[0]), differing_keys(rows)
     words = f"Mean over the folds of rows held out, with one standard error; {len(run.trials)} settings were compared."
     if "rounds" in keys and len(_settings(rows, keys)) <= MAX_NAMED:
         lines = [series for k, group in enumerate(_settings(rows, keys)) for series in _trial_line(group, measure, "rounds", k)]
@@ -151,7 +151,7 @@ def _measure_name(measure: str) -> str:
     return "R2" if measure == "r2" else measure
 
 
-def _varied(rows: Sequence[Row]) -> list[str]:
+def differing_keys(rows: Sequence[Row]) -> list[str]:
     """Return the parameters that settings differ in: what stands before the score."""
     head = list(rows[0])[: list(rows[0]).index(_measure(rows[0]))]
     return [key for key in head if key != "point" and len({str(row.get(key)) for row in rows}) > 1]

@@ -38,19 +38,22 @@ def evaluate_classes(truth: np.ndarray, values: np.ndarray, classes: Sequence[An
 
     codes = predicted_codes(values.T)
     recalls = [np.mean(codes[truth == k] == k) for k in np.unique(truth[truth >= 0])]
-    figures: dict[str, Any] = {"accuracy_interval": wilson_interval(int(np.sum(codes == truth)), len(truth)), **_baseline(truth, classes)}
+    counts = np.bincount(truth[truth >= 0], minlength=len(classes))
+    figures: dict[str, Any] = {"accuracy_interval": wilson_interval(int(np.sum(codes == truth)), len(truth))}
+    figures |= {"majority": float(counts.max() / len(truth)), "majority_class": classes[int(counts.argmax())]}
     figures["balanced_accuracy"] = float(np.mean(recalls)) if recalls else None
-    machines = {1: values[:, 0]} if values.shape[1] == 1 else {k: values[:, k] for k in _commonest(truth, len(classes))}
+    commonest = sorted(np.argsort(-counts, kind="stable")[:MAX_CURVES].tolist())
+    machines = {1: values[:, 0]} if values.shape[1] == 1 else {k: values[:, k] for k in commonest}
     tables: dict[str, Rows] = {"confusion": _confusion(truth, codes, classes), "roc": [], "precision_recall": [], "calibration": []}
     for k, of_class in machines.items():
-        counts = threshold_counts(truth == k, of_class)
-        if counts.sum(axis=1).all():
-            roc, precision = roc_curve(counts, k), precision_curve(counts, k)
+        thresholds = threshold_counts(truth == k, of_class)
+        if thresholds.sum(axis=1).all():
+            roc, precision = roc_curve(thresholds, k), precision_curve(thresholds, k)
             tables["roc"] += _curve_rows(classes[k], roc, "false_positive_rate", "true_positive_rate")
             tables["precision_recall"] += _curve_rows(classes[k], precision, "recall", "precision")
             if values.shape[1] == 1:
                 figures |= {"auc_interval": roc.area_interval, "average_precision": float(average_precision_score(truth == k, of_class))}
-                tables["calibration"] = _calibration(truth == k, of_class, None if chances is None else chances[:, k], classes[k])
+                tables["calibration"] = calibration_rows(truth == k, of_class, None if chances is None else chances[:, k], classes[k])
     return {**figures, **{name: rows for name, rows in tables.items() if rows}}
 
 
@@ -60,18 +63,6 @@ def evaluate_numbers(truth: np.ndarray, predicted: np.ndarray) -> dict[str, Any]
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(len(order), MAX_POINTS)).astype(int))]
     points = [{"truth": float(a), "prediction": float(b)} for a, b in zip(truth[shown], predicted[shown], strict=True)]
     return {"r2_interval": r2_interval(truth, predicted), "rmse_of_mean": float(truth.std()), "predictions": points}
-
-
-def _baseline(truth: np.ndarray, classes: Sequence[Any]) -> dict[str, Any]:
-    """Return the accuracy of always answering the commonest class of these rows."""
-    counts = np.bincount(truth[truth >= 0], minlength=len(classes))
-    return {"majority": float(counts.max() / len(truth)), "majority_class": classes[int(counts.argmax())]}
-
-
-def _commonest(truth: np.ndarray, n_classes: int) -> list[int]:
-    """Return the classes with curves of their own, in the order of the classes."""
-    counts = np.bincount(truth[truth >= 0], minlength=n_classes)
-    return sorted(np.argsort(-counts, kind="stable")[:MAX_CURVES].tolist())
 
 
 def _confusion(truth: np.ndarray, codes: np.ndarray, classes: Sequence[Any]) -> Rows:
@@ -92,7 +83,8 @@ def _curve_rows(label: object, curve: Curve, x: str, y: str) -> Rows:
     ]
 
 
-def _calibration(is_positive: np.ndarray, values: np.ndarray, chance: np.ndarray | None, label: object) -> Rows:
+def calibration_rows(is_positive: np.ndarray, values: np.ndarray, chance: np.ndarray | None, label: object) -> Rows:
+    """Return the share of positive rows by probability, or by decision value where there is none."""
     name = "decision" if chance is None else "probability"
     bins = calibration_bins(is_positive, values if chance is None else chance)
     return [{"class": label, name: one.mean, "share": one.share, "lower": one.lower, "upper": one.upper, "rows": one.rows} for one in bins]

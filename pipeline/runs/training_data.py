@@ -22,16 +22,13 @@ def training_facts(run: RunStore) -> dict[str, Any]:
         return {}
     try:
         store = BlockStore.open(str(url), digest)
-        return {"rows": store.n_rows, "columns": store.n_cols, **_class_counts(store), **_widths(store)}
+        labels, facts = store.meta.labels, {"rows": store.n_rows, "columns": store.n_cols, **_widths(store)}
+        if labels is None or not store.has_table("y"):
+            return facts
+        counts = np.bincount(store.target().astype(np.int64), minlength=len(labels)).tolist()
+        return {**facts, "classes": dict(zip(map(str, labels), counts, strict=True))}
     except (StorageError, OSError):
         return {}
-
-
-def _class_counts(store: BlockStore) -> dict[str, Any]:
-    if store.meta.labels is None or not store.has_table("y"):
-        return {}
-    counts = np.bincount(store.target().astype(np.int64), minlength=len(store.meta.labels))
-    return {"classes": {str(label): int(count) for label, count in zip(store.meta.labels, counts, strict=True)}}
 
 
 def _widths(store: BlockStore) -> dict[str, Any]:

@@ -61,13 +61,6 @@ def _no_better_than_baseline(run: RunView) -> Advice | None:
     return None
 
 
-def _choices(run: RunView) -> float:
-    """Return how much there was to choose from, of methods that choose columns or groups."""
-    if run.unit != "features":
-        return math.nan
-    return number(run.settings.get("n_atoms", run.summary.get("n_features")))
-
-
 def _nothing_selected(run: RunView) -> Advice | None:
     if run.summary.get("n_selected") != 0:
         return None
@@ -78,7 +71,9 @@ def _nothing_selected(run: RunView) -> Advice | None:
 
 
 def _all_selected(run: RunView) -> Advice | None:
-    selected, choices = number(run.summary.get("n_selected")), _choices(run)
+    # Of methods that choose columns or groups; kernels are all kept by some constraints.
+    there = run.settings.get("n_atoms", run.summary.get("n_features")) if run.unit == "features" else None
+    selected, choices = number(run.summary.get("n_selected")), number(there)
     if not (math.isfinite(choices) and choices > 1 and selected >= choices):
         return None
     key = "a larger lam" if "lam" in run.params else "n_features_to_select, or fewer rounds (max_rounds),"
@@ -102,7 +97,9 @@ def _stopped_by_limit(run: RunView) -> Advice | None:
 
 
 def _rare_class(run: RunView) -> Advice | None:
-    counts: Mapping[str, int] = run.training.get("classes") or _counts_of_score(run)
+    scored: Sequence[Row] = next((score["classes"] for score in reversed(run.scores) if score.get("classes")), ())
+    known = {str(row["label"]): int(row["support"]) for row in scored if "support" in row}
+    counts: Mapping[str, int] = run.training.get("classes") or known
     total = sum(counts.values())
     if len(counts) < 2 or not total or "class_weight" not in run.params or run.params["class_weight"] is not None:
         return None
@@ -116,12 +113,7 @@ def _rare_class(run: RunView) -> Advice | None:
     )
 
 
-def _counts_of_score(run: RunView) -> dict[str, int]:
-    rows: Sequence[Row] = next((score["classes"] for score in reversed(run.scores) if score.get("classes")), ())
-    return {str(row["label"]): int(row["support"]) for row in rows if "support" in row}
-
-
-def _unscaled(run: RunView) -> Advice | None:
+def _unscaled_columns(run: RunView) -> Advice | None:
     widths = run.training.get("widths")
     if not widths or run.method in SCALE_FREE or run.params.get("scale") is not None or not widths[1]["width"] > FAR * widths[0]["width"]:
         return None
@@ -132,7 +124,7 @@ def _unscaled(run: RunView) -> Advice | None:
     )
 
 
-def _overfitted(run: RunView) -> Advice | None:
+def _too_close_fit(run: RunView) -> Advice | None:
     for measure, most in OVERFITTED.items():
         seen, other = on_training_rows(run, measure), unseen(run, measure)
         if seen.value - other.value > most:
@@ -200,7 +192,7 @@ def _not_measured(run: RunView) -> Advice | None:
     return Advice(text, f"gramplane fit {run.method} --data {data} --test-share 0.25 …")
 
 
-def _remarks(run: RunView) -> Advice | None:
+def fit_remarks(run: RunView) -> Advice | None:
     """Hand on what the fit itself had to say."""
     told: Any = run.summary.get("warnings") or run.summary.get("remark")
     texts = [told] if isinstance(told, str) else [str(text) for text in told or ()]
@@ -212,9 +204,9 @@ RULES: Sequence[Callable[[RunView], Advice | None]] = (
     _nothing_selected,
     _all_selected,
     _rare_class,
-    _unscaled,
-    _remarks,
-    _overfitted,
+    _unscaled_columns,
+    fit_remarks,
+    _too_close_fit,
     _stopped_by_limit,
     _edge_of_grid,
     _fewer_do,

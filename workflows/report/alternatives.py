@@ -13,7 +13,7 @@ MAX_NAMES = 5  # bars of a ranking that are told
 
 def describe_chart(chart: Chart) -> str:
     """Return what a chart shows in a few sentences: where lines begin and end, what is first of a ranking, the largest cell of a table."""
-    return {"series": _describe_series, "ranking": _describe_ranking, "heat": _describe_heat}[chart.kind](chart)
+    return {"series": _describe_series, "ranking": describe_ranking, "heat": _describe_heat}[chart.kind](chart)
 
 
 def _figure(value: float) -> str:
@@ -44,7 +44,8 @@ def _describe_line(series: Series, x: str, y: str) -> str:
     return f"{name}: from {_figure(first)} at {x} {_figure(first_x)} to {_figure(last)} at {_figure(last_x)}{between}."
 
 
-def _describe_ranking(chart: Chart) -> str:
+def describe_ranking(chart: Chart) -> str:
+    """Return what is first of a ranking."""
     pairs = list(zip(chart.names, chart.series[0].y, strict=True))
     told = "; ".join(f"{name}: {_figure(value)}" for name, value in pairs[:MAX_NAMES])
     more = f"; and {len(pairs) - MAX_NAMES} more" if len(pairs) > MAX_NAMES else ""

@@ -62,7 +62,7 @@ def _add_mark(axes: Axes, series: Series) -> None:
     elif series.mark == "band":
         axes.fill_between(x, cast("Any", series.base), y, alpha=series.opacity, linewidth=0, **style)
     elif series.mark == "whisker":
-        axes.vlines(x, cast("Any", series.base), y, linewidth=series.width or 1.4, label=label or None, alpha=series.opacity, **style)
+        axes.vlines(x, cast("Any", series.base), y, linewidth=series.width or 1.4, label=label, alpha=series.opacity, **style)
     elif series.mark == "bar":
         style |= {"bottom": series.base} if series.base else {}
         axes.bar(x, y, width=series.width or BAR_WIDTH, label=label or None, **style)

@@ -6,11 +6,12 @@ Predictions have displays in scikit-learn, which take these estimators as any ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ...pipeline.records.charts import Chart
@@ -105,7 +106,8 @@ class ChartDisplay:
         functions = cls._shared() if brought is None else (brought,)
         chart = next((chart for function in functions for chart in function(view)), None)
         if chart is None:
-            known, has = list(cls._estimators()), f"{who} has no {cls._shows}"
+            known = [name for info in METHODS.values() if cls._kind in info.charts.displays for name in info.estimators]
+            has = f"{who} has no {cls._shows}"
             is_other = brought is None and not functions
             raise ValueError(f"{has}; {cls.__name__} shows those of {', '.join(known)}" if is_other else f"{has} to show")
         return chart
@@ -114,13 +116,6 @@ class ChartDisplay:
     def _shared(cls) -> Sequence[Callable[[RunView], list[Chart]]]:
         """Return charts of systems that bring none of their own."""
         return ()
-
-    @classmethod
-    def _estimators(cls) -> Iterator[str]:
-        """Yield the estimators whose systems bring such charts."""
-        for info in METHODS.values():
-            if cls._kind in info.charts.displays:
-                yield from info.estimators
 
 
 class PathDisplay(ChartDisplay):
@@ -211,13 +206,10 @@ def view_estimator(estimator: Any) -> RunView:
     info = None if method is None else METHODS.get(method.name)
     if info is None:
         raise ValueError(f"{name} is no estimator of gramplane: displays show how its own were fitted")
-    tables, history = estimator._chart_tables(), _plain(getattr(estimator, "history_", {}))
+    tables = estimator._chart_tables()
+    history = {key: np.asarray(values).tolist() for key, values in getattr(estimator, "history_", {}).items()}
     rows = [dict(zip(history, values, strict=True)) for values in zip(*history.values(), strict=True)]
     classes = getattr(estimator, "classes_", None)
     summary = {} if classes is None else {"classes": classes.tolist()}
     others = {key: table for key, table in tables.items() if key != "selected"}
     return RunView(name, "", info.name, info.title, summary=summary, history=rows, selected=tables.get("selected", ()), tables=others)
-
-
-def _plain(history: Mapping[str, Any]) -> dict[str, list[Any]]:
-    return {key: values.tolist() if hasattr(values, "tolist") else list(values) for key, values in history.items()}

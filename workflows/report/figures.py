@@ -12,7 +12,7 @@ from ...pipeline.records.run_view import RunView, weight_of
 from ...pipeline.registry import METHODS
 from .collect import view_run
 from .pixels import pixel_picture, pixel_usage
-from .svg import Picture, picture, renamed
+from .svg import Picture, name_run, picture
 
 PREDICTIONS, MODEL, OPTIMUM, WORK = "predictions", "model", "optimum", "work"
 SECTIONS = (PREDICTIONS, MODEL, OPTIMUM, WORK)
@@ -77,7 +77,7 @@ def _pictures(runs: Sequence[RunView], section: str, numbers: Any) -> Iterator[P
     for run in runs:
         drawn = [picture(chart, next(numbers)) for chart in single_charts(run, section)]
         drawn += pixels(run, next(numbers)) if section == MODEL else []
-        yield from (renamed(item, run.name) for item in drawn) if len(runs) > 1 else drawn
+        yield from (name_run(item, run.name) for item in drawn) if len(runs) > 1 else drawn
 
 
 def pictures(runs: Sequence[RunView]) -> list[Picture]:

@@ -25,7 +25,8 @@ def _quality(run: RunView) -> str:
     if math.isfinite(accuracy.value):
         label, majority = majority_share(run)
         baseline = f"; always answering {label} gets {share(majority)}" if math.isfinite(majority) else ""
-        return f"{share(accuracy.value)} of {accuracy.where} are told right{_between(accuracy.low, accuracy.high)}{baseline}."
+        ends = f" (95 % interval: {share(accuracy.low)} to {share(min(accuracy.high, 1.0))})" if math.isfinite(accuracy.low) else ""
+        return f"{share(accuracy.value)} of {accuracy.where} are told right{ends}{baseline}."
     if math.isfinite(r2.value):
         score = run.shown_scores[-1] if run.shown_scores else {}
         errors = [number(score.get(key)) for key in ("rmse", "rmse_of_mean")]
@@ -35,10 +36,6 @@ def _quality(run: RunView) -> str:
         ends = f" (95 % interval: {r2.low:.3f} to {r2.high:.3f})" if math.isfinite(r2.low) else ""
         return f"R2 is {r2.value:.3f} on {r2.where}{ends}: the share of the target's variance that is explained.{error}"
     return ""
-
-
-def _between(low: float, high: float) -> str:
-    return f" (95 % interval: {share(low)} to {share(min(high, 1.0))})" if math.isfinite(low) else ""
 
 
 def _rows_words(run: RunView) -> str:
@@ -60,10 +57,11 @@ def _choice(run: RunView) -> str:
 
 def notices(runs: Sequence[RunView]) -> list[str]:
     """Return what has to be known before the figures: runs that are not finished, and runs that cannot be compared."""
-    return [text for text in (*map(_unfinished, runs), _different_data(runs), _different_scores(runs), *map(_replaced, runs)) if text]
+    replaced = [f"{run.name}: {run.settings['data_replaced']}." for run in runs if "data_replaced" in run.settings]
+    return [text for text in (*map(_state_words, runs), _different_data(runs), _different_scores(runs), *replaced) if text]
 
 
-def _unfinished(run: RunView) -> str:
+def _state_words(run: RunView) -> str:
     """Return what to say of a run that is not finished, or nothing."""
     if run.state == "done":
         return ""
@@ -73,22 +71,14 @@ def _unfinished(run: RunView) -> str:
     return f"{words.get(run.state, f'{run.name} is not finished: it was interrupted {reached}')}{again}."
 
 
-def _replaced(run: RunView) -> str:
-    """Return what to say of a run whose data were replaced."""
-    return "" if "data_replaced" not in run.settings else f"{run.name}: {run.settings['data_replaced']}."
-
-
 def _different_data(runs: Sequence[RunView]) -> str:
     """Return what to say of runs that were fitted to different data, or nothing."""
     digests = [run.settings.get("data_digest") for run in runs]
     if len({digest for digest in digests if digest is not None}) < 2:
         return ""
-    told = spoken([f"{run.name} to {data_name(run)} ({str(run.settings.get('data_digest'))[:8]}{_size(run)})" for run in runs])
-    return f"These runs were fitted to different data: {told}. What differs between them may come from the data."
-
-
-def _size(run: RunView) -> str:
-    return f", {run.training['rows']:,} rows" if "rows" in run.training else ""
+    sizes = [f", {run.training['rows']:,} rows" if "rows" in run.training else "" for run in runs]
+    told = [f"{run.name} to {data_name(run)} ({str(digest)[:8]}{size})" for run, digest, size in zip(runs, digests, sizes, strict=True)]
+    return f"These runs were fitted to different data: {spoken(told)}. What differs between them may come from the data."
 
 
 def _different_scores(runs: Sequence[RunView]) -> str:

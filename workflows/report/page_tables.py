@@ -72,22 +72,17 @@ def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = F
 
 def score_tables(runs: Sequence[RunView]) -> list[Table]:
     """Return the scores of all runs, and what they say by class and task."""
-    rows = [({"run": run.name} if len(runs) > 1 else {}) | dict(score) for run in runs for score in run.scores]
+    scores = [({"run": run.name} if len(runs) > 1 else {}, score) for run in runs for score in run.scores]
+    plain = [{key: value for key, value in score.items() if not isinstance(value, (dict, list, tuple))} for _, score in scores]
     flat = [
-        {key: value for key, value in row.items() if not isinstance(value, (dict, list, tuple)) and key != "data_digest"} for row in rows
+        {**of_run, **{key: value for key, value in row.items() if key != "data_digest"}}
+        for (of_run, _), row in zip(scores, plain, strict=True)
     ]
     tables = [make_table("Scores", flat, opened=len(flat) > 1)] if flat else []
     for title, key in (("Scores by class", "classes"), ("Scores by task", "tasks")):
-        rows = [
-            _named(run, runs) | {"store": score.get("store"), **row} for run in runs for score in run.scores for row in score.get(key) or []
-        ]
-        if rows:
-            tables.append(make_table(title, rows))
+        rows = [{**of_run, "store": score.get("store"), **row} for of_run, score in scores for row in score.get(key) or []]
+        tables += [make_table(title, rows)] if rows else []
     return tables
-
-
-def _named(run: RunView, runs: Sequence[RunView]) -> dict[str, str]:
-    return {"run": run.name} if len(runs) > 1 else {}
 
 
 def model_tables(run: RunView) -> list[Table]:

@@ -12,7 +12,7 @@ from .figures import MODEL, OPTIMUM, PREDICTIONS, WORK, section_pictures
 from .glossary import explain_heading, stop_text, words
 from .lead import lead, notices
 from .measures import best_known, majority_share, on_training_rows, over_folds, rows_text, unseen
-from .page_tables import Confusion, Table, cell, clip, confusion, model_tables, score_tables, work_tables
+from .page_tables import Confusion, Table, cell, clip, confusion, make_table, model_tables, score_tables, work_tables
 from .svg import Picture
 
 _SUMMARY = {
@@ -85,7 +85,7 @@ def _candidates(run: RunView) -> object:
     return None if atoms == run.summary.get("n_features") else atoms
 
 
-def _measured(run: RunView) -> list[tuple[str, str]]:
+def _quality_figures(run: RunView) -> list[tuple[str, str]]:
     """Return accuracy or R2 of the rows that say most, with what the baseline gets."""
     figures = [(name, share(unseen(run, measure).value)) for name, measure in _UNSEEN]
     for form, look in _LESS:
@@ -99,7 +99,7 @@ def _measured(run: RunView) -> list[tuple[str, str]]:
 
 def cards(run: RunView) -> list[dict[str, str]]:
     """Return the key figures on top of the page of one run."""
-    figures: list[tuple[str, Any]] = [*_measured(run)]
+    figures: list[tuple[str, Any]] = [*_quality_figures(run)]
     figures += [(f"selected {run.unit}", run.summary.get("n_selected")), ("candidates", _candidates(run))]
     figures += [("columns in the data", run.summary.get("n_features")), ("kernels in all", run.summary.get("n_kernels"))]
     # A run that is not finished has only the seconds of its rounds.
@@ -149,13 +149,6 @@ def _differing(runs: Sequence[RunView]) -> list[tuple[str, list[Any], str]]:
     return [(key, row, meanings[key]) for key, row in values.items() if any(value != row[0] for value in row)]
 
 
-def _top(runs: Sequence[RunView], summary: Sequence[dict[str, Any]]) -> Section:
-    names = [run.name for run in runs]
-    if len(runs) > 1:
-        return Section("summary", "Side by side", summary=summary, runs=names)
-    return Section("summary", "At a glance", sentences=lead(runs[0]), cards=cards(runs[0]))
-
-
 def _prediction_note(runs: Sequence[RunView]) -> str:
     """Return which rows the figures of predictions are of."""
     rows = list(dict.fromkeys(rows_text(score) for run in runs for score in run.shown_scores))
@@ -163,12 +156,6 @@ def _prediction_note(runs: Sequence[RunView]) -> str:
         return ""
     caution = "" if any(run.is_unseen for run in runs) else " The fit has learnt from these rows: others are told less well."
     return f"Figures are of {' and of '.join(rows)}.{caution}"
-
-
-def _optimum_note(runs: Sequence[RunView]) -> str:
-    over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in runs if run.summary.get("certified_over")))
-    gap = "A gap is how far a fit is from the least value of its problem, at most."
-    return f"{gap} It is certified over {over[0]}." if len(over) == 1 else gap
 
 
 def sections(runs: Sequence[RunView]) -> list[Section]:
@@ -179,8 +166,14 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
     squares = [item for item in confusions if isinstance(item, Confusion)]
     errors = [("", item) for item in confusions if isinstance(item, Table)]
     learnt, work = ([(n, t) for n, run in zip(names, runs, strict=True) for t in look(run)] for look in (model_tables, work_tables))
+    top = Section("summary", "At a glance", sentences=lead(runs[0]), cards=cards(runs[0]))
+    over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in runs if run.summary.get("certified_over")))
+    gap = "A gap is how far a fit is from the least value of its problem, at most." + (
+        f" It is certified over {over[0]}." if len(over) == 1 else ""
+    )
+    trials = [("", make_table("Cross-validation", run.trials)) for run in runs if run.trials]
     found = [
-        _top(runs, summary),
+        top if len(runs) == 1 else Section("summary", "Side by side", summary=summary, runs=[run.name for run in runs]),
         Section("next", "What to try next", advice=advice),
         Section(
             PREDICTIONS,
@@ -188,19 +181,13 @@ def sections(runs: Sequence[RunView]) -> list[Section]:
             _prediction_note(runs),
             confusions=squares,
             pictures=drawn[PREDICTIONS],
-            tables=[*errors, *(("", table) for table in score_tables(runs)), *(("", t) for run in runs for t in _trial_tables(run))],
+            tables=[*errors, *(("", table) for table in score_tables(runs)), *trials],
         ),
         Section(MODEL, "What it learnt", pictures=drawn[MODEL], tables=learnt),
-        Section(OPTIMUM, "How close to the optimum", _optimum_note(runs), pictures=drawn[OPTIMUM]),
+        Section(OPTIMUM, "How close to the optimum", gap, pictures=drawn[OPTIMUM]),
         Section(WORK, "The run", summary=summary if len(runs) == 1 else (), pictures=drawn[WORK], tables=work, folded=True),
     ]
     return [section for section in found if not section.is_empty]
-
-
-def _trial_tables(run: RunView) -> list[Table]:
-    from .page_tables import make_table
-
-    return [make_table("Cross-validation", run.trials)] if run.trials else []
 
 
 def page(runs: Sequence[RunView], footer: str = "") -> str:

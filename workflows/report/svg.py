@@ -113,6 +113,6 @@ def _tag_for_page(tag: str, used: set[str], prefix: str) -> str:
     return tag if "base64," in tag else re.sub(r"(\.\d\d)\d+", r"\1", tag)
 
 
-def renamed(item: Picture, name: str) -> Picture:
+def name_run(item: Picture, name: str) -> Picture:
     """Return a figure that names the run it is of."""
     return replace(item, title=f"{name}: {item.title}")

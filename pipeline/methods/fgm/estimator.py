@@ -135,8 +135,9 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
         tables, inputs = super()._chart_tables(), getattr(self, "_training", None)
         # A loaded model does not know its groups.
-        known = self.model_.kind == "groups" and inputs is not None
-        return {**tables, **group_tables(self.model_, build_atoms(self._config(), inputs))} if known else tables
+        if self.model_.kind != "groups" or inputs is None:
+            return tables
+        return {**tables, **group_tables(self.model_, build_atoms(self._config(), inputs))}
 
     def _unfinished(self, state: FGMState) -> str:
         config = self._config()

@@ -66,7 +66,13 @@ class LearnerFactory:
         weights, biases, omega = learner.weights(self.config.average)
         figures = {"objective": float(mean_loss + omega.sum()), "gap": float("nan"), "rounds": float(learner.rounds), "rows": float(n_rows)}
         return build_model(
-            self.config, classes, scale, weights, biases, figures, group_arrays(self.penalty, self.labels, learner.active(), weights)
+            self.config,
+            classes,
+            scale,
+            weights,
+            biases,
+            figures,
+            group_arrays(self.penalty, self.labels, np.flatnonzero(learner.active()), weights),
         )
 
 

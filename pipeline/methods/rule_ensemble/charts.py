@@ -25,10 +25,11 @@ def rule_weights(run: RunView) -> list[Chart]:
     rows, classes = run.tables.get("rules", ()), run.summary.get("classes")
     if not rows:
         return []
-    shown, is_signed = rows[:MAX_RULES], isinstance(classes, (list, tuple)) and len(classes) == 2
-    signs = [-1.0 if is_signed and str(row["vote"]) == str(classes[0]) else 1.0 for row in shown]
+    shown, sides = rows[:MAX_RULES], [str(label) for label in classes] if isinstance(classes, (list, tuple)) else []
+    is_signed = len(sides) == 2
+    signs = [-1.0 if is_signed and str(row["vote"]) == sides[0] else 1.0 for row in shown]
     names = [short(row["rule"] if is_signed else f"{row['rule']}: {row['vote']}", 56) for row in shown]
-    votes = f" for class {classes[1]} to the right, for class {classes[0]} to the left" if is_signed else " each with its class"
+    votes = f" for class {sides[1]} to the right, for class {sides[0]} to the left" if is_signed else " each with its class"
     caption = f"The {len(shown)} heaviest of {len(rows):,} rules,{votes}."
     values = [sign * number(row["weight"]) for sign, row in zip(signs, shown, strict=True)]
     return [ranking("Rules by weight", caption, names, values, "weight")]

@@ -95,7 +95,10 @@ class SharedSubspace(Method):
 
     def model(self, state: SubspaceState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
-        figures, weights = bound_figures(state.lower, state.upper, state, UNFINISHED), self._couplings(state)
+        figures, weights = (
+            bound_figures(state.lower, state.upper, state, UNFINISHED),
+            np.einsum("mk,mst->kst", self.loop.mix, state.best_coupling),
+        )
         arrays, norms = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, self.loop.grams(ctx).normalizations
         solution = state.best_beta, state.best_bias
         return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
@@ -130,10 +133,6 @@ class SharedSubspace(Method):
             "eigenvalues": [{"kernel": names[q], **{str(i): float(v) for i, v in enumerate(spectra[q], 1)}} for q in order],
             "task_pairs": [{"task": task, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, task in enumerate(shown)],
         }
-
-    def _couplings(self, state: SubspaceState) -> np.ndarray:
-        """Return the best D of the kernels, ``(k, T, T)``."""
-        return np.einsum("mk,mst->kst", self.loop.mix, state.best_coupling)
 
 
 def driver_held(
