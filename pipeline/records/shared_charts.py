@@ -253,14 +253,14 @@ def task_heat_maps(run: RunView) -> list[Chart]:
 
 
 def _heat_map(title: str, caption: str, rows: Sequence[Row]) -> Chart:
-    names = [key for key in rows[0] if key != "task"]
+    names = [key for key in rows[0] if key not in ("task", "class")]
     return Chart(
         title,
         caption,
         "heat",
         y_label="task",
         names=[short(name, 20) for name in names],
-        row_names=[short(row["task"], 20) for row in rows],
+        row_names=[short(f"{row['class']}: {row['task']}" if "class" in row else row["task"], 20) for row in rows],
         matrix=[[number(row.get(name)) for name in names] for row in rows],
         size=(7.2, 5.6),
     )

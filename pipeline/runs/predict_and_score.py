@@ -121,8 +121,8 @@ def predict_store(
 
     Probabilities of the classes are written where the model has them: of a logistic loss, or calibrated at fit. With ``proba`` they are
     calibrated now if need be, from the store that the run was fitted on, by about five fits, and kept for the next time. With ``three_way``
-    rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds predictions, or with
-    ``replace``. With ``dry_run`` nothing is computed or written.
+    rows of neither class are predicted as such, by a tri-class machine: with its ``irrelevant_label``. What is there already is replaced if
+    it holds predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
 
     Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
     plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
@@ -140,9 +140,7 @@ def predict_store(
         # A regression, or components of a method without a target: the values are what there is to predict.
         write(None, values)
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
-    labels = estimator.classes_[predicted_codes(values.T)]
-    if three_way:
-        labels = np.where(_is_neither(estimator, values), np.array([0]).astype(labels.dtype), labels)
+    labels = _three_way(estimator, values) if three_way else estimator.classes_[predicted_codes(values.T)]
     write(labels, values, None if calibration is None else Probabilities(estimator.classes_, class_probabilities(calibration, values)))
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
@@ -174,6 +172,12 @@ def _check_proba(estimator: MethodEstimator) -> None:
     if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
         reason = "was fitted with probability=False" if hasattr(estimator, "classes_") else "has no classes"
         raise ValueError(f"proba: there are no probabilities, {type(estimator).__name__} {reason}")
+
+
+def _three_way(estimator: Any, values: np.ndarray) -> np.ndarray:
+    """Return labels, rows of neither class among them; texts where these are of several kinds."""
+    labels = estimator.three_way_labels_[np.where(_is_neither(estimator, values), 1, 2 * (values[:, 0] > 0))]
+    return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
 def _is_neither(estimator: MethodEstimator, values: np.ndarray) -> np.ndarray:
@@ -326,8 +330,8 @@ def score_store(
     table = {**which, "rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
     table |= evaluate_classes(truth[rows], values[rows], estimator.classes_.tolist(), chances)
     table |= {} if chances is None else _probability_metrics(truth[rows], chances)
-    if _by_task(estimator.model_) and values.shape[1] == 1:
-        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
+    if _by_task(estimator.model_):
+        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows])
     return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
 
 

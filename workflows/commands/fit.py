@@ -222,7 +222,7 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
 @click.argument("run", type=Url("run"))
 @click.argument("store", type=Url("store"))
 @click.argument("out", type=Url("predictions"))
-@click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
+@click.option("--three-way", is_flag=True, help="Predict irrelevant_label, too, for rows of neither class (tri-class-svm).")
 @click.option("--proba", is_flag=True, help="Calibrate probabilities from the run's store, if the model has none: about five fits.")
 @click.option("--recommend", type=click.IntRange(min=1), metavar="K", help="K candidates for every user of the fit (social-strength).")
 @shared.file_option("--members", help="With --recommend: groups in place of users, by their members: a group and a row a line.")

@@ -52,9 +52,11 @@ class _Hierarchical(TaskEstimator):
     objective_, dual_gap_, restricted_gap_
         Primal value, the certified gap, and the gap over the nodes of the hull.
     tasks_, intercept_
-        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``.
+        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``; of tasks and more than two classes
+        ``(n_classes, n_tasks)``.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks ``(n_support,)``.
+        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
+        ``(n_support,)``.
     n_iter_, converged_, history_
         Steps, whether the fit ended as asked for, and one array per figure over the steps.
 
@@ -91,7 +93,7 @@ class _Hierarchical(TaskEstimator):
         y
             ``(n_samples,)`` target; several classes are fitted one against the rest, with one set of kernels.
         task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order; then there may be two classes at most.
+            ``(n_samples,)`` integers or strings that name the task of each row, in any order.
         sample_weight
             ``(n_samples,)`` factors of ``C``.
 
@@ -127,7 +129,7 @@ class _Hierarchical(TaskEstimator):
         self.certificate_depth_ = None if not np.isfinite(depth) or depth == EVERYWHERE else int(depth)
 
     def _values(self, X: object, task: object = None) -> np.ndarray:
-        """Return decision values of any form of data: ``(n_samples, n_machines)``, with tasks ``(n_samples, 1)``."""
+        """Return decision values of any form of data, ``(n_samples, n_machines)``."""
         if not isinstance(getattr(self, "model_", None), KernelModel):
             return super()._values(X, task)
         if task is not None:

@@ -23,7 +23,7 @@ from ...method import Method, heaviest_first
 from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
-from ...models.task import TaskModel
+from ...models.task import TaskModel, machine_stack
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
@@ -154,7 +154,10 @@ class HKL(Method):
         if isinstance(rows, TaskInputs):
             assert loop.machines.task_kernel is not None
             shares = weights[:, None, None] * loop.machines.task_kernel
-            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, betas[0], biases, figures, arrays)
+            # The machines of classes share their weights.
+            shares = shares if len(betas) == 1 else shares[None]
+            solution = machine_stack(list(betas)), biases
+            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, *solution, figures, arrays)
         theta = np.tile(weights, (len(loop.machines.problems), 1))
         return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays)
 

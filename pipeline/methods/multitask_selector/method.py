@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from ....storage.value_types import Matrix
 from ...inputs.labels import resolve_loss
-from ...inputs.tasks import TaskInputs, held_out_task_inputs, task_fit
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes, task_fit
 from ...method import Method, name_features
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
@@ -59,6 +59,7 @@ class Selector(Method):
         """Return the loop of a fit. Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight;
         MemoryBoundExceeded: weights, and rows or columns, are more than the driver may hold.
         """
+        refuse_more_classes(inputs)
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
         way = _way(config, inputs, ctx)
         holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory, way)

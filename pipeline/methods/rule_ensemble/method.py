@@ -13,7 +13,7 @@ import numpy as np
 from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
-from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
+from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
 from ...method import Method
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
@@ -83,6 +83,7 @@ class Rule(Method):
         n, n_cols = len(rows.target), inputs.data.n_cols
         categorical = [*categorical_columns(config.categorical, n_cols, inputs.names), *inputs.categories]
         if isinstance(rows, TaskInputs):
+            refuse_more_classes(rows)
             machines, fit, codes = _task_machines(rows, cost), task_fit(rows), rows.codes
         else:
             refuse_idle_classes(rows.labels, rows.target, cost)

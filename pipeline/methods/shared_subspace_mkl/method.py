@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,11 +18,13 @@ from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kerne
 from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
+from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, bound_figures, bounds_summary
 from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
+from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .baselines_loop import LOOPS
@@ -57,9 +60,16 @@ class SharedSubspace(Method):
         return with_gram_store(config, held_out_task_inputs(ctx, cls.name, extra))
 
     @classmethod
-    def build_loop(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> SubspaceLoop:
-        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target;
-        MemoryBoundExceeded: what must lie on the driver is more than it may hold.
+    def start(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> Any:
+        """Return the method ready to run on inputs: of more than two classes a machine for each against the rest."""
+        return super().start(config, inputs, ctx) if inputs.n_machines == 1 else SubspaceClasses.over(config, inputs, ctx)
+
+    @classmethod
+    def build_loop(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext, machine: int = 0) -> SubspaceLoop:
+        """Return the loop of a fit, of more than two classes that of one ``machine``.
+
+        Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target; MemoryBoundExceeded: what must
+        lie on the driver is more than it may hold.
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         n, memory = len(inputs.target), ctx.driver_memory
@@ -68,8 +78,19 @@ class SharedSubspace(Method):
         settings = gram_settings(config, specs, inputs.data, ctx)
         remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
         refuse_beyond(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx.fit_limit, cls.name, remedy)
-        losses, data = pooled_problem(config, inputs), given_grams_or_none(inputs.data)
-        return LOOPS[config.solver](config, specs, losses, settings, (task_fit(inputs),), data)
+        losses, data = pooled_problem(config, inputs, machine), given_grams_or_none(inputs.data)
+        fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
+        return LOOPS[config.solver](config, specs, losses, settings, fits, data)
+
+    @staticmethod
+    def decision_of(state: SubspaceState) -> np.ndarray:
+        """Return the decision values of a state, ``(n_samples,)``."""
+        return state.best_decision
+
+    @staticmethod
+    def is_unfinished(stop: str | None) -> bool:
+        """Return whether a reason to stop came before the tolerance was reached."""
+        return stop in UNFINISHED
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -105,7 +126,7 @@ class SharedSubspace(Method):
 
     def decision_values(self, state: SubspaceState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return state.best_decision[None]
+        return self.decision_of(state)[None]
 
     def warnings(self, state: SubspaceState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -122,6 +143,8 @@ class SharedSubspace(Method):
     @classmethod
     def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, and couplings of tasks."""
+        if model.n_machines > 1:
+            return class_tables(cls, model)
         weights, names, tasks = model.weights, kernel_names(model), model.tasks
         traces = np.trace(weights, axis1=1, axis2=2)
         order = np.argsort(-traces, kind="stable")
@@ -133,6 +156,21 @@ class SharedSubspace(Method):
             "eigenvalues": [{"kernel": names[q], **{str(i): float(v) for i, v in enumerate(spectra[q], 1)}} for q in order],
             "task_pairs": [{"task": task, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, task in enumerate(shown)],
         }
+
+
+@dataclass(frozen=True)
+class SubspaceClassesState(SideState[SubspaceState]):
+    """State of the machines of several classes."""
+
+    record_name: ClassVar[str] = "SubspaceClassesState"
+    parts: tuple[SubspaceState, ...]
+
+
+class SubspaceClasses(OneVsRest, SharedSubspace):
+    """Machines of several classes, each with couplings of its own."""
+
+    single, state_type = SharedSubspace, SubspaceClassesState
+    loop: SideBySide[SubspaceState]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def driver_held(
