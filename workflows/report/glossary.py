@@ -131,8 +131,6 @@ TERMS: Mapping[str, str] = {
     "majority_class": "The commonest class of these rows.",
     "balanced_accuracy": "Mean over the classes of the share of their rows told right: rare classes count like others.",
     "average_precision": "Area under precision over recall.",
-    "brier_score": "Mean square of one less the probability told for the true class; 0 at best.",
-    "log_loss": "Mean of minus the logarithm of the probability told for the true class; 0 at best.",
     "true class": "The class of the rows.",
     "predicted": "What they were told to be.",
     "rmse": "Root of the mean squared error.",
