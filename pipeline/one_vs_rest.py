@@ -82,7 +82,9 @@ class OneVsRest(Method[Any, Any, Any, Any]):
         beta = np.zeros((len(models), len(self.inputs.codes)))
         for row, model in zip(beta, models, strict=True):
             row[model.support_ids] = model.beta
-        figures = _joined([model.figures for model in models], "iterations", float(state.iteration))
+        parts = [model.figures for model in models]
+        worst = {name: min(one[name] for one in parts) for name in ALL_HOLD if name in parts[0]}
+        figures = {**joined_figures(parts), **worst, "iterations": float(state.iteration)}
         figures |= {f"{name}_{m}": value for m, model in enumerate(models) for name, value in model.figures.items()}
         arrays = {f"{name}_{m}": value for m, model in enumerate(models) for name, value in model.arrays.items()}
         first = self.loop.loops[0]
@@ -111,12 +113,6 @@ class OneVsRest(Method[Any, Any, Any, Any]):
         """Return the tables of all machines, class by class."""
         parts = enumerate(zip(self.parts, state.parts, strict=True))
         return by_class([part.tables(one, class_model(model, m)) for m, (part, one) in parts], self.inputs.labels)
-
-
-def _joined(figures: Sequence[dict[str, float]], name: str, value: float) -> dict[str, float]:
-    joined = joined_figures(figures)
-    joined |= {key: min(one[key] for one in figures) for key in ALL_HOLD if key in joined}
-    return {**joined, name: value}
 
 
 def class_model(model: TaskModel, machine: int) -> TaskModel:

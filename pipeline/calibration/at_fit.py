@@ -31,8 +31,8 @@ def full_plan(method: type[Method], ready: Method, ctx: RunContext) -> dict[str,
     folds = fit.folds(ctx.seed)
     other = fold_plan(fit, ctx, folds)
     larger = other if other["driver_bytes"] > plan["driver_bytes"] else plan
-    held = {name: larger[name] for name in ("driver_bytes", "driver_holds")}
-    return {**plan, **held, "task_bytes": max(plan["task_bytes"], other["task_bytes"]), "calibration": folds.cost}
+    memory = {name: larger[name] for name in ("driver_bytes", "driver_holds")}
+    return {**plan, **memory, "task_bytes": max(plan["task_bytes"], other["task_bytes"]), "calibration": folds.cost}
 
 
 def calibrate_run(fit: Fit, ctx: RunContext) -> Calibration:

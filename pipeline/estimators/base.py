@@ -109,7 +109,7 @@ class MethodEstimator(OneThread, BaseEstimator):
             self._keep_run(run, outcome.state)
             messages, fit = run.warnings(outcome.state, model, ctx), Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
             del run  # what its loop holds makes room for the fits of a calibration
-            calibrated = self._calibrated(fit, model, ctx)
+            calibrated = self._with_calibration(fit, model, ctx)
             if calibrated is not model:
                 self.model_ = calibrated
         self._set_history(outcome.history)
@@ -122,7 +122,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _keep_run(self, run: Method, state: LoopState) -> None:
         """Keep what later calls need of a fit beside its model."""
 
-    def _calibrated(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
+    def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
         """Return the model with the calibration that is part of a fit, or keep what it can be made from later."""
         return model
 

@@ -100,7 +100,7 @@ class ProbabilityEstimator(MethodEstimator):
     _is_classifier: ClassVar[bool]
     _late: LateCalibration | None = None
 
-    def _calibrated(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
+    def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
         self._late = None
         if not has_probabilities(self) or known_calibration(fit.method, model):
             return model

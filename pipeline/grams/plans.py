@@ -81,15 +81,12 @@ class GramPasses:
         if self.settings.policy == "store":
             return build_pass(list, [Build(None, ref) for ref in self.refs]).memory_bound
         if self.is_here:
-            return self._bank_bytes()
+            if is_given_bank(self.ctx.data, self.specs):
+                return 0
+            return fill_bytes(self.ctx, self.specs) if fills_here(self.ctx, self.specs) else batches_bytes(self.refs, block_bytes)
         if all(isinstance(ref, RowPair) for ref in self.refs) and all(map(needs_diagonal_only, self.specs)):
             return joined_bytes(on_diagonal(self.refs), diagonal_bytes(self.k, self.settings.block))
         return joined_bytes(self.refs, sums_bytes(self.k, self.settings.block))
-
-    def _bank_bytes(self) -> int:
-        if is_given_bank(self.ctx.data, self.specs):
-            return 0
-        return fill_bytes(self.ctx, self.specs) if fills_here(self.ctx, self.specs) else batches_bytes(self.refs, block_bytes)
 
     def forms(self, m: int) -> int:
         """Return the bytes of quadratic forms of m vectors."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..records.context import ignore
-from .protocol import Loop, LoopState, Step, joint_stop
+from .protocol import LoopState, Step, joint_stop
 
 if TYPE_CHECKING:
     from ..records.context import RunContext
@@ -55,7 +55,7 @@ class SideBySide(Generic[S]):
         parts, figures, seconds = list(state.parts), list(state.figures), dict[str, float]()
         for k, (loop, part) in enumerate(zip(self.loops, state.parts, strict=True)):
             if part.stop is None:
-                step = _taken(loop, part, ctx)
+                step: Step[S] = loop.step(part, ctx)
                 parts[k], figures[k] = step.state, {name: float(value) for name, value in step.metrics.items()}
                 for name in [name for name in figures[k] if name.startswith("seconds")]:
                     seconds[name] = seconds.get(name, 0.0) + figures[k].pop(name)
@@ -63,10 +63,6 @@ class SideBySide(Generic[S]):
         stop = joint_stop(reasons, [reason for reason in reasons if reason is not None and self.unfinished(reason)])
         new = self.state_type(state.iteration + 1, tuple(parts), tuple(figures), stop)
         return Step(new, {**joined_figures(figures), **self.scores(parts), **seconds})
-
-
-def _taken(loop: Loop[S], state: S, ctx: RunContext) -> Step[S]:
-    return loop.step(state, ctx)
 
 
 def joined_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -77,19 +77,13 @@ class _LatentTaskMKL(TaskEstimator):
         self.group_kernel_weights_ = of_machines([one.arrays["group_kernel_weights"].copy() for one in models])
         self.groups_ = of_machines([self._task_groups(one) for one in models])
         self.task_kernel_weights_ = model.weights.copy()
-        self.certificate_ = of_machines([_certificate(one) for one in models])
+        self.certificate_ = of_machines([Certificate.of(one.figures) for one in models])
         self.objective_, self.dual_gap_ = model.figures["upper_bound"], model.figures["certified_gap"]
 
     def _task_groups(self, model: TaskModel) -> list[TaskGroup]:
         totals = model.arrays["group_kernel_weights"].sum(axis=1).tolist()
         groups = model.arrays["groups"].astype(bool)
         return [TaskGroup(tuple(self.tasks_[group].tolist()), total) for group, total in zip(groups, totals, strict=True)]
-
-
-def _certificate(model: TaskModel) -> Certificate:
-    figures = model.figures
-    gaps, complete = (figures["certified_gap"], figures["certified_relative_gap"]), bool(figures["certificate_complete"])
-    return Certificate(*gaps, complete, figures["sufficient_relative_gap"], int(figures["search_visits"]))
 
 
 class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):

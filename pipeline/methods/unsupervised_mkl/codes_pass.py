@@ -148,7 +148,7 @@ def coded_by_passes(
         rows, fresh = _violators(codes, left, penalties)
         if not len(rows):
             return bases_of_codes(codes.matrix, left, n_bases, stop=stop)
-        codes = _solved(ctx, strips, inner, codes.joined(rows, fresh), penalties, memory)
+        codes = solve_codes(ctx, strips, inner, codes.joined(rows, fresh), penalties, memory)
         left = _residuals(ctx, strips, inner, codes, count, memory)
 
 
@@ -182,7 +182,10 @@ def _residuals(ctx: RunContext, strips: Sequence[Points], inner: Products, codes
     return ctx.run_pass(residuals_pass(strips, memory, count, inner, count, *shared))
 
 
-def _solved(ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, penalties: np.ndarray, memory: CodesMemory) -> Codes:
+def solve_codes(
+    ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, penalties: np.ndarray, memory: CodesMemory
+) -> Codes:
+    """Return the codes of all points over their candidates."""
     arrays = (("penalties", penalties), ("ends", codes.indptr), ("candidates", codes.ids))
     shared = (ctx.broadcast(name, array, len(strips)) for name, array in arrays)
     parts = ctx.run_pass(codes_pass(strips, memory, inner, *shared))
