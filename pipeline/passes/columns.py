@@ -77,11 +77,8 @@ def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
 
     Scaling is not applied here: see :func:`scaled`. Many columns come in several passes, so that no worker holds them all.
     """
-    return stack([_fetch_batch(ctx, batch, nbytes) for batch, nbytes in _batches(ctx.data, features)])
-
-
-def _fetch_batch(ctx: RunContext, features: np.ndarray, nbytes: int) -> Columns:
-    return ctx.run_pass(columns_pass(tasks_holding(column_tasks(ctx.data), features), nbytes, features))
+    tasks, batches = column_tasks(ctx.data), _batches(ctx.data, features)
+    return stack([ctx.run_pass(columns_pass(tasks_holding(tasks, batch), nbytes, batch)) for batch, nbytes in batches])
 
 
 def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan[Columns]:
