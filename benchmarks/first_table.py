@@ -1,0 +1,339 @@
+"""A stranger's first table: every classifier and regressor at its defaults, and its CV form, on tables that nobody tuned them for.
+
+    GRAMPLANE_DATA=FOLDER python -m benchmarks.first_table --folder FOLDER [--sets iris,wine] [--machines FGMClassifier,SVC] [--splits 5]
+
+Sets: iris, wine, breast_cancer, digits (scikit-learn), uci_australian, uci_glass, uci_vote, w8a, leukemia_allaml, madelon, pcmac, usps; for
+targets diabetes, sarcos_test (the first torque), bardet; for tasks school and landmine. Each raw, dense ones also standardised by the
+training rows. Nominal columns are written out, a missing cell is a level of its own. Every split takes 30 % of the rows for the test,
+classes stratified; the CV forms run on the first two splits, dense sets standardised only. Machines have their defaults, nothing else;
+peers read the task of a row as columns. Of w8a kernel methods, and of tasks all methods, read 10,000 rows; TriClassSVC takes part in
+sets of two classes.
+
+Each machine runs in a process of its own for each set; ``seconds`` are those of `fit` (the first of a process loads what was
+compiled), ``MiB`` the peak of the process. What ``--folder`` has is not run again.
+"""
+
+from __future__ import annotations
+
+import benchmarks._harness as bench  # isort: skip
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
+from sklearn.metrics import balanced_accuracy_score, r2_score, roc_auc_score
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+from sklearn.preprocessing import StandardScaler
+
+CLASSES = "iris,wine,breast_cancer,digits,uci_australian,uci_glass,uci_vote,w8a,leukemia_allaml,madelon,pcmac,usps"
+TARGETS = "diabetes,sarcos_test,bardet"
+TASKS = "school,landmine"
+MOST_ROWS = 10_000
+LIMIT = 900  # seconds of one machine on one set, all splits
+
+LINEAR, KERNEL, TREE = "linear", "kernel", "rule or tree"
+PEERS = {
+    "LinearSVC": LINEAR,
+    "LogisticRegression": LINEAR,
+    "SVC": KERNEL,
+    "RandomForest": TREE,
+    "HistGradientBoosting": TREE,
+    "Ridge": LINEAR,
+    "SVR": KERNEL,
+}
+CLASSIFIERS = {
+    "FGMClassifier": LINEAR,
+    "GroupLassoClassifier": LINEAR,
+    "MKLClassifier": KERNEL,
+    "KTASelectionPath": KERNEL,
+    "TwoLayerMKLClassifier": KERNEL,
+    "HierarchicalKernelClassifier": KERNEL,
+    "TriClassSVC": KERNEL,
+    "RuleEnsembleClassifier": TREE,
+}
+REGRESSORS = {"FGMRegressor": LINEAR, "GroupLassoRegressor": LINEAR, "MKLRegressor": KERNEL, "HierarchicalKernelRegressor": KERNEL}
+OF_TASKS = {
+    "MultiTaskSelector": LINEAR,
+    **{f"{name}{kind}": KERNEL for name in ("MultiTaskMKL", "SharedSubspaceMKL", "LatentTaskMKL") for kind in ("Classifier", "Regressor")},
+}
+KINDS = {**PEERS, **CLASSIFIERS, **REGRESSORS, **OF_TASKS}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows, what is to be told of them, and their tasks, if any."""
+
+    X: Any
+    y: np.ndarray
+    task: np.ndarray | None = None
+    regression: bool = False
+
+
+# -- sets ------------------------------------------------------------------------------------------------------------------
+
+
+def load(name: str) -> Table:
+    """Return a set by its name."""
+    known: dict[str, Callable[..., Any]] = {
+        "iris": load_iris,
+        "wine": load_wine,
+        "breast_cancer": load_breast_cancer,
+        "digits": load_digits,
+    }
+    if name in known:
+        return Table(*known[name](return_X_y=True))
+    if name == "diabetes":
+        return Table(*load_diabetes(return_X_y=True, scaled=False), regression=True)
+    with np.load(bench.data_folder() / f"{name}.npz") as file:
+        arrays = dict(file)
+    if name == "usps":
+        return Table(np.vstack([arrays["X_train"], arrays["X_test"]]) / 1000.0, np.concatenate([arrays["y_train"], arrays["y_test"]]))
+    if name == "sarcos_test":
+        return Table(arrays["X"].astype(float), arrays["Y"][:, 0], regression=True)
+    if name in ("school", "landmine"):
+        rows = np.sort(np.random.default_rng(0).permutation(len(arrays["y"]))[:MOST_ROWS])
+        X = arrays["X"][:, np.ptp(arrays["X"], axis=0) > 0].astype(float)
+        return Table(X[rows], arrays["y"][rows], arrays["task"][rows].astype(int), name == "school")
+    if "X_data" in arrays:
+        X = sp.csr_array((arrays["X_data"].astype(float), arrays["X_indices"], arrays["X_indptr"]), shape=tuple(arrays["X_shape"]))
+        return Table(X, arrays["y"])
+    X = arrays["X"].astype(float)
+    return Table(written_out(X, arrays["nominal"]) if "nominal" in arrays else X, arrays["y"], regression=name == "bardet")
+
+
+def written_out(X: np.ndarray, nominal: np.ndarray) -> np.ndarray:
+    """Return the columns with nominal ones as indicators of their levels, a missing cell being one of them."""
+    columns = []
+    for column, is_nominal in zip(X.T, nominal, strict=True):
+        levels = np.unique(np.nan_to_num(column, nan=-1.0))
+        columns.append((np.nan_to_num(column, nan=-1.0)[:, None] == levels).astype(float) if is_nominal else column[:, None])
+    return np.hstack(columns)
+
+
+def parts(table: Table, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return training and test rows of every split."""
+    kind = ShuffleSplit if table.regression else StratifiedShuffleSplit
+    rows = np.zeros(len(table.y))
+    return list(kind(count, test_size=0.3, random_state=0).split(rows, None if table.regression else table.y))
+
+
+def variants(table: Table) -> tuple[str, ...]:
+    """Return how a set is read."""
+    return ("raw",) if sp.issparse(table.X) else ("raw", "standardised")
+
+
+# -- machines --------------------------------------------------------------------------------------------------------------
+
+
+def make(name: str, regression: bool) -> Any:
+    """Return a machine at its defaults."""
+    from sklearn import ensemble, linear_model, svm
+
+    import gramplane
+
+    peers: dict[str, Callable[[], Any]] = {
+        "LinearSVC": lambda: svm.LinearSVC(penalty="l1", dual=False),
+        "LogisticRegression": linear_model.LogisticRegression,
+        "SVC": svm.SVC,
+        "SVR": svm.SVR,
+        "Ridge": linear_model.Ridge,
+        "RandomForest": lambda: (ensemble.RandomForestRegressor if regression else ensemble.RandomForestClassifier)(random_state=0),
+        "HistGradientBoosting": lambda: (ensemble.HistGradientBoostingRegressor if regression else ensemble.HistGradientBoostingClassifier)(
+            random_state=0
+        ),
+    }
+    return peers[name]() if name in peers else getattr(gramplane, name)()
+
+
+def machines_of(table: Table, with_cv: bool) -> list[str]:
+    """Return the names of the machines that take part."""
+    import gramplane
+
+    if table.task is not None:
+        kind = "Regressor" if table.regression else "Classifier"
+        own = [name for name in OF_TASKS if name.endswith((kind, "Selector"))]
+    else:
+        own = list(REGRESSORS if table.regression else CLASSIFIERS)
+    own = [name for name in own if name != "TriClassSVC" or len(np.unique(table.y)) == 2]
+    peers = ["Ridge", "SVR"] if table.regression else ["LinearSVC", "LogisticRegression", "SVC"]
+    names = [*peers, "RandomForest", "HistGradientBoosting", *own, *([f"{name}CV" for name in own] if with_cv else [])]
+    return [name for name in names if name in PEERS or hasattr(gramplane, name)]
+
+
+def kind_of(name: str) -> str:
+    """Return which list a machine is compared with."""
+    return KINDS[name.removesuffix("CV")]
+
+
+def as_columns(table: Table, rows: np.ndarray) -> Any:
+    """Return rows with the task as columns, for peers."""
+    X = table.X[rows]
+    return X if table.task is None else np.hstack([X, table.task[rows][:, None] == np.unique(table.task)])
+
+
+def scores(table: Table, model: Any, Z: Any, given: list[np.ndarray], truth: np.ndarray) -> dict[str, float]:
+    """Return what a fitted machine gets right."""
+    told = model.predict(Z, *given)
+    if table.regression:
+        return {"score": float(r2_score(truth, told))}
+    found = {"score": float(np.mean(told == truth)), "balanced": float(balanced_accuracy_score(truth, told))}
+    decide = model.decision_function if hasattr(model, "decision_function") else model.predict_proba
+    values = np.asarray(decide(Z, *given))
+    if values.ndim == 2 and values.shape[1] == 2:
+        values = values[:, 1]
+    if values.ndim == 1:
+        return {**found, "auc": float(roc_auc_score(truth, values))}
+    areas = [roc_auc_score(truth == label, column) for label, column in zip(model.classes_, values.T, strict=True)]
+    return {**found, "auc": float(np.mean(areas))}
+
+
+def used(model: Any) -> float:
+    """Return how many features a machine reads, NaN where it does not say."""
+    model = getattr(model, "best_estimator_", model)
+    if hasattr(model, "selected_"):
+        return float(len(np.unique(np.asarray(model.selected_))))
+    coef = getattr(model, "coef_", None)
+    if coef is None:
+        return float("nan")
+    return float(np.count_nonzero(np.abs(coef.toarray() if sp.issparse(coef) else np.atleast_2d(coef)).sum(axis=0)))
+
+
+def one_split(table: Table, name: str, variant: str, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+    """Return scores, seconds, features and messages of a machine on one split."""
+    is_peer = name in PEERS
+    rows = [as_columns(table, part) if is_peer else table.X[part] for part in (train, test)]
+    if name == "HistGradientBoosting":  # (reads no sparse rows)
+        rows = [part.toarray() if sp.issparse(part) else part for part in rows]
+    if variant == "standardised":
+        scaler = StandardScaler().fit(rows[0])
+        rows = [scaler.transform(part) for part in rows]
+    given = [[], []] if is_peer or table.task is None else [[table.task[train]], [table.task[test]]]
+    model = make(name, table.regression)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clock, _ = bench.clocked(lambda: model.fit(rows[0], table.y[train], *given[0]))
+    messages = sorted({str(one.message)[:200] for one in caught})
+    return {**scores(table, model, rows[1], given[1], table.y[test]), **clock, "features": used(model), "warnings": messages}
+
+
+def run_machine(set_name: str, variant: str, name: str, splits: int, tiny: bool) -> None:
+    """Print one JSON line per split."""
+    table = load(set_name)
+    if tiny:
+        some = np.sort(np.random.default_rng(0).permutation(len(table.y))[:150])
+        table = Table(table.X[some], table.y[some], None if table.task is None else table.task[some] % 3, table.regression)
+    if kind_of(name) == KERNEL and len(table.y) > MOST_ROWS:
+        some = np.sort(np.random.default_rng(0).permutation(len(table.y))[:MOST_ROWS])
+        table = Table(table.X[some], table.y[some], table.task, table.regression)
+    for train, test in parts(table, splits):
+        found = one_split(table, name, variant, train, test)
+        majority = 0.0 if table.regression else float(np.mean(table.y[test] == most_common(table.y[train])))
+        print(json.dumps(bench.plain({**found, "majority": majority, "MiB": bench.peak_memory() / bench.MIB})), flush=True)
+
+
+def most_common(y: np.ndarray) -> Any:
+    """Return the commonest label."""
+    labels, counts = np.unique(y, return_counts=True)
+    return labels[counts.argmax()]
+
+
+def apart(set_name: str, variant: str, name: str, splits: int, tiny: bool) -> dict[str, Any]:
+    """Return the rows of a machine on a set, run in a process of its own, and how it ended."""
+    words = [sys.executable, "-m", "benchmarks.first_table", "--one", json.dumps([set_name, variant, name, splits, tiny])]
+    with bench.scratch() as folder:
+        out, err = folder / "out", folder / "err"
+        with out.open("w") as stdout, err.open("w") as stderr:
+            try:
+                code = subprocess.run(words, cwd=bench.ROOT, stdout=stdout, stderr=stderr, timeout=LIMIT, check=False).returncode
+            except subprocess.TimeoutExpired:
+                code = "time"
+        rows = [json.loads(line) for line in out.read_text().splitlines() if line.startswith("{")]
+        return {"rows": rows, "end": code, "error": "" if code == 0 else err.read_text()[-600:]}
+
+
+# -- the table -------------------------------------------------------------------------------------------------------------
+
+
+def mean(rows: list[dict[str, Any]], key: str) -> float:
+    """Return the mean of a figure over splits; NaN where there is none."""
+    values = [row[key] for row in rows if isinstance(row.get(key), (int, float))]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def tell(report: bench.Report, found: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> None:
+    """Add the table and its verdicts."""
+    for (set_name, variant), machines in found.items():
+        for name, ran in machines.items():
+            rows = ran["rows"]
+            told = ", ".join(f"{key} {mean(rows, key):.3f}" for key in ("score", "balanced", "auc") if rows and key in rows[0])
+            size = f"{mean(rows, 'seconds'):.2f} s, {mean(rows, 'MiB'):.0f} MiB, {mean(rows, 'features'):.0f} features"
+            end = "" if ran["end"] == 0 else f"; ENDED with {ran['end']}: {ran['error'].splitlines()[-1] if ran['error'] else ''}"
+            report.note(f"{set_name} {variant}, {name}: {told}; {size}{end}")
+    names = sorted({name for machines in found.values() for name in machines if name not in PEERS})
+    for name in names:
+        gaps, below, slow, large = gaps_of(name, found)
+        bound = "0.005" if name.endswith("CV") else "0.02"
+        report.value(
+            f"{name}: behind the best {kind_of(name)} peer, mean over {len(gaps)} tables", float(np.mean(gaps)), f"<= {bound}", form=".4f"
+        )
+        report.value(f"{name}: behind the majority at most", below, "<= 0.01", form=".4f")
+        report.value(f"{name}: slowest fit", slow, "<= 60", form=".1f", unit=" s")
+        report.value(f"{name}: greatest process", large / 1024, "<= 4", form=".2f", unit=" GiB")
+
+
+def gaps_of(name: str, found: dict[tuple[str, str], dict[str, dict[str, Any]]]) -> tuple[list[float], float, float, float]:
+    """Return how far a machine is behind the best peer on every table, behind the majority, its slowest fit, and its greatest peak."""
+    gaps, below, slow, large = [], -1.0, 0.0, 0.0
+    for machines in found.values():
+        if name not in machines or not machines[name]["rows"]:
+            continue
+        rows = machines[name]["rows"]
+        peers = [machines[peer]["rows"][: len(rows)] for peer in machines if peer in PEERS and kind_of(peer) == kind_of(name)]
+        gaps.append(max(mean(peer, "score") for peer in peers if peer) - mean(rows, "score"))
+        below = max(below, mean(rows, "majority") - mean(rows, "score"))
+        slow, large = max(slow, *(row["seconds"] for row in rows)), max(large, *(row["MiB"] for row in rows))
+    return gaps, below, slow, large
+
+
+def main() -> None:
+    """Run what is missing and print the table."""
+    parser = bench.arguments(
+        __doc__ or "", sets=f"{CLASSES},{TARGETS},{TASKS}", machines="", splits=5, cv_splits=2, folder="", variants="", one=""
+    )
+    options = parser.parse_args()
+    if options.one:
+        run_machine(*json.loads(options.one))
+        return
+    if options.tiny:
+        options.sets, options.splits, options.cv_splits = "iris,breast_cancer,diabetes", 2, 1
+    keep, found = bench.Parts(options.folder), {}
+    for set_name in options.sets.split(","):
+        table = load(set_name)
+        for variant in variants(table):
+            if options.variants and variant not in options.variants.split(","):
+                continue
+            names = machines_of(table, with_cv=variant == "standardised" or sp.issparse(table.X))
+            names = [name for name in names if not options.machines or name in options.machines.split(",")]
+            row = found.setdefault((set_name, variant), {})
+            for name in names:
+                count = options.cv_splits if name.endswith("CV") else options.splits
+                given = (set_name, variant, name, count, options.tiny)
+                row[name] = keep("-".join(map(str, given[:4])) + "-tiny" * options.tiny, lambda given=given: apart(*given))
+                if options.folder:
+                    print(
+                        f"{set_name} {variant} {name}: {mean(row[name]['rows'], 'score'):.4f} {mean(row[name]['rows'], 'seconds'):.2f} s",
+                        flush=True,
+                    )
+    report = bench.Report("a stranger's first table", options)
+    tell(report, found)
+    report.show()
+
+
+if __name__ == "__main__":
+    main()
