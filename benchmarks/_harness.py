@@ -271,6 +271,26 @@ def kept_or_scratch(folder: str | None) -> Iterator[Path]:
     yield Path(folder)
 
 
+class Parts:
+    """Parts of a long program; those that a folder given by name has are not run again."""
+
+    def __init__(self, folder: str | None) -> None:
+        self.folder = Path(folder) if folder else None
+
+    def __call__(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what ``make()`` does, as JSON has it."""
+        path = None if self.folder is None else self.folder / f"{name}.json"
+        if path is not None and path.exists():
+            return json.loads(path.read_text())
+        made = json.loads(json.dumps(plain(make())))
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps(made))
+            partial.replace(path)
+        return made
+
+
 def parse_size(text: str) -> int:
     """Return the bytes of ``"1GiB"`` or ``"512MiB"``."""
     units = {"GiB": 1 << 30, "MiB": 1 << 20}

@@ -105,7 +105,8 @@ def compared(task: Task, seed: int, *, peer: bool) -> dict[str, float]:
 
 
 def main() -> None:
-    options = bench.arguments(__doc__, only=",".join(READERS), splits=5, peer=1).parse_args()
+    options = bench.arguments(__doc__, only=",".join(READERS), splits=5, peer=1, folder="").parse_args()
+    keep = bench.Parts(options.folder)
     folder = bench.data_folder()
     for name in options.only.split(","):
         file, read = READERS[name]
@@ -116,7 +117,10 @@ def main() -> None:
             task, options.splits = scaled(Task(task.X[rows][:, 200:260], task.y[rows], 1.0)), 2
         few = np.random.default_rng(1).permutation(len(task.y))[:100]
         compared(scaled(Task(task.X[few][:, :40], task.y[few], 1.0)), 0, peer=False)  # compiles
-        rows = [compared(task, seed, peer=bool(options.peer)) for seed in range(options.splits)]
+        rows = [
+            keep(f"{name}-{seed}{'-tiny' * options.tiny}", lambda seed=seed, task=task: compared(task, seed, peer=bool(options.peer)))
+            for seed in range(options.splits)
+        ]
         report = bench.Report(f"additive kernels on {name}, {task.X.shape[0]} x {task.X.shape[1]}", options)
         for key in rows[0]:
             values = [row[key] for row in rows]

@@ -18,7 +18,6 @@ class 0 against the rest). German, Thyroid, Banana and FlareSolar are not at han
 from __future__ import annotations
 
 import benchmarks._harness as bench  # isort: skip
-import json
 import os
 import statistics
 import time
@@ -158,17 +157,13 @@ def run_split(X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray,
     return found
 
 
-def run_set(name: str, options: Any, folder: Path) -> list[dict[str, Any]]:
+def run_set(name: str, options: Any) -> list[dict[str, Any]]:
     """Return the figures of all splits of a set; those of the folder are not run again."""
     X, y = load(name, options.data)
-    rows, found = min(len(y), options.rows), []
+    rows, part = min(len(y), options.rows), bench.Parts(options.folder)
     splits = ShuffleSplit(options.splits, train_size=rows // 2, test_size=rows - rows // 2, random_state=0)
-    for number, (train, test) in enumerate(splits.split(X)):
-        path = folder / f"{name}-{rows}-{options.bases}-{number}.json"
-        if not path.exists():
-            path.write_text(json.dumps(run_split(X, y, train, test, options.bases)))
-        found.append(json.loads(path.read_text()))
-    return found
+    parts = enumerate(splits.split(X))
+    return [part(f"{name}-{rows}-{options.bases}-{number}", lambda own=own: run_split(X, y, *own, options.bases)) for number, own in parts]
 
 
 def spread(values: list[float]) -> str:
@@ -200,8 +195,7 @@ def main() -> None:
     if options.tiny:
         options.splits, options.rows = 2, 80
     report = bench.Report(f"unsupervised kernels on {len(options.sets.split(','))} sets, {options.splits} random halves", options)
-    with bench.kept_or_scratch(options.folder or None) as folder:
-        found = {name: run_set(name, options, folder) for name in options.sets.split(",")}
+    found = {name: run_set(name, options) for name in options.sets.split(",")}
     table(report, "machines", found, MACHINES, "machine")
     table(report, "components", found, COMPONENTS, "5 neighbours in 2 components")
     for gamma1 in GAMMAS:
