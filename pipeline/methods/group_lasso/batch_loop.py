@@ -14,6 +14,7 @@ Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,12 +31,13 @@ from ...loops.protocol import Step
 from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
 from ...records.holdings import refuse_beyond
-from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
+from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState, auto_share
 from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
 from .moments_pass import decision_values, feature_slopes, moments_pass
 
 MORE_GROUPS = 10  # groups that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
+LEAST_LAM = 1e-12  # where no feature says anything of the target
 TIGHTENING = 0.1  # factor of that share where no group is left to join
 GAP_SHARE = 0.1  # where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap
 # Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses.
@@ -61,25 +63,26 @@ class BatchLoop:
         groups = np.arange(problem.penalty.n_groups if has_all else 0, dtype=np.int64)
         joined, copies = np.full(1 if has_all else 0, len(groups)), np.zeros((1, problem.penalty.n_copies if has_all else 0))
         start = BatchMachine(groups, joined, copies, np.zeros(1), np.inf, -np.inf, NAN, INNER_TOL_SHARE * problem.tol)
-        return BatchState(0, engine, (start,) * len(problem.targets))
+        return BatchState(0, engine, (start,) * len(problem.targets), NAN if problem.lam is None else problem.lam)
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Return the state after one more round."""
         running = [m for m, machine in enumerate(state.machines) if machine.stop is None]
         machines = list(state.machines)
         advance = self._step_on_moments if state.engine == "gram" else self._step_on_rows
-        for m, machine in zip(running, advance(running, state, ctx), strict=True):
+        lam, stepped = advance(running, state, ctx)
+        for m, machine in zip(running, stepped, strict=True):
             is_out_of_steps = machine.stop is None and state.iteration + 1 >= self.problem.max_iter
             machines[m] = replace(machine, stop="max_iter") if is_out_of_steps else machine
-        after = BatchState(state.iteration + 1, state.engine, tuple(machines))
+        after = BatchState(state.iteration + 1, state.engine, tuple(machines), lam)
         return Step(after, {**self._metrics(after), **self._scores(after, ctx)})
 
     def _metrics(self, state: BatchState) -> dict[str, Any]:
         machines = state.machines
         n_groups, n_working = sum(len(self._active_groups(m)) for m in machines), sum(len(m.groups) for m in machines)
         certificate = {"objective": sum(m.objective for m in machines), "gap": sum(m.gap for m in machines)}
-        largest = max(m.lambda_max for m in machines)
-        return {**certificate, "n_groups": n_groups, "n_working": n_working, "lambda_max": largest, "engine": state.engine}
+        sizes = {"n_groups": n_groups, "n_working": n_working, "lambda_max": max(m.lambda_max for m in machines)}
+        return {**certificate, **sizes, "lam": state.lam, "engine": state.engine}
 
     def _scores(self, state: BatchState, ctx: RunContext) -> dict[str, Any]:
         """Return accuracies (R2) of the last model: what a run shows, and folds are compared by."""
@@ -94,41 +97,55 @@ class BatchLoop:
 
     # -- moments -------------------------------------------------------------------------------------------------------------
 
-    def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> list[BatchMachine]:
+    def _lam(self, state: BatchState, largest: Sequence[float]) -> float:
+        """Return the weight of the penalty; ``largest``: the least without any feature, of every machine."""
+        problem = self.problem
+        if not math.isnan(state.lam):
+            return state.lam
+        return max(auto_share(np.count_nonzero(problem.cost), problem.penalty.n_groups) * max(largest), LEAST_LAM)
+
+    def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
         # Moments are not part of the state: a resumed run sums them again, to the same bits.
         if self._moments is None:
             problem, n_targets = self.problem, len(self.problem.targets)
             raw, shift = moments_pass(ctx, np.ascontiguousarray(problem.targets.T), problem.cost, centre=problem.fit_bias)
             moments = [target_moments(raw, problem.fit_bias, m, n_targets) for m in range(n_targets)]
             self._moments = moments if shift is None else [replace(one, means=one.means + shift) for one in moments]
-        return [self._descend(state.machines[m], self._moments[m]) for m in which]
+        largest = [float(self.problem.penalty.dual_norms(one.cross).max(initial=0.0)) for one in self._moments]
+        lam = self._lam(state, largest)
+        return lam, [self._descend(replace(state.machines[m], lambda_max=largest[m]), self._moments[m], lam) for m in which]
 
-    def _descend(self, machine: BatchMachine, moments: Moments) -> BatchMachine:
+    def _descend(self, machine: BatchMachine, moments: Moments, lam: float) -> BatchMachine:
         problem = self.problem
         # The first step is the pass, and shows how far from the optimum zeros are.
         limit = SWEEPS if np.isfinite(machine.objective) else 0
-        solution = solve_moments(moments, problem.penalty, problem.lam, warm=machine.copies, tol=problem.tol, max_sweeps=limit)
-        largest = float(problem.penalty.dual_norms(moments.cross).max(initial=0.0))
+        solution = solve_moments(moments, problem.penalty, lam, warm=machine.copies, tol=problem.tol, max_sweeps=limit)
         biases = moments.biases(problem.penalty.scatter(solution.copies))
-        after = replace(machine, copies=solution.copies, biases=biases, objective=solution.objective, lambda_max=largest)
+        after = replace(machine, copies=solution.copies, biases=biases, objective=solution.objective)
         after = replace(after, lower=max(machine.lower, solution.objective - solution.gap))
         return replace(after, stop="gap") if solution.stop == "gap" else after
 
     # -- rows ----------------------------------------------------------------------------------------------------------------
 
-    def _step_on_rows(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> list[BatchMachine]:
-        solved = [self._solve(m, state, ctx) for m in which]
+    def _step_on_rows(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
+        machines, lam = [state.machines[m] for m in which], state.lam
+        if state.engine == "fista" and state.iteration == 0:
+            largest = [self._lambda_max(m, self._working_columns(m, state.machines[m], ctx)) for m in which]
+            machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
+            lam = self._lam(state, largest)
+        # (Where lam is not known yet the sets are empty, and it takes no part.)
+        solved = [self._solve(m, state, lam, ctx) for m in which]
         U = np.stack([self.problem.cost * solution.slopes for _, solution in solved])
-        machines = [state.machines[m] for m in which]
         if state.engine == "fista":
             slopes = [self._feature_slopes(rows, u) for (rows, _), u in zip(solved, U, strict=True)]
-            if state.iteration == 0:
-                largest = [self._lambda_max(m, rows) for m, (rows, _) in zip(which, solved, strict=True)]
-                machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
         else:
             slopes = list(feature_slopes(ctx, U)[:, None])
+            if state.iteration == 0:
+                norms = [float(self.problem.penalty.dual_norms(z).max(initial=0.0)) for z in slopes]
+                machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, norms, strict=True)]
+                lam = self._lam(state, norms)
         solutions = [solution for _, solution in solved]
-        return [self._certify(*parts) for parts in zip(machines, which, solutions, slopes, strict=True)]
+        return lam, [self._certify(*parts, lam) for parts in zip(machines, which, solutions, slopes, strict=True)]
 
     def _feature_slopes(self, rows: WorkingColumns, u: np.ndarray) -> np.ndarray:
         """Return ``X'u`` over all features, ``(1, n_features)``, of columns in memory."""
@@ -136,11 +153,11 @@ class BatchLoop:
         slopes[:, rows.features] = rows.slopes(u)
         return slopes
 
-    def _solve(self, m: int, state: BatchState, ctx: RunContext) -> tuple[WorkingColumns, RowSolution]:
+    def _solve(self, m: int, state: BatchState, lam: float, ctx: RunContext) -> tuple[WorkingColumns, RowSolution]:
         """Solve the problem of a machine's working set."""
         machine, loss = state.machines[m], self.problem.loss
         rows = self._working_columns(m, machine, ctx)
-        small = self._rows_problem(m, rows, self.problem.penalty.restricted(machine.groups, rows.features), machine.mu)
+        small = self._rows_problem(m, rows, self.problem.penalty.restricted(machine.groups, rows.features), machine.mu, lam)
         method = "fista" if state.engine == "fista" else "auto"
         limit = PROXIMAL_STEPS if method == "fista" or loss == "hinge" else SET_SWEEPS if loss == "squared" else NEWTON_STEPS
         tol = machine.inner_tol
@@ -151,14 +168,14 @@ class BatchLoop:
         # Columns are centred here: the bias of raw ones is another.
         return rows, solution._replace(biases=solution.biases - small.penalty.scatter(solution.copies) @ rows.means)
 
-    def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float) -> RowProblem:
+    def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float, lam: float) -> RowProblem:
         problem = self.problem
-        return RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss, mu), penalty, problem.lam, problem.fit_bias)
+        return RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss, mu), penalty, lam, problem.fit_bias)
 
     def _lambda_max(self, m: int, rows: WorkingColumns) -> float:
         """Return the least lam without any feature, from rows of all columns."""
         none, penalty = np.zeros(0, np.int64), self.problem.penalty
-        constant = solve_rows(self._rows_problem(m, rows, penalty.restricted(none, none), 0.0))
+        constant = solve_rows(self._rows_problem(m, rows, penalty.restricted(none, none), 0.0, NAN))
         return float(penalty.dual_norms(self._feature_slopes(rows, self.problem.cost * constant.slopes)).max(initial=0.0))
 
     def _working_columns(self, m: int, machine: BatchMachine, ctx: RunContext) -> WorkingColumns:
@@ -174,22 +191,21 @@ class BatchLoop:
             columns.append(new, fetch_scaled(ctx, new))
         return columns
 
-    def _certify(self, machine: BatchMachine, m: int, solution: RowSolution, z: np.ndarray) -> BatchMachine:
+    def _certify(self, machine: BatchMachine, m: int, solution: RowSolution, z: np.ndarray, lam: float) -> BatchMachine:
         """Return a machine with the certificate over all groups, and with the groups that violate it most."""
         problem = self.problem
         norms = problem.penalty.dual_norms(z)
         loss, max_norm = mean_loss(problem.loss, solution.mu), float(norms.max(initial=0.0))
-        dual = loss.dual_value(problem.targets[m], problem.cost, solution.slopes, max_norm, problem.lam)
-        bounds = {"lower": max(machine.lower, dual), "lambda_max": machine.lambda_max if len(machine.groups) else max_norm}
+        lower = max(machine.lower, loss.dual_value(problem.targets[m], problem.cost, solution.slopes, max_norm, lam))
         point = {"copies": solution.copies, "biases": solution.biases, "objective": solution.objective, "mu": solution.mu}
-        return self._grow(replace(machine, **point, **bounds), norms, solution.stop)
+        return self._grow(replace(machine, **point, lower=lower), norms, solution.stop, lam)
 
-    def _grow(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str) -> BatchMachine:
+    def _grow(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str, lam: float) -> BatchMachine:
         """Return a machine with its reason to stop, or with the violating groups of greatest norm in its set."""
         problem = self.problem
         if machine.gap <= problem.tol * machine.objective:
             return replace(machine, stop="gap")
-        violates = norms > problem.lam
+        violates = norms > lam
         violates[machine.groups] = False
         ids = np.flatnonzero(violates)
         limit = max(MORE_GROUPS, len(machine.groups)) if len(machine.groups) else FIRST_GROUPS

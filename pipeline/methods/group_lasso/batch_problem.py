@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
@@ -22,7 +23,7 @@ class BatchProblem:
     cost: np.ndarray  # (n,) weights c_i, 0 for rows that are left out; they sum to 1 for the mean loss
     loss: LossName
     penalty: GroupPenalty
-    lam: float
+    lam: float | None  # None: a share of the least lam without any feature, which the first step finds
     fit_bias: bool = True  # it bears no penalty
     tol: float = 1e-4  # gap at which a machine ends, relative to its objective
     max_iter: int = 1000  # steps of the loop at most
@@ -60,12 +61,21 @@ class BatchState:
     iteration: int
     engine: str
     machines: tuple[BatchMachine, ...]
+    lam: float  # weight of the penalty; NaN before it is known
 
     @property
     def stop(self) -> str | None:
         """Reason why every machine has stopped, or ``None``."""
         reasons = [machine.stop for machine in self.machines]
         return None if None in reasons else max(str(reason) for reason in reasons)
+
+
+def auto_share(n_rows: int, n_groups: int) -> float:
+    """Return ``lam="auto"`` as a share of the least lam without any feature: ``6/10 log(2 G) / n`` of G groups, at most 3/10.
+
+    log(2 G)/n is the square of the size that the largest of G correlations has by chance, in units of the largest possible one.
+    """
+    return min(0.6 * math.log(2.0 * n_groups) / n_rows, 0.3)
 
 
 class BatchResult(NamedTuple):
@@ -77,5 +87,6 @@ class BatchResult(NamedTuple):
     objective: float
     gap: float
     lambda_max: float  # the greatest
+    lam: float
     converged: bool  # every gap is within the tolerance
     engine: str

@@ -9,6 +9,10 @@ from pydantic import Field, model_validator
 from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
 
 
+STREAM_LAM = 0.01
+OF_STREAMS = ("gamma", "rho", "epochs", "batch_size", "shuffle", "average")
+
+
 class GroupLassoConfig(MethodConfig):
     """Parameters of the group lasso (``group-lasso``)."""
 
@@ -19,8 +23,11 @@ class GroupLassoConfig(MethodConfig):
         description="gl, group lasso: lam sum_g sqrt(d_g) ||w_g||; sgl, sparse group lasso: lam sum_g (sqrt(d_g) ||w_g|| + r_g ||w_g||_1); "
         "egl: the same, with a threshold that decays over the rounds (see rho); l1: lam ||w||_1",
     )
-    lam: NonNegative = Field(
-        0.01, description="weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||"
+    lam: NonNegative | Literal["auto"] = Field(
+        "auto",
+        description="weight of the penalty beside the mean loss; group g of d_g features costs lam sqrt(d_g) ||w_g||. auto: of a batch "
+        "min(0.6 log(2 G) / n, 0.3) of the least lam that selects nothing, of G groups and n rows, which the first step finds and lam_ "
+        "tells; of a stream 0.01",
     )
     gamma: Positive = Field(
         1.0, description="da: weight of the proximity term, gamma/sqrt(t) in round t; fobos: steps are 1/(gamma sqrt(t))"
@@ -29,10 +36,11 @@ class GroupLassoConfig(MethodConfig):
         1.0, description="sgl, egl: share of the l1 norm inside groups, lam r_g ||w_g||_1 is added; one number, or one per group"
     )
     rho: NonNegative = Field(0.0, description="egl: l1 part of the proximity term; the threshold of round t is lam r_g + rho gamma/sqrt(t)")
-    algorithm: Literal["da", "fobos", "fista"] = Field(
-        "da",
+    algorithm: Literal["auto", "da", "fobos", "fista"] = Field(
+        "auto",
         description="da: dual averaging over the rows as they come; fobos: forward-backward splitting over the same; fista: the batch "
-        "optimum with its duality gap",
+        "optimum with its duality gap. auto: fista, and da in partial_fit, of a text that is read once, without a penalty (lam=0), and "
+        "where a parameter of streams is not its default (gamma, rho, epochs, batch_size, shuffle, average)",
     )
     epochs: Count = Field(1, description="da, fobos: passes over the rows")
     batch_size: Count = Field(1, description="da, fobos: rows of a round")
@@ -61,6 +69,14 @@ class GroupLassoConfig(MethodConfig):
     def _parts_agree(self) -> GroupLassoConfig:
         if self.rho > 0 and self.penalty != "egl":
             raise ValueError(f"rho={self.rho!r} needs penalty='egl', here it is {self.penalty!r}")
-        if self.average and self.algorithm != "da":
+        if self.average and self.algorithm not in ("auto", "da"):
             raise ValueError(f"average=True needs algorithm='da', here it is {self.algorithm!r}")
         return self
+
+    def resolved(self, *, is_stream: bool = False) -> GroupLassoConfig:
+        """Return the parameters with what ``auto`` stands for, but for the lam of a batch; ``is_stream``: rows come once."""
+        fields = type(self).model_fields
+        is_stream = is_stream or self.lam == 0 or any(getattr(self, name) != fields[name].default for name in OF_STREAMS)
+        algorithm = ("da" if is_stream else "fista") if self.algorithm == "auto" else self.algorithm
+        lam = STREAM_LAM if self.lam == "auto" and algorithm != "fista" else self.lam
+        return self.model_copy(update={"algorithm": algorithm, "lam": lam})

@@ -52,6 +52,8 @@ class _GroupLasso(StreamEstimator):
     objective_, dual_gap_
         Mean loss of the last model plus Omega on the training rows, summed over machines, NaN after ``partial_fit``; and the duality gap of
         the batch optimum, NaN for streams, which have no certificate.
+    lam_, lam_max_
+        Weight of the penalty, and the least that selects nothing, NaN of a stream.
     n_iter_, converged_, history_
         Rounds that are closed (of the batch, steps), whether the epochs were done or the gap was reached, and figures of every step: rows,
         losses as they came, penalty, features and groups.
@@ -163,6 +165,16 @@ class _GroupLasso(StreamEstimator):
     def active_groups_(self) -> np.ndarray:
         """Labels of the groups with a weight in some machine."""
         return self.model_.arrays["active_groups"]
+
+    @property
+    def lam_(self) -> float:
+        """Weight of the penalty."""
+        return float(self.model_.figures["lam"])
+
+    @property
+    def lam_max_(self) -> float:
+        """The least weight of the penalty that selects nothing, NaN of a stream."""
+        return float(self.model_.figures.get("lambda_max", np.nan))
 
     @property
     def n_iter_(self) -> int:

@@ -21,7 +21,7 @@ ON_ONE_PROCESS = True  # rows that are learned one after another are no pass; on
 
 def shares(grid: Sequence[GroupLassoConfig]) -> bool:
     """Return whether the fits of a grid share passes: those of streams do, batch fits are done one after another."""
-    return all(config.algorithm != "fista" for config in grid)
+    return all(config.resolved().algorithm != "fista" for config in grid)
 
 
 def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:

@@ -34,6 +34,7 @@ class LearnerFactory:
     @classmethod
     def create(cls, config: GroupLassoConfig, inputs: Inputs, n_features: int) -> LearnerFactory:
         """Return the factory of a fit. Raises ValueError: groups, loss or algorithm that do not suit."""
+        config = config.resolved(is_stream=True)
         penalty, labels = build_penalty(config, n_features, inputs.groups)
         if config.algorithm == "fobos" and penalty.overlapping:
             raise ValueError("groups overlap, but algorithm='fobos' needs a partition of the features; use algorithm='da' or 'fista'")
@@ -65,6 +66,7 @@ class LearnerFactory:
         learner = self.learner(point)
         weights, biases, omega = learner.weights(self.config.average)
         figures = {"objective": float(mean_loss + omega.sum()), "gap": float("nan"), "rounds": float(learner.rounds), "rows": float(n_rows)}
+        figures |= {"lam": float(self.config.lam)}
         return build_model(
             self.config,
             classes,

@@ -63,8 +63,9 @@ class GroupLasso(Method):
     @classmethod
     def start(cls, config: GroupLassoConfig, inputs: Inputs, ctx: RunContext) -> Self:
         """Return the engine of the parameters, ready to run on inputs."""
-        engine: Any = ENGINES[config.algorithm]
-        return engine(config, inputs, engine.build_loop(config, inputs, ctx), ctx)
+        resolved = config.resolved(is_stream=isinstance(inputs.data, TextData))
+        engine: Any = ENGINES[resolved.algorithm]
+        return engine(resolved, inputs, engine.build_loop(resolved, inputs, ctx), ctx)
 
     @classmethod
     def is_logistic(cls, config: GroupLassoConfig) -> bool:
@@ -74,7 +75,7 @@ class GroupLasso(Method):
     @classmethod
     def shared_folds(cls, config: GroupLassoConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask, which read every block of rows once, of a stream; else ``None``."""
-        learners = None if config.algorithm == "fista" else LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
+        learners = None if config.resolved().algorithm == "fista" else LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
         if learners is None or not fits_in_a_pass(learners.state_bytes, len(masks), ctx.driver_memory):
             return None
         engine: Any = StreamFolds
@@ -185,11 +186,12 @@ class BatchGroupLasso(GroupLasso):
         """
         penalty, labels = build_penalty(config, int(inputs.data.n_cols), inputs.groups)
         weight, loss = row_weights(config, inputs), fit_loss(config, inputs.classes)
-        if not config.lam > 0:
+        if config.lam == 0:
             raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")
         targets, cost, tracker = machine_targets(inputs), weight / weight.sum(), fit_tracker(inputs, inputs.held_out)
         limits = config.fit_intercept, config.tol, config.max_iter
-        problem = BatchProblem(targets, cost, loss, penalty, config.lam, *limits, tracker=tracker)
+        lam = None if config.lam == "auto" else config.lam
+        problem = BatchProblem(targets, cost, loss, penalty, lam, *limits, tracker=tracker)
         holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
         refuse_beyond(holdings, ctx.fit_limit, cls.name, FEWER_COLUMNS)
         return BatchLoop(problem, labels)
@@ -227,17 +229,25 @@ class BatchGroupLasso(GroupLasso):
     def model(self, state: BatchState, ctx: RunContext) -> LinearModel:
         """Return the model of the last state, for columns without scaling."""
         result = self.loop.result(state)
-        figures = {"objective": result.objective, "gap": result.gap, "lambda_max": result.lambda_max}
+        figures = {"objective": result.objective, "gap": result.gap, "lambda_max": result.lambda_max, "lam": result.lam}
         figures |= {"rounds": float(state.iteration), "converged": float(result.converged)}
         active = np.unique(np.concatenate(result.active))
         groups = group_arrays(self.loop.problem.penalty, self.loop.labels, active, result.weights)
         return build_model(self.config, self.inputs.classes, ctx.data.scale, result.weights, result.biases, figures, groups)
 
+    def warnings(self, state: BatchState, model: LinearModel, ctx: RunContext) -> list[str]:
+        """Return whether nothing is selected."""
+        if len(model.features):
+            return []
+        return [
+            f"nothing is selected: lam={model.figures['lam']:g}, and lam_max={model.figures['lambda_max']:g} is the least that selects nothing"
+        ]
+
     def summary(self, state: BatchState, model: LinearModel) -> dict[str, Any]:
         """Return the certificate, and what was selected."""
         figures, stop = model.figures, "tol" if state.stop == "gap" else state.stop
         certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": "all groups"}
-        engine = {"lambda_max": figures["lambda_max"], "engine": state.engine}
+        engine = {"lambda_max": figures["lambda_max"], "lam": figures["lam"], "engine": state.engine}
         return {**certificate, **engine, **self._selected_figures(model), "stop": stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: BatchState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:

@@ -87,7 +87,7 @@ class TextData:
 
 def read_text(config: GroupLassoConfig, data: TextData, extra: Mapping[str, Any]) -> Inputs:
     """Return what is known of a text before its rows come. Raises ValueError: a parameter or input that needs all rows at once."""
-    unsuited = {"algorithm='fista'": config.algorithm == "fista", f"epochs={config.epochs}": config.epochs > 1}
+    unsuited = {"algorithm='fista'": config.resolved(is_stream=True).algorithm == "fista", f"epochs={config.epochs}": config.epochs > 1}
     unsuited |= {"class_weight='balanced'": config.class_weight == "balanced", "a test share": bool(extra.get("test_share"))}
     for name, is_asked_for in unsuited.items():
         if is_asked_for:
