@@ -71,12 +71,12 @@ def test_a_store_that_keeps_them(table, tmp_path, capsys):
     result(["ingest", tmp_path / "new.csv", tmp_path / "new", "--like", store], capsys)
     told = result(["score", run, tmp_path / "new"], capsys)
     machine = load_model(run)
-    assert told["r2"] == pytest.approx(machine.score(table.iloc[:, :10], unseen["y"], covariates=table[BESIDE]))
+    assert told["r2"] == pytest.approx(machine.score(table.iloc[:, :10].to_numpy(), unseen["y"], covariates=table[BESIDE]))
     assert [point["r2"] for point in told["path"]][-1] == told["r2"]
     result(["predict", run, tmp_path / "new", tmp_path / "p.csv"], capsys)
     with open(tmp_path / "p.csv", newline="") as text:
         values = [float(row[0]) for row in list(csv.reader(text))[1:]]
-    np.testing.assert_allclose(values, machine.predict(table.iloc[:, :10], covariates=table[BESIDE]), rtol=1e-9)
+    np.testing.assert_allclose(values, machine.predict(table.iloc[:, :10].to_numpy(), covariates=table[BESIDE]), rtol=1e-9)
     result(["report", run, "--out", tmp_path / "report"], capsys)
     page = next((tmp_path / "report").glob("*.html")).read_text()
     assert "R2 along the path" in page and "Columns without a penalty" in page and "dose" in page
