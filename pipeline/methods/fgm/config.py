@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from ...inputs.labels import Inputs, resolve_loss
-from ...records.config import Count, MethodConfig, NonNegative, Positive
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
 
 ClassLoss = Literal["squared_hinge", "logistic"]
 NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
@@ -74,6 +74,7 @@ class FGMConfig(MethodConfig):
         "gap", description="outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38)"
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.growing_rows import RowForm
 from ....kernels.features.views import shape
 from ....kernels.loss_types import SumLoss
@@ -21,8 +20,8 @@ from ....kernels.mixed_norm.free_basis import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
 from ....storage import BlockStore, MemoryBlocks, block_cache
-from ...passes.blocks import Columns, Ref, scale_of, serial, source_of, table_of
-from ...passes.columns import stack
+from ...passes.blocks import Columns, Ref, scale_of, serial, source_of
+from ...passes.columns import heaviest_entries, stack
 from ...passes.scaling import scaled, scaled_columns
 from ...records.context import RunContext, Shared, resolve
 from ...records.holdings import Held, Holding, refuse_beyond
@@ -49,12 +48,12 @@ def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) 
     return "workers"
 
 
-def rows_step(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int, q: int = 0) -> int:
-    """Return the bytes of a step on the columns of one block of rows, and its q covariates, where sub-problems are solved with the rows."""
-    if solve_at(data, columns, driver_memory) == "driver":
-        return 0
-    n = min(ROW_BLOCK, data.n_rows)
-    return PART_COPIES * design_bytes(data, columns) * n // data.n_rows + FREE_COPIES * 8 * n * q
+def rows_step(data: BlockStore | MemoryBlocks, columns: int, atoms: ColumnMaker, q: int) -> int:
+    """Return the bytes of the largest step on blocks of rows of a machine with so many columns, q of them without a penalty beside, where
+    sub-problems are solved there.
+    """
+    parts = row_parts(data, "", columns, atoms, (), q)
+    return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns, q), None))
 
 
 def driver_holdings(
@@ -120,6 +119,15 @@ class Atoms(ColumnMaker, Protocol):
     @property
     def width(self) -> int:
         """Columns of the widest atom."""
+        ...
+
+    @property
+    def n_read(self) -> int:
+        """Features that the columns of an atom are made of, at most."""
+        ...
+
+    def search_bytes(self, data: BlockStore | MemoryBlocks, sizes: Sequence[int], driver_memory: int) -> int:
+        """Return the bytes of the largest step of the passes that look for so many atoms of every machine."""
         ...
 
     def count(self, n_features: int) -> int:
@@ -228,15 +236,11 @@ class Designs:
 
 
 Sums = tuple[np.ndarray, ...]
-Combine = Callable[[Sequence[Sums]], Sums]
 
 # Bytes of a step on a block of rows, per byte of its columns: as read, as built cut by cut and side by side, and the row form a sparse part
 # is turned into.
 PART_COPIES = 4
 FREE_COPIES = 3  # of columns without a penalty: as read, and times weights
-
-# Bytes of columns of sparse data by their number: the counts of a wide store are searched once for each.
-_SPARSE_BYTES: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -247,11 +251,12 @@ class DesignPart:
     token: str  # digest of all that decides the columns: the cuts, the atoms, and for arrays in memory which arrays
     rows: tuple[int, int]  # half-open range
     nbytes: int  # of the loaded part at most
-    # Columns without a penalty, or the number of columns of ones:
-    free: Shared | int = field(compare=False, repr=False)
     # How to build it:
     atoms: ColumnMaker = field(compare=False, repr=False)
     cuts: tuple[np.ndarray, ...] = field(compare=False, repr=False)
+    # Beside it, their number and the columns without a penalty, where these are not of ones:
+    q: int = field(default=0, compare=False)
+    free: Shared | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> RememberingBlock:
         """Build the columns from the store, in the memory order the driver would hold them in: bits follow it."""
@@ -268,7 +273,7 @@ def rows_chunk(part: DesignPart, y: Shared, cost: Shared, name: str, query: RowQ
     block, span = block_cache().load(part), slice(*part.rows)
     if name == "decision":
         return (block.product(query.omega),)
-    free = np.ones((block.n, part.free)) if isinstance(part.free, int) else resolve(part.free)
+    free = np.ones((block.n, part.q)) if part.free is None else resolve(part.free)
     return ROW_OPERATIONS[name](block, RowData(resolve(y)[span], resolve(cost)[span], free), query)
 
 
@@ -296,63 +301,87 @@ class RemoteDesign:
 
     def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> BlockedRows:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
-        labels, costs, free = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost), self._shared(basis)
+        labels, costs = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost)
 
-        def run(name: str, query: RowQuery, combine: Combine, result: int) -> Sums:
-            return self._run(name, query, combine, result, (labels, costs), free)
+        def add(name: str, query: RowQuery) -> Sums:
+            return self._run(name, query, (labels, costs), basis, sums_bytes(sum(self.widths), basis.q))
 
         def join(name: str, query: RowQuery) -> list[np.ndarray]:
-            return list(run(name, query, _concatenate, 8 * len(y)))
+            return list(self._run(name, query, (labels, costs), basis))
 
-        p, q = sum(self.widths), basis.q
-        nbytes = 8 * ((p + q) * (p + q) + p + q + 3)
-        return BlockedRows(len(y), p, loss, lambda name, query: run(name, query, add_sums, nbytes), join, q)
+        return BlockedRows(len(y), sum(self.widths), loss, add, join, basis.q)
 
     def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
         n = self._ctx.data.n_rows
         if not self.widths:
             return np.full(n, -bias)
-        query, none = RowQuery(sum_loss("squared"), omega), np.zeros(n)
-        return self._run("decision", query, _concatenate, 8 * n, (none, none), [0] * len(self._edges))[0] - bias
+        return self._run("decision", RowQuery(sum_loss("squared"), omega), (np.zeros(n), np.zeros(n)), None)[0] - bias
 
-    @property
-    def _edges(self) -> list[tuple[int, int]]:
-        n = self._ctx.data.n_rows
-        return [(lo, min(lo + ROW_BLOCK, n)) for lo in range(0, n, ROW_BLOCK)]
+    def _run(self, name: str, query: RowQuery, targets: tuple[Shared, Shared], basis: FreeBasis | None, sums: int | None = None) -> Sums:
+        free = () if basis is None else self._shared(basis)
+        columns, token, cuts = sum(self.widths), self._digest.hexdigest(), tuple(self._cuts)
+        parts = row_parts(self._ctx.data, token, columns, self._atoms, cuts, 0 if basis is None else basis.q, free)
+        return self._ctx.run_pass(rows_pass(name, parts, sums, *targets, name, query))
 
-    def _shared(self, basis: FreeBasis) -> list[Shared] | list[int]:
+    def _shared(self, basis: FreeBasis) -> Sequence[Shared]:
         """Return the columns without a penalty block by block, as tasks get them; a bias alone needs none to be sent."""
         if not len(basis.means):
-            return [basis.q] * len(self._edges)
+            return ()
         if self._free is None or self._free[0] is not basis:
-            self._free = basis, [self._ctx.broadcast(f"covariates-{lo}", basis.columns[lo:hi]) for lo, hi in self._edges]
+            edges = row_edges(self._ctx.data.n_rows)
+            self._free = basis, [self._ctx.broadcast(f"covariates-{lo}", basis.columns[lo:hi]) for lo, hi in edges]
         return self._free[1]
 
-    def _run(
-        self, name: str, query: RowQuery, combine: Combine, result: int, targets: tuple[Shared, Shared], free: Sequence[Shared | int]
-    ) -> Sums:
-        n, ref, token = self._ctx.data.n_rows, self._ctx.data.column_blocks()[0], self._digest.hexdigest()
-        height, cuts = min(ROW_BLOCK, n), tuple(self._cuts)
-        nbytes, beside = 8 * height * sum(self.widths), FREE_COPIES * 8 * height * len(query.free)
-        parts = [DesignPart(ref, token, rows, nbytes, own, self._atoms, cuts) for rows, own in zip(self._edges, free, strict=True)]
-        joined = 2 * result if combine is _concatenate else None
-        program = BlockProgram(
-            f"rows-{name}", rows_chunk, combine, lambda part: PART_COPIES * part.nbytes + beside, result, combine_bytes=joined
-        )
-        return self._ctx.run_pass(plan(program, parts, *targets, name, query, split_every=FAN_IN))
+
+def row_edges(n: int) -> list[tuple[int, int]]:
+    """Return the ranges of the blocks of rows."""
+    return [(lo, min(lo + ROW_BLOCK, n)) for lo in range(0, n, ROW_BLOCK)]
+
+
+def row_parts(
+    data: BlockStore | MemoryBlocks,
+    token: str,
+    columns: int,
+    atoms: ColumnMaker,
+    cuts: tuple[np.ndarray, ...],
+    q: int,
+    free: Sequence[Shared] = (),
+) -> list[DesignPart]:
+    """Return the columns of some cuts, ``columns`` in all, block by block of rows, each with its q columns without a penalty."""
+    ref, nbytes, edges = data.column_blocks()[0], part_bytes(data, columns), row_edges(data.n_rows)
+    beside = free or [None] * len(edges)
+    return [DesignPart(ref, token, rows, nbytes, atoms, cuts, q, own) for rows, own in zip(edges, beside, strict=True)]
+
+
+def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadcast: object) -> Plan[Sums]:
+    """Return the pass of one operation over blocks of rows: what they add up, ``sums`` bytes, or a number of every row."""
+    joined = 8 * parts[-1].rows[1]
+    result, combine = (joined, _concatenate) if sums is None else (sums, add_sums)
+    merging = 2 * joined if sums is None else None
+    program = BlockProgram(f"rows-{name}", rows_chunk, combine, part_step, result, combine_bytes=merging)
+    return plan(program, parts, *broadcast, split_every=FAN_IN)
+
+
+def part_step(part: DesignPart) -> int:
+    """Bound the bytes of a step on a block of rows."""
+    lo, hi = part.rows
+    return PART_COPIES * part.nbytes + FREE_COPIES * 8 * (hi - lo) * part.q
+
+
+def sums_bytes(p: int, q: int) -> int:
+    """Return the bytes of what blocks of rows add up of p columns and q without a penalty: a Hessian and two vectors."""
+    return 8 * ((p + q) * (p + q) + p + q + 3)
+
+
+def part_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:
+    """Bound the bytes of so many columns on one block of rows: dense, or sparse ones that may all lie there."""
+    dense = 8 * min(ROW_BLOCK, data.n_rows) * columns
+    return dense if data.meta.kind == "dense" else min(dense, design_bytes(data, columns))
 
 
 def design_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:
     """Bound the bytes of ``columns`` columns of the data on the driver: dense, or the heaviest sparse ones by their counts."""
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns
-    sizes = _SPARSE_BYTES.setdefault(data, {})
-    if columns not in sizes:
-        # The sum of the largest counts, of all where there are fewer: by how often each occurs, which takes no sorting.
-        counts = table_of(data, "counts")
-        frequencies = np.bincount(counts)[::-1]
-        chosen = np.clip(columns - (np.cumsum(frequencies) - frequencies), 0, frequencies)
-        largest = int(chosen @ np.arange(len(frequencies))[::-1])
-        sizes[columns] = 12 * largest * max(1, columns // max(len(counts), 1))
-    return sizes[columns]
+    return 12 * heaviest_entries(data, columns) * max(1, columns // max(data.n_cols, 1))

@@ -15,15 +15,18 @@ from ...estimators.covariates import CovariateEstimator
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection
 from ...estimators.parameters import Parameter, type_words
+from ...estimators.probabilities import CovariateProbabilities
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor
 from ...inputs.covariates import covariates_to_decide
 from ...inputs.labels import Inputs
+from .atoms import build_atoms
 from .config import ClassLoss, FGMConfig, NumberLoss
 from .loop import FGMState
 from .method import FGM
 from .model import FGMModel, MachineState
 from .predict import decision_values, model_columns
 from .stability import bootstrap_frequencies
+from .tables import group_tables
 
 WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
 
@@ -119,6 +122,13 @@ class _FGM(FeatureSelection, CovariateEstimator):
         # For selection_stability; dropped when the estimator is pickled.
         self._training = run.inputs
 
+    def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
+        tables, inputs = super()._chart_tables(), getattr(self, "_training", None)
+        # A loaded model does not know its groups.
+        if self.model_.kind != "groups" or inputs is None:
+            return tables
+        return {**tables, **group_tables(self.model_, build_atoms(self._config(), inputs))}
+
     def _unfinished(self, state: FGMState) -> str:
         config = self._config()
         if all(machine.stop != "max_rounds" for machine in state.machines):
@@ -175,7 +185,7 @@ class _FGM(FeatureSelection, CovariateEstimator):
             return bootstrap_frequencies(config, inputs, ctx, n_resamples, self.selected_)
 
 
-class FGMClassifier(_FGM, SupervisedClassifier):
+class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
     r"""Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
 
     .. math::

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from ...models.calibration import Calibration
 from ...records.scale import FeatureScale
 
 
@@ -109,7 +110,7 @@ class FGMModel:
     """A fitted Feature Generating Machine: decision values are ``<weights, columns> + <covariate_coef, covariates> + intercept``."""
 
     record_name: ClassVar[str] = "FGMModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("covariate_coef", "covariate_names")
+    record_optional: ClassVar[tuple[str, ...]] = ("covariate_coef", "covariate_names", "calibration")
     kind: str  # linear, groups, hik, additive_gaussian or poly2
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, null of a real target
@@ -125,6 +126,7 @@ class FGMModel:
     row_scaled: bool = False  # rows are divided by their norm before use
     covariate_coef: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (n_machines, q); empty without covariates
     covariate_names: tuple[str, ...] = ()
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
 
 def union_of_weights(parts: Sequence[MachineWeights]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
