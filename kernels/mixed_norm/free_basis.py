@@ -7,6 +7,7 @@ no tolerance depends on a unit; coefficients are turned back where they are told
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,9 @@ class FreeBasis:
         return np.append(constant + self.means @ coef, turned) if self.has_bias else turned
 
 
+@lru_cache(maxsize=4)
 def bias_basis(n: int, has_bias: bool) -> FreeBasis:
-    """Return the basis of a bias alone, or of nothing."""
+    """Return the basis of a bias alone, or of nothing: one for all machines of a fit."""
     none = np.zeros((0, 0))
     return FreeBasis(np.ones((n, int(has_bias))), has_bias, np.zeros(0), none, none)
 

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from ..inputs.covariates import covariates_to_fit
+from ..inputs.covariates import covariates_to_decide, covariates_to_fit
 from ..inputs.labels import Inputs
 from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
 from .linear import LinearEstimator
@@ -17,7 +17,7 @@ from .supervised import predicted_labels
 
 
 class CovariateEstimator(LinearEstimator):
-    """Base of linear estimators with covariates; a subclass says how it decides on rows with them in :meth:`_values`."""
+    """Base of linear estimators with covariates; their models say names and coefficients of these."""
 
     def fit(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, or a block store.
@@ -55,11 +55,9 @@ class CovariateEstimator(LinearEstimator):
         if is_store(X):
             with fit_context(opened_for(self, X), self.cluster, fan_out(None, 0), 0) as ctx:
                 return self._method.predictor(self.model_).decision_values(self.model_, replace(ctx, covariates=covariates))
-        return self._row_values(self._checked(X, reset=False), covariates)
-
-    def _row_values(self, X: object, covariates: object = None) -> np.ndarray:
-        """Return ``(n, n_machines)`` decision values of validated rows in memory, with their covariates."""
-        raise NotImplementedError
+        rows, model = self._checked(X, reset=False), self.model_
+        further, values = covariates_to_decide(model.covariate_names, covariates, rows.shape[0]), self._row_values(rows)
+        return values if further is None else values + further @ model.covariate_coef.T
 
     def score(self, X: UserRows, y: Column, sample_weight: Column = None, *, covariates: UserRows | None = None) -> float:
         """Return the share of right labels of a classifier, R2 of a regressor."""

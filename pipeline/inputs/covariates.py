@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ class Covariates:
 
     values: np.ndarray
     names: tuple[str, ...]
+    _bases: dict[bool, FreeBasis] = field(default_factory=dict, repr=False)
 
     @property
     def q(self) -> int:
@@ -36,23 +36,14 @@ class Covariates:
 
         Raises DataError: a column is constant beside a bias, or a combination of others; it is named.
         """
-        return self._beside_bias if has_bias else self._alone
-
-    @cached_property
-    def _beside_bias(self) -> FreeBasis:
-        return self._basis(True)
-
-    @cached_property
-    def _alone(self) -> FreeBasis:
-        return self._basis(False)
-
-    def _basis(self, has_bias: bool) -> FreeBasis:
-        self._refuse(constant_columns(self.values) if has_bias else [], "has one value, which is the intercept")
-        try:
-            return free_basis(self.values, has_bias)
-        except DependentColumns as error:
-            self._refuse(error.columns, f"is a combination of the others{' and the intercept' * has_bias}")
-            raise
+        if has_bias not in self._bases:
+            self._refuse(constant_columns(self.values) if has_bias else [], "has one value, which is the intercept")
+            try:
+                self._bases[has_bias] = free_basis(self.values, has_bias)
+            except DependentColumns as error:
+                self._refuse(error.columns, f"is a combination of the others{' and the intercept' * has_bias}")
+                raise
+        return self._bases[has_bias]
 
     def refuse_dependent_in(self, rows: np.ndarray, has_bias: bool) -> None:
         """Refuse columns that are constant beside a bias, or combinations of others, in the rows of a mask. Raises DataError, which names

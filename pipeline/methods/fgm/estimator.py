@@ -17,7 +17,6 @@ from ...estimators.linear import FeatureSelection
 from ...estimators.parameters import Parameter, type_words
 from ...estimators.probabilities import CovariateProbabilities
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor
-from ...inputs.covariates import covariates_to_decide
 from ...inputs.labels import Inputs
 from .atoms import build_atoms
 from .config import ClassLoss, FGMConfig, NumberLoss
@@ -140,9 +139,8 @@ class _FGM(FeatureSelection, CovariateEstimator):
 
     # -- using -------------------------------------------------------------------------------------------------------------
 
-    def _row_values(self, X: Any, covariates: object = None) -> np.ndarray:
-        further = covariates_to_decide(self.model_.covariate_names, covariates, X.shape[0])
-        return decision_values(self.model_, model_columns(self.model_, X), further)
+    def _row_values(self, X: Any) -> np.ndarray:
+        return decision_values(self.model_, model_columns(self.model_, X))
 
     def transform(self, X: UserRows) -> Matrix:
         """Return the selected columns of ``X``; for ``poly2`` the selected product columns ``(n_samples, k)``."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters
-from ...inputs.scores import R2Tracker
 from ...records.context import RunContext
 from .config import FGMConfig, resolved
 from .method import FGM, shared_loop
@@ -40,16 +39,13 @@ def table_rows(
             scores = np.array(_as_list(entry[f"test_{measure}"])[part], dtype=float)
             parameters = {"point": point, **{name: getattr(config, name) for name in names}, "rounds": int(entry["iteration"])}
             selected = float(np.mean(_as_list(entry.get("selected", entry["n_selected"]))[part]))
-            figures = {measure: float(scores.mean()), **_square_error(shared.loop.trackers[part], scores)}
+            figures = {measure: float(scores.mean())}
+            if measure == "r2":
+                known = [(fit.target[fit.held_out].var(), r2) for fit, r2 in zip(shared.loop.trackers[part], scores, strict=True)]
+                figures["mse"] = float(np.mean([(1.0 - r2) * variance for variance, r2 in known]))
             figures |= {"deviation": float(scores.std(ddof=1)) if folds > 1 else 0.0, "selected": selected}
             rows.append({**parameters, **figures, "folds": scores.tolist()})
     return rows
-
-
-def _square_error(trackers: Sequence[Any], scores: np.ndarray) -> dict[str, float]:
-    if not isinstance(trackers[0], R2Tracker):
-        return {}
-    return {"mse": float(np.mean([(1.0 - r2) * fit.target[fit.held_out].var() for fit, r2 in zip(trackers, scores, strict=True)]))}
 
 
 def _as_list(value: Any) -> list[Any]:

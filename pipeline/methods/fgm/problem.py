@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,12 +150,6 @@ class MachineProblem:
 _INDEPENDENT = 1e-12  # Least eigenvalue of the basis' products over the rows that count, as a share of the greatest.
 
 
-@lru_cache(maxsize=4)
-def _shared_bias(n: int, has_bias: bool) -> FreeBasis:
-    """Return the basis of a bias, one for all machines of a fit."""
-    return bias_basis(n, has_bias)
-
-
 def in_machine_unit(target: np.ndarray, cost: np.ndarray, centred: bool) -> tuple[np.ndarray, TargetUnit]:
     """Return real targets in a unit near their standard deviation over the rows with a cost, and that unit; with an intercept centred."""
     weight = cost / cost.max()
@@ -177,7 +171,7 @@ def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
     """
     cost, known = row_costs(config, inputs), inputs.covariates
     has_bias = bool(config.fit_intercept)
-    basis = _shared_bias(len(cost), has_bias) if known is None else known.basis(has_bias)
+    basis = bias_basis(len(cost), has_bias) if known is None else known.basis(has_bias)
     values = None if known is None else known.values
     if inputs.classes is None:
         if not np.any(cost > 0):
