@@ -21,7 +21,10 @@ from gramplane.pipeline import (
     score_store,
     tune,
 )
+from gramplane.pipeline.calibration.folds import draw_folds
 from gramplane.pipeline.inputs.folds import fold_masks
+from gramplane.pipeline.inputs.labels import Inputs
+from gramplane.pipeline.models.calibration import class_probabilities, fit_calibration
 from gramplane.storage import DataError, DigestMismatch, columns_file
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import bits
@@ -220,6 +223,62 @@ def test_tuning_takes_the_best_point_and_fits_it_with_its_covariates(tmp_path, t
     again = tune("fgm", grid, data=plain.url, run=str(tmp_path / "again"), params=params, extra=extra, **options)
     assert again.summary[measure] == done.summary[measure]
     assert bits(load_model(tmp_path / "again")) == bits(load_model(tmp_path / "run"))
+
+
+# --- probabilities ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "isotonic"])
+def test_probabilities_are_calibrated_on_folds_with_their_covariates(tmp_path, kind):
+    """The same by hand: a fit with weight zero for every fold, and what it decides there, with the covariates of both."""
+    X, y, Z = data("classes")
+    params = {"B": 3, "max_rounds": 2, "fit_intercept": True}
+    at_fit = FGMClassifier(**params, probability=kind).fit(X, y, covariates=Z)
+    values = np.zeros((1, len(y)))
+    for mask in draw_folds(Inputs(None, y, (0, 1)), 0).masks:
+        part = FGMClassifier(**params).fit(X, y, np.where(mask, 0.0, 1.0), covariates=Z)
+        values[0, mask] = part.decision_function(X[mask], covariates=Z[mask])
+    calibration = fit_calibration(kind, 5, values, y, np.ones(len(y)))
+    expected = class_probabilities(calibration, at_fit.decision_function(X, covariates=Z)[:, None])
+    found = at_fit.predict_proba(X, covariates=Z)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(np.exp(at_fit.predict_log_proba(X, covariates=Z)), found, atol=1e-12)
+    with pytest.raises(ValueError, match="give those of these rows"):
+        at_fit.predict_proba(X)
+    kept = ingest((X, y), tmp_path / "kept.zarr", covariates=Z)
+    plain, file = ingest((X, y), tmp_path / "plain.zarr"), written(Z, tmp_path / "z.csv")
+    for store, extra, given in ((kept, {}, {}), (plain, {"covariates": columns_file(file, 90)}, {"covariates": file})):
+        run = str(tmp_path / f"run-{len(extra)}")
+        run_method("fgm", {**params, "probability": kind}, data=store.url, run=run, extra=extra)
+        np.testing.assert_array_equal(load_model(run).predict_proba(X, covariates=Z), found)
+        predict_store(run, store.url, f"{run}.npz", **given)
+        np.testing.assert_allclose(np.load(f"{run}.npz")["probability"], found, rtol=1e-12)
+        assert "brier_score" in score_store(run, store.url, **given)
+
+
+@pytest.mark.parametrize("held", ["store", "file"])
+def test_probabilities_of_a_run_are_calibrated_when_asked_for(tmp_path, held):
+    X, y, Z = data("classes")
+    params, file = {"B": 3, "max_rounds": 2, "fit_intercept": True}, written(Z, tmp_path / "z.csv")
+    store = ingest((X, y), tmp_path / "a.zarr", covariates=Z if held == "store" else None)
+    extra, given = ({}, {}) if held == "store" else ({"covariates": columns_file(file, 90)}, {"covariates": file})
+    late = FGMClassifier(**params).fit(X, y, covariates=Z).predict_proba(X, covariates=Z)
+    run = str(tmp_path / "run")
+    run_method("fgm", params, data=store.url, run=run, extra=extra)
+    assert predict_store(run, store.url, str(tmp_path / "p.npz"), proba=True, dry_run=True, **given)["calibration"]
+    predict_store(run, store.url, str(tmp_path / "p.npz"), proba=True, **given)
+    np.testing.assert_allclose(np.load(tmp_path / "p.npz")["probability"], late, rtol=1e-12)
+    np.testing.assert_array_equal(load_model(run).predict_proba(X, covariates=Z), late)
+
+
+def test_real_targets_have_no_probabilities(tmp_path):
+    X, y, Z = data("real")
+    machine = FGMRegressor(**PARAMS).fit(X, y, covariates=Z)
+    assert not {"probability", "class_weight"} & set(machine.get_params())
+    assert not any(hasattr(machine, name) for name in ("predict_proba", "predict_log_proba", "decision_function", "classes_"))
+    store = ingest((X, y), tmp_path / "a.zarr", covariates=Z, task="regression")
+    with pytest.raises(ValueError, match="probability='sigmoid': the target holds real numbers, there are no classes"):
+        run_method("fgm", {**PARAMS, "probability": "sigmoid"}, data=store.url, run=str(tmp_path / "run"))
 
 
 # --- scikit-learn -----------------------------------------------------------------------------------------------------------------
