@@ -106,6 +106,35 @@ def test_a_file_beside_the_store(table, tmp_path, capsys, suffix):
     assert "none.csv" in result(["score", run, store, "--covariates", tmp_path / "none.csv"], capsys, 2)["error"]
 
 
+def test_what_comes_after_a_fit_of_classes_takes_the_file(table, tmp_path, capsys):
+    store, run, file = tmp_path / "store", tmp_path / "run", written(table[BESIDE], tmp_path / "z.csv")
+    labelled = table.drop(columns=BESIDE).assign(y=np.where(table["y"] > table["y"].mean(), "hi", "lo"))
+    labelled.to_csv(tmp_path / "labelled.csv", index=False)
+    result(["ingest", tmp_path / "labelled.csv", store, "--target", "y"], capsys)
+    result(["fit", "fgm", "--data", store, "--run", run, "--covariates", file, *FIT, "--set", "fit_intercept=true"], capsys)
+    steady = result(["stability", run, "--resamples", "5"], capsys)
+    assert steady["resamples"] == 5 and {row["feature"] for row in steady["features"][:2]} == {"g2", "g7"}
+    predict = ["predict", run, store, tmp_path / "p.csv", "--proba"]
+    assert "give those of these rows" in result(predict, capsys, 2)["error"]
+    result([*predict, "--covariates", file], capsys)
+    found = pd.read_csv(tmp_path / "p.csv")
+    expected = load_model(run).predict_proba(labelled.drop(columns="y").to_numpy(), covariates=table[BESIDE])
+    np.testing.assert_allclose(found[["probability[hi]", "probability[lo]"]], expected, rtol=1e-9)
+    score = result(["score", run, store, "--covariates", file], capsys)
+    assert score["accuracy"] > 0.9 and score["brier_score"] < 0.1 and len(score["path"]) == 4
+
+
+def test_a_target_of_one_value_has_no_r2(table, tmp_path, capsys):
+    store, other, run = tmp_path / "store", tmp_path / "other", tmp_path / "run"
+    result(["ingest", tmp_path / "train.csv", store, *REGRESSION, "--covariates", "age,dose"], capsys)
+    result(["fit", "fgm", "--data", store, "--run", run, *FIT], capsys)
+    table.assign(y=1.0).to_csv(tmp_path / "one.csv", index=False)
+    result(["ingest", tmp_path / "one.csv", other, "--like", store], capsys)
+    told = result(["score", run, other], capsys)
+    assert told["r2"] is None and [point["r2"] for point in told["path"]] == [None] * 4
+    result(["report", run, "--out", tmp_path / "report"], capsys)
+
+
 def test_the_task_is_checked(table, tmp_path, capsys):
     store = tmp_path / "store"
     result(["ingest", tmp_path / "plain.csv", store, *REGRESSION], capsys)
