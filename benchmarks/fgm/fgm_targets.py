@@ -9,6 +9,8 @@ Run with ``GRAMPLANE_DATA=FOLDER python -m benchmarks.fgm.fgm_targets --peer-pyt
 * *Real*: sarcos_test (seven torques), bardet, and diabetes of scikit-learn, standardised on the training part, the same splits for all:
   FGM, its first pass alone, and the lasso's path. FGM's C comes from a small grid by cross-validation inside the training part.
 
+With ``--keep FILE`` every seed, and every split of a real set, is written down when it is measured: the same command goes on behind it.
+
 A refit is ridge regression on the chosen columns, its penalty from the same grid by leave-one-out for every method. Without environments of
 peers scikit-learn's lasso runs alone beside FGM.
 """
@@ -25,6 +27,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks._parts import Parts
 from benchmarks._peers import paired, quiet_fit, refit_r2
 
 FGM_COSTS = (0.1, 1.0, 10.0)
@@ -139,32 +142,32 @@ def packages(name: str) -> dict[str, Any]:
 # -- planted ---------------------------------------------------------------------------------------------------------------
 
 
-def run_planted(options: Any, pythons: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
-    """Run every program on every seed, in turn, after a small warm one."""
-    fits = {f"FGM, {loss}": {"loss": loss} for loss in LOSSES} | {"FGM, squared, 10 covariates": {"covariates": 10}}
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in (*fits, *pythons)}
+FITS: dict[str, dict[str, Any]] = {f"FGM, {loss}": {"loss": loss} for loss in LOSSES} | {"FGM, squared, 10 covariates": {"covariates": 10}}
+
+
+def run_seed(options: Any, pythons: dict[str, str], seed: int) -> dict[str, dict[str, Any]]:
+    """Run every program on a seed, each after a small warm run, one at a time: each holds a copy of the data."""
+    found: dict[str, dict[str, Any]] = {}
     small, sizes = {"n": 200, "d": 50, "relevant": 5}, {"n": options.n, "d": options.d, "relevant": options.relevant}
-    given = {"B": options.B, "wanted": options.relevant, "cost": options.cost}
     with bench.Child(__file__) as us:
         us("load", **small, seed=0, column_major=False)
-        for fit in fits.values():
+        for fit in FITS.values():
             us("ours", B=1, wanted=5, cost=1.0, **fit)
-        for seed in range(options.seeds):
-            digest = us("load", **sizes, seed=seed, column_major=False)["digest"]
-            for name, fit in fits.items():
-                found[name].append(us("ours", **given, **fit))
-            for name, python in pythons.items():
-                # One peer at a time: each holds a copy of the data.
-                with bench.Child(__file__, python) as them:
-                    them("load", **small, seed=0, column_major=True)
-                    them("peer", name=name, wanted=5)
-                    assert them("load", **sizes, seed=seed, column_major=True)["digest"] == digest, "generators differ"
-                    found[name].append(them("peer", name=name, wanted=options.relevant))
+        digest = us("load", **sizes, seed=seed, column_major=False)["digest"]
+        for name, fit in FITS.items():
+            found[name] = us("ours", B=options.B, wanted=options.relevant, cost=options.cost, **fit)
+    for name, python in pythons.items():
+        with bench.Child(__file__, python) as them:
+            them("load", **small, seed=0, column_major=True)
+            them("peer", name=name, wanted=5)
+            assert them("load", **sizes, seed=seed, column_major=True)["digest"] == digest, "generators differ"
+            found[name] = them("peer", name=name, wanted=options.relevant)
     return found
 
 
-def report_planted(report: bench.Report, options: Any, pythons: dict[str, str]) -> None:
-    found = run_planted(options, pythons)
+def report_planted(report: bench.Report, options: Any, pythons: dict[str, str], parts: Parts) -> None:
+    seeds = [parts.get(f"seed {seed}", lambda seed=seed: run_seed(options, pythons, seed)) for seed in range(options.seeds)]
+    found = {name: [rows[name] for rows in seeds] for name in (*FITS, *pythons)}
     for name, rows in found.items():
         report.time(f"{name}, one fit", bench.timing_of(rows))
         for key in rows[0]:
@@ -237,20 +240,30 @@ def by_lasso(X: np.ndarray, y: np.ndarray, k: int) -> np.ndarray:
 METHODS = {"FGM": by_fgm, "first pass": by_first_pass, "lasso": by_lasso}
 
 
-def report_real(report: bench.Report, options: Any) -> None:
+def on_split(X: np.ndarray, y: np.ndarray, counts: tuple[int, ...], seed: int) -> dict[str, list[float]]:
+    """Return R2 of every method at every count, on a third of the rows."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    train, test = order[: 2 * len(y) // 3], order[2 * len(y) // 3 :]
+    mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
+    Z = (X - mean) / np.where(spread > 0, spread, 1.0)
+    return {
+        name: [refit_r2(Z[train], y[train], Z[test], y[test], method(Z[train], y[train], k)) for k in counts]
+        for name, method in METHODS.items()
+    }
+
+
+def report_real(report: bench.Report, options: Any, parts: Parts) -> None:
     gains: list[float] = []
     for name, X, y, counts in real_sets(options.tiny):
-        values: dict[tuple[str, int], list[float]] = {(method, k): [] for method in METHODS for k in counts}
-        for seed in range(options.splits):
-            order = np.random.default_rng(seed).permutation(len(y))
-            train, test = order[: 2 * len(y) // 3], order[2 * len(y) // 3 :]
-            mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
-            Z = (X - mean) / np.where(spread > 0, spread, 1.0)
-            for (method, k), told in values.items():
-                told.append(refit_r2(Z[train], y[train], Z[test], y[test], METHODS[method](Z[train], y[train], k)))
-        for (method, k), told in values.items():
-            report.value(f"{name}, {k} features, {method}: R2", float(np.mean(told)), form=".3f")
-        gains += [np.mean(values["FGM", k]) - np.mean(values["lasso", k]) for k in counts]
+        splits = [
+            parts.get(f"{name}, split {seed}", lambda X=X, y=y, counts=counts, seed=seed: on_split(X, y, counts, seed))
+            for seed in range(options.splits)
+        ]
+        means = {method: np.mean([told[method] for told in splits], axis=0) for method in METHODS}
+        for method, values in means.items():
+            for k, value in zip(counts, values, strict=True):
+                report.value(f"{name}, {k} features, {method}: R2", float(value), form=".3f")
+        gains += list(means["FGM"] - means["lasso"])
     report.value("real sets, FGM minus lasso, both refitted: R2, mean over sets and counts", float(np.mean(gains)), ">= 0", form="+.4f")
 
 
@@ -258,6 +271,9 @@ def main() -> None:
     parser = bench.arguments(__doc__, n=4096, d=20_000, relevant=100, B=10, cost=10.0, seeds=5, splits=10, parts="planted,real")
     parser.add_argument("--peer-python", help="interpreter of the peers' environment (benchmarks/peers.sh), for celer")
     parser.add_argument("--adelie-python", help="interpreter of adelie's environment (benchmarks/peers.sh)")
+    parser.add_argument(
+        "--keep", metavar="FILE", help="where every part is written down when it is measured; what is there is not run again"
+    )
     options = parser.parse_args()
     if options.tiny:
         options.n, options.d, options.relevant, options.B, options.seeds, options.splits = 300, 120, 10, 2, 2, 2
@@ -271,10 +287,14 @@ def main() -> None:
             continue
         with bench.Child(__file__, pythons[name]) as child:
             found |= {key: str(value) for key, value in child("packages", name=name).items() if key.startswith(name)}
+    sizes = {name: getattr(options, name) for name in ("n", "d", "relevant", "B", "cost", "tiny")}
+    parts = Parts(options.keep, {**sizes, "peers": sorted(pythons)})
     if "planted" in options.parts:
-        report_planted(report, options, pythons)
+        report_planted(report, options, pythons, parts)
     if "real" in options.parts:
-        report_real(report, options)
+        report_real(report, options, parts)
+    if len(parts.commits) > 1:
+        report.note(f"parts were measured at several commits: {', '.join(sorted(parts.commits))}")
     report.show(found)
 
 
