@@ -65,7 +65,7 @@ def test_parts_that_are_kept_are_not_measured_again(tmp_path: Path) -> None:
     again = parts(str(path), {"n": 3})
     assert again.get("a", lambda: measured.append("again")) == [None, 1.5] and again.get("b", lambda: 2) == 2
     assert measured == ["a"] and parts(str(path), {"n": 3}).get("b", lambda: 3) == 2
-    with pytest.raises(SystemExit, match="holds parts of another run, {'n': 3}; this one is {'n': 4}"):
+    with pytest.raises(SystemExit, match=r"holds parts of another run, {'n': 3}; this one is {'n': 4}"):
         parts(str(path), {"n": 4})
     assert parts(None, {}).get("a", lambda: 7) == 7
 
