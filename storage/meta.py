@@ -49,7 +49,8 @@ class BlockMeta:
     are `BlockStore.scale`. ``info``: free JSON values, such as source and options of the ingest. ``n_missing``: missing values (NaN) of a
     dense store ingested with ``missing="keep"``, of all columns; the column table "missing" has them by column. Those of arrays in memory
     are not counted. ``task_names``: name of task code 0, 1, …, ascending; None where the row table "task" holds the numbers of the tasks,
-    or is not there. ``digest``: sha256 of the manifest; empty before the store is committed.
+    or is not there. ``covariates``: names of the columns of the row table "covariates", (n_rows, n_covariates), where there is one.
+    ``digest``: sha256 of the manifest; empty before the store is committed.
     """
 
     n_rows: int
@@ -62,6 +63,7 @@ class BlockMeta:
     info: Mapping[str, Any] = field(default_factory=dict)
     n_missing: int = 0
     task_names: tuple[str, ...] | None = None
+    covariates: tuple[str, ...] | None = None
     digest: str = ""
 
     def __post_init__(self) -> None:
@@ -86,7 +88,7 @@ class BlockMeta:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group; the digest is not among them, since it covers them."""
         schema = SCHEMA_WITH_TASK_NAMES if self.task_names else SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
-        values = {name: value for name, value in asdict(self).items() if value or name not in ("n_missing", "task_names")}
+        values = {name: value for name, value in asdict(self).items() if value or name not in ("n_missing", "task_names", "covariates")}
         del values["digest"]
         return {"gramplane": {"schema": schema, **values}}
 
@@ -100,13 +102,19 @@ class BlockMeta:
             advice = "run `gramplane ingest` again on the source, or install the version that wrote it"
             known = ", ".join(map(repr, _SCHEMAS))
             raise SchemaError(f"{where} has the schema {stored['schema']!r}; this version reads {known}: {advice}")
-        values = {"n_missing": 0, "task_names": None, **{f.name: stored[f.name] for f in fields(cls) if f.name in stored}}
+        values = {
+            "n_missing": 0,
+            "task_names": None,
+            "covariates": None,
+            **{f.name: stored[f.name] for f in fields(cls) if f.name in stored},
+        }
         named = stored["schema"] == SCHEMA_WITH_TASK_NAMES
         rules = {
             **dict.fromkeys(("n_rows", "n_cols"), lambda v: type(v) is int),
             "labels": lambda v: v is None or (isinstance(v, list) and all(isinstance(label, str | int | float) for label in v)),
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
+            "covariates": lambda v: v is None or (v and isinstance(v, list) and set(map(type, v)) == {str}),
             "n_missing": lambda v: type(v) is int and v >= 0 and (named or (v > 0) == (stored["schema"] == SCHEMA_WITH_MISSING)),
             "task_names": lambda v: (
                 v and isinstance(v, list) and set(map(type, v)) == {str} and v == sorted(set(v)) if named else v is None
@@ -115,6 +123,6 @@ class BlockMeta:
         for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
             if name not in values or not rules.get(name, bool)(values[name]):
                 raise SchemaError(f"{where}: the attribute {name} is {values.get(name)!r}, which a block store cannot have")
-        tuples = {name: values[name] and tuple(values[name]) for name in ("layouts", "task_names")}
+        tuples = {name: values[name] and tuple(values[name]) for name in ("layouts", "task_names", "covariates")}
         labels = None if values["labels"] is None else tuple(values["labels"])
         return cls(**{**values, **tuples, "labels": labels, "digest": digest})

@@ -62,6 +62,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     target: UserData = None,
     task_column: UserData = None,
     weight_column: UserData = None,
+    covariates: UserData = None,
     groups: UserData = None,
     names: UserData = None,
     layout: str = "columns",
@@ -94,7 +95,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         Width; SVMlight indices beyond it are refused. Default: the greatest index.
     like : path or URL, optional
         A store whose width, labels and column scaling are taken over, as test data need them; and the names of its target, task and weight
-        columns, where the source has such columns.
+        columns and covariates, where the source has such columns.
     zero_based : str
         Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (they do if index 0 occurs).
     dtype : str
@@ -114,6 +115,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).
+    covariates : list of str or array, optional
+        Columns that are no features but covariates, kept apart as the row table "covariates" with their names (``BlockMeta.covariates``):
+        names of columns (CSV, Parquet, frames) or variables (.npz, .mat), or an array or frame (n_rows, n_covariates) of numbers.
     groups : array or path, optional
         One label per feature, integers or texts; a file has one a line. Stripes do not cut runs of equal labels.
     names : list or path, optional
@@ -171,12 +175,13 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     guide = None if like is None else BlockStore.open(like)
     made = {} if guide is None else dict(dict(guide.meta.info).get("options") or {})
     text: dict[str, Any] = {"n_features": _resolve_width(guide, n_features), "zero_based": zero_based, "qid": qid}
-    tables = {"target": target, "task_column": task_column, "weight_column": weight_column}
+    tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "covariates": covariates}
     form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": scale, "layout": layout, "missing": missing, "budget": budget}
     if guide is not None:
         task = "regression" if guide.meta.labels is None and guide.has_table("y") else task
         labels = guide.meta.labels if labels is None else labels
-    follow = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
+    follow: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
+    follow |= {"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {}
     options = Options(task=task, labels=labels, no_labels=bool(no_labels), follow=follow, **text, **tables, **form)  # pyright: ignore[reportArgumentType]
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
     url = os.fspath(store_url)
@@ -227,12 +232,14 @@ def _open_reader(source: UserData, options: Options) -> Source:
     if source == "-" and kind not in ("svmlight", "csv", "fasta", "strings"):
         raise SchemaError(f"format {kind!r} cannot be read from standard input; write it to a file first")
     if kind in ("fasta", "strings"):
+        if options.covariates is not None:
+            raise SchemaError(f"covariates are columns of a table, and the format is {kind!r}")
         return SequenceSource(source, kind, options)
     if kind in ("npz", "npy", "mat"):
         return file_arrays(Path(source), kind, options)
     if kind in ("csv", "parquet"):
         return (CsvSource if "csv" in (kind, _guess_format(str(source))) else ParquetSource)(source, options)
-    named = [name for name in ("target", "task_column", "weight_column") if getattr(options, name) is not None]
+    named = [name for name in (*ROW_OPTIONS.values(), "covariates") if getattr(options, name) is not None]
     if named:
         raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
     return SvmlightSource(source)

@@ -1,7 +1,7 @@
 """The first phase: source to blocks of rows, and what was learnt on the way."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,7 @@ class Source(ABC):
     format: str
     sparse: bool = False
     names: list[str] | None = None
+    tables: Sequence[str] = ()  # names of its row tables, where that is known before it is read
     digest: FileDigest | None = None
 
     def hint(self) -> str | None:

@@ -35,6 +35,7 @@ _MISSING = "Keep NaN and empty cells, for rule-ensemble alone."
 @click.option("--target", metavar="NAME", help="Column or array of the target.")
 @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
 @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
+@click.option("--covariates", metavar="NAME,...", help="Columns or arrays that are no features but covariates, for fgm.")
 @click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
 @click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
 @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
@@ -43,13 +44,14 @@ _MISSING = "Keep NaN and empty cells, for rule-ensemble alone."
 @click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
 @click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
 @dry_run_option
-def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **options: Any) -> Result:
+def ingest(frame: Frame, store: str, labels: str | None, covariates: str | None, dry_run: bool, **options: Any) -> Result:
     """Write the block store STORE from the file SOURCE ("-": standard input)."""
     from ..schema import IngestArgs
     from ..yaml_source import read_scalar
 
     named = None if labels is None else [read_scalar(word, "--labels") for word in labels.split(",")]
-    args = validate_values(IngestArgs, {**options, "labels": named}, by_option)
+    beside = None if covariates is None else [name.strip() for name in covariates.split(",")]
+    args = validate_values(IngestArgs, {**options, "labels": named, "covariates": beside}, by_option)
     if dry_run:
         return plan_result(plan_source(args, store))
     with frame.progress() as emit:
@@ -62,6 +64,8 @@ def _store_text(figures: dict[str, Any]) -> str:
     if not figures["target"]:
         rows.insert(7, ("target", "none; of a table or arrays --target names it"))
     rows.insert(6, ("stored values", f"{figures['stored']:,} in {figures['bytes'] / 2**20:,.1f} MiB"))
+    if figures["covariates"]:
+        rows.insert(8, ("covariates", figures["covariates"]))
     if figures["missing"]:
         rows.insert(7, ("missing values", f"{figures['missing']:,}"))
     return align_rows(rows)
@@ -84,7 +88,7 @@ def inspect(frame: Frame, path: str) -> Result:
         figures, names = gram_figures(store), [kernel_name(store.describe(digest)) for digest in store.kernels]
         text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
         return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
-    tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)]
+    tables = [name for name in ("y", "task", "group", "weight", "covariates") if store.has_table(name)]
     figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
     return Result(fields=figures, text=f"{_store_text(figures)}\n{align_rows([('tables', tables), ('layouts', figures['layouts'])])}")
 

@@ -70,7 +70,7 @@ class Table(RowSource):
         self.name, self.columns = name, list(columns)
         self._roles = assign_roles(self.columns, given, name)
         self.names = [self.columns[k] for k in self._roles.features]
-        self.n_cols = len(self._roles.features)
+        self.n_cols, self.tables = len(self._roles.features), [*self._roles.columns, *self._roles.arrays]
         check_width(self.n_cols, options, name)
         check_row_fits(self.n_cols, options, name)
 
