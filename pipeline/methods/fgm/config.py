@@ -21,10 +21,12 @@ class FGMConfig(MethodConfig):
         description="features (groups, pairs) a cut may take; between B and B * max_rounds are selected. An estimator clips it to the "
         "number there is, with a warning",
     )
-    C: Positive = Field(
-        10.0,
-        description="loss weight. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as "
-        "LogisticRegression; of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit",
+    C: Positive | Literal["auto"] = Field(
+        "auto",
+        description="loss weight; auto: 40 over the sum of the B largest squared scores of the null model's residuals, per sum of their "
+        "squares, found by the first search (C_), so that the columns' unit does not matter. Squared hinge has C/2 * sum xi^2: C is twice "
+        "LinearSVC's; logistic has C * sum log(1 + exp(-m)), as LogisticRegression; of real targets C/2 * sum r^2 (beyond the tube, up to "
+        "delta), whatever their unit. The paper's experiments have C=10 and no intercept",
     )
     max_rounds: Count = Field(
         10, description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate"
@@ -41,9 +43,7 @@ class FGMConfig(MethodConfig):
         0.1, description="squared_epsilon_insensitive: half width of the tube without loss, in standard deviations of the target"
     )
     delta: Positive = Field(1.35, description="huber: residual beyond which the loss is straight, in standard deviations of the target")
-    fit_intercept: bool | None = Field(
-        None, description="fit an unpenalised intercept, eliminated exactly; default: for real targets, not for classes"
-    )
+    fit_intercept: bool = Field(True, description="fit an unpenalised intercept, eliminated exactly")
     group_weight: Literal["none", "1/size"] | list[float] | None = Field(
         None, description="weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups"
     )
@@ -94,5 +94,4 @@ def resolved(config: FGMConfig, inputs: Inputs) -> FGMConfig:
     if is_real and config.class_weight is not None:
         raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
     loss = resolve_loss(config.loss, inputs.classes, get_args(NumberLoss), get_args(ClassLoss))
-    has_bias = is_real if config.fit_intercept is None else config.fit_intercept
-    return config.model_copy(update={"loss": loss, "fit_intercept": has_bias})
+    return config.model_copy(update={"loss": loss})

@@ -59,6 +59,8 @@ class _FGM(FeatureSelection, CovariateEstimator):
     coef_, intercept_
         ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
         ``(n_machines,)``.
+    C_
+        Loss weight, ``(n_machines,)`` of several classes.
     covariate_coef_
         ``(n_machines, n_covariates)`` coefficients of the covariates, which bear no penalty.
     cuts_, cut_weights_
@@ -108,6 +110,8 @@ class _FGM(FeatureSelection, CovariateEstimator):
         self.coef_ = _coef(model)
         rows = zip(model.weights, model.intercepts, strict=True)
         self.intercept_ = np.array([_raw_units(model, model.coordinates, w, b)[1] for w, b in rows])
+        prices = np.array([machine.C for machine in machines])
+        self.C_ = float(prices[0]) if len(prices) == 1 else prices
         self.objective_ = float(sum(machine.objective for machine in machines))
         self.dual_gap_ = float(sum(machine.gap for machine in machines))
         self.outer_gap_ = float(sum(machine.outer_gap for machine in machines))
@@ -211,11 +215,10 @@ class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
     """
 
     _left_out = ("epsilon", "delta")
-    _defaults = {"loss": "squared_hinge", "fit_intercept": False}
+    _defaults = {"loss": "squared_hinge"}
     _wider = {
         **_FGM._wider,
         "loss": (type_words(ClassLoss), ClassLoss),
-        "fit_intercept": ("bool", bool),
     }
 
     def decision_function(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
@@ -248,11 +251,10 @@ class FGMRegressor(_FGM, SupervisedRegressor):
     [2, 8]
     """
 
-    _defaults = {"loss": "squared", "fit_intercept": True}
+    _defaults = {"loss": "squared"}
     _wider = {
         **_FGM._wider,
         "loss": (type_words(NumberLoss), NumberLoss),
-        "fit_intercept": ("bool", bool),
     }
 
 

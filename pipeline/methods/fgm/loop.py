@@ -79,6 +79,7 @@ class FGMLoop:
         self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
         self._designs = Designs(atoms, self.capacities)
+        self._priced: dict[int, MachineProblem] = {}
 
     def follow(self, inputs: Inputs, masks: Sequence[np.ndarray | None]) -> None:
         """Follow the accuracy, or R2, of every fit: its machines are consecutive, its rows held out are those of a mask."""
@@ -106,13 +107,20 @@ class FGMLoop:
         queries = [Query(problem.config.B) for problem in self.problems]
         duals = np.stack([problem.null.residual for problem in self.problems])
         tops = self.atoms.select(ctx, duals, queries)
-        return FGMState(0, tuple(initial_state(problem, top) for problem, top in zip(self.problems, tops, strict=True)))
+        starts = zip(self.problems, tops, strict=True)
+        return FGMState(0, tuple(initial_state(problem, top, self.atoms.squares(top)) for problem, top in starts))
+
+    def priced(self, k: int, machine: MachineState) -> MachineProblem:
+        """Return the problem of a machine with the weight of its losses, which the first search may have found."""
+        if k not in self._priced:
+            self._priced[k] = self.problems[k].priced(machine.C)
+        return self._priced[k]
 
     def step(self, state: FGMState, ctx: RunContext) -> Step[FGMState]:
         """Add one cut to every running machine, refit, and score the new dual vectors."""
         clock = _Clock()
         running = [k for k, machine in enumerate(state.machines) if machine.stop is None]
-        cuts = {k: next_cut(self.problems[k], state.machines[k]) for k in running}
+        cuts = {k: next_cut(self.priced(k, state.machines[k]), state.machines[k]) for k in running}
         self._designs.extend(ctx, state.machines, cuts)
         clock.lap("columns")
         solved = {k: self._solve(k, state.machines[k], cuts[k]) for k in running}
@@ -141,7 +149,8 @@ class FGMLoop:
         return values
 
     def _solve(self, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
-        problem, config = self.problems[k], self.problems[k].config
+        problem = self.priced(k, machine)
+        config = problem.config
         coordinates, factors = self.atoms.coordinates(cut)
         columns = {"coordinates": (*machine.coordinates, coordinates), "factors": (*machine.factors, factors)}
         state = replace(machine, cuts=(*machine.cuts, cut), **columns)
@@ -162,7 +171,7 @@ class FGMLoop:
         duals = np.stack([solution.residual for _, solution in solved.values()])
         for k, top in zip(solved, self.atoms.select(ctx, duals, queries), strict=True):
             machine, solution = solved[k]
-            machines[k] = close_round(self.problems[k], machine, top, self.atoms.squares(top), solution.residual)
+            machines[k] = close_round(self.priced(k, machine), machine, top, self.atoms.squares(top), solution.residual)
         return machines
 
     def _query(self, k: int, machine: MachineState, solution: GroupSolution, prunes: bool) -> Query:

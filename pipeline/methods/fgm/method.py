@@ -122,7 +122,7 @@ class FGM(Method):
 
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""
-        atoms, pairs = self.loop.atoms, list(zip(self.loop.problems, state.machines, strict=True))
+        atoms, pairs = self.loop.atoms, [(self.loop.priced(k, machine), machine) for k, machine in enumerate(state.machines)]
         weights = [refit_weights(atoms, *pair, ctx) if self.config.debias else last_weights(*pair) for pair in pairs]
         return build_model(self.config, self.inputs, atoms, state.machines, weights)
 
@@ -140,6 +140,8 @@ class FGM(Method):
         counts = {"rounds": rounds, "n_selected": n_selected, "n_features": model.n_features}
         if model.covariate_names:
             counts["covariates"] = len(model.covariate_names)
+        prices = [machine.C for machine in state.machines]
+        counts["C"] = prices[0] if len(prices) == 1 else prices
         return {**certificate, **counts, "stop": state.stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:

@@ -44,6 +44,7 @@ class MachineState:
     """Cuts and rounds of one machine, and the candidates of the last pass."""
 
     record_name: ClassVar[str] = "MachineState"
+    record_optional: ClassVar[tuple[str, ...]] = ("C",)
     cuts: tuple[np.ndarray, ...]  # atom ids of each, best first: (B,) features or groups, (B, 2) pairs
     coordinates: tuple[np.ndarray, ...]  # per cut, the coordinate behind each of its columns (see the atoms)
     factors: tuple[np.ndarray, ...]  # per cut, the factor each of its columns was multiplied with
@@ -51,6 +52,7 @@ class MachineState:
     pending_ids: np.ndarray  # atoms of the next cut
     lower_bound: float  # best lower bound of the exact optimum so far
     stop: str | None
+    C: float = float("nan")  # weight of the losses; NaN in states from before it was kept there
 
     @property
     def omega(self) -> np.ndarray:

@@ -39,6 +39,7 @@ class TargetUnit(NamedTuple):
 
 
 LABELS = TargetUnit()
+AUTO_C = 40.0  # C="auto" in units of 1 / Lambda: within a point of the best in the mean, on tables it was not chosen on (docs/defaults.md)
 
 
 class NullModel(NamedTuple):
@@ -61,6 +62,7 @@ class MachineProblem:
     covariates: np.ndarray | None = None  # (n_samples, q) as they were given
     target: np.ndarray | None = None  # (n_samples,) real targets as they were given
     unit: TargetUnit = LABELS
+    is_priced: bool = True  # whether C is known; else it is 1 until the first search says it
 
     @cached_property
     def loss(self) -> SumLoss:
@@ -119,6 +121,20 @@ class MachineProblem:
         y, unit = in_machine_unit(self.target, cost, self.basis.has_bias)
         return replace(self, y=y, cost=cost, unit=unit)
 
+    def auto_C(self, squares: np.ndarray) -> float:
+        """Return the weight of the losses that ``C="auto"`` is: 40 / Lambda, ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over the best
+        atoms of the null model's residuals r, whose squared scores are given. Near 1 / Lambda the solution leaves zero.
+        """
+        used = self.cost > 0
+        size = float(np.sum(np.square(self.null.residual[used]) / self.cost[used]))
+        strength = float(np.sum(squares[: self.config.B]))
+        return AUTO_C * size / strength if strength > 0 and size > 0 else 1.0
+
+    def priced(self, C: float) -> MachineProblem:
+        """Return the problem with the weight of its losses."""
+        config = self.config.model_copy(update={"C": C})
+        return self if self.is_priced else replace(self, cost=C * self.cost, config=config, is_priced=True)
+
     @property
     def is_solvable(self) -> bool:
         """Whether there are rows with weight, of both labels, and the covariates are independent there and do not separate these."""
@@ -169,6 +185,8 @@ def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
     Raises DataError: a class, or all rows, without weight; covariates that are dependent where rows have one, or that separate the classes
     under the logistic loss.
     """
+    is_priced = config.C != "auto"
+    config = config if is_priced else config.model_copy(update={"C": 1.0})
     cost, known = row_costs(config, inputs), inputs.covariates
     has_bias = bool(config.fit_intercept)
     basis = bias_basis(len(cost), has_bias) if known is None else known.basis(has_bias)
@@ -178,10 +196,11 @@ def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
             raise DataError("no sample has a positive weight; a fit needs some")
         target = np.asarray(inputs.target, np.float64)
         y, unit = in_machine_unit(target, cost, has_bias)
-        problems = [MachineProblem(y, cost, config, basis, values, target, unit)]
+        problems = [MachineProblem(y, cost, config, basis, values, target, unit, is_priced)]
     else:
         refuse_idle_classes(inputs.labels, inputs.target, cost)
-        problems = [MachineProblem(labels_of(inputs, k), cost, config, basis, values) for k in range(inputs.n_machines)]
+        parts = (labels_of(inputs, machine) for machine in range(inputs.n_machines))
+        problems = [MachineProblem(y, cost, config, basis, values, is_priced=is_priced) for y in parts]
     _refuse_covariates(problems, inputs)
     return problems
 
@@ -208,10 +227,11 @@ def _separating_column(problem: MachineProblem, values: np.ndarray, direction: n
     return int(np.argmax(np.abs(problem.basis.given(direction)[1] * values.std(axis=0))))
 
 
-def initial_state(problem: MachineProblem, top: Top) -> MachineState:
+def initial_state(problem: MachineProblem, top: Top, squares: np.ndarray) -> MachineState:
     """Return the state before the first round, from the pass with the start dual; if no atom scores, the null model is optimal."""
-    bound, stop = (0.0, None) if len(top.ids) else (problem.null.objective, "no_signal")
-    return MachineState((), (), (), (), np.asarray(top.ids), bound, stop)
+    C = float(problem.config.C) if problem.is_priced else problem.auto_C(squares)
+    bound, stop = (0.0, None) if len(top.ids) else (problem.priced(C).null.objective, "no_signal")
+    return MachineState((), (), (), (), np.asarray(top.ids), bound, stop, C)
 
 
 def next_cut(problem: MachineProblem, state: MachineState) -> np.ndarray:

@@ -102,7 +102,7 @@ class BatchLoop:
         problem = self.problem
         if not math.isnan(state.lam):
             return state.lam
-        return max(auto_share(np.count_nonzero(problem.cost), problem.penalty.n_groups) * max(largest), LEAST_LAM)
+        return max(auto_share(float(np.count_nonzero(problem.cost)), problem.penalty.n_groups) * max(largest), LEAST_LAM)
 
     def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
         # Moments are not part of the state: a resumed run sums them again, to the same bits.

@@ -70,7 +70,7 @@ class BatchState:
         return None if None in reasons else max(str(reason) for reason in reasons)
 
 
-def auto_share(n_rows: int, n_groups: int) -> float:
+def auto_share(n_rows: float, n_groups: int) -> float:
     """Return ``lam="auto"`` as a share of the least lam without any feature: ``6/10 log(2 G) / n`` of G groups, at most 3/10.
 
     log(2 G)/n is the square of the size that the largest of G correlations has by chance, in units of the largest possible one.

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
 
-
 STREAM_LAM = 0.01
 OF_STREAMS = ("gamma", "rho", "epochs", "batch_size", "shuffle", "average")
 

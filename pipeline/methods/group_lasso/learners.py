@@ -43,7 +43,7 @@ class LearnerFactory:
     @cached_property
     def groups(self) -> Groups:
         """The penalty as compiled loops read it."""
-        return stream_groups(self.penalty, self.config.lam)
+        return stream_groups(self.penalty, float(self.config.lam))
 
     @property
     def state_bytes(self) -> int:
@@ -56,7 +56,7 @@ class LearnerFactory:
         config, algorithm = self.config, "fobos" if self.config.algorithm == "fobos" else "da"
         steps: dict[str, Any] = {"gamma": config.gamma, "rho": config.rho, "batch": config.batch_size, "average": config.average}
         options = {"loss": self.loss, **steps, "intercept": config.fit_intercept, "algorithm": algorithm, "groups": self.groups}
-        learner = StreamLearner(self.penalty, config.lam, self.n_machines, **options)
+        learner = StreamLearner(self.penalty, float(config.lam), self.n_machines, **options)
         return learner if point is None else learner.restore(point)
 
     def model(

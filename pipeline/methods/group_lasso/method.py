@@ -239,9 +239,8 @@ class BatchGroupLasso(GroupLasso):
         """Return whether nothing is selected."""
         if len(model.features):
             return []
-        return [
-            f"nothing is selected: lam={model.figures['lam']:g}, and lam_max={model.figures['lambda_max']:g} is the least that selects nothing"
-        ]
+        lam, largest = model.figures["lam"], model.figures["lambda_max"]
+        return [f"nothing is selected: lam={lam:g}, and lam_max={largest:g} is the least that selects nothing"]
 
     def summary(self, state: BatchState, model: LinearModel) -> dict[str, Any]:
         """Return the certificate, and what was selected."""
