@@ -20,7 +20,7 @@ SCHEMA_WITH_CODES = "gramplane.blocks/4"
 missing values and names of tasks."""
 _SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES, SCHEMA_WITH_CODES)
 
-Label = str | int | float
+Label = str | int | float | bool
 ScaleKind = Literal["none", "unit-column", "standard", "unit-row"]
 _SCALES = ("none", "unit-column", "standard", "unit-row")
 _VALUES = ("float32", "float64")

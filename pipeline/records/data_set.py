@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
@@ -84,10 +84,29 @@ def source_encoding(store: BlockStore) -> TableEncoding | None:
     return TableEncoding(tuple(ColumnEncoding(name, "numeric", missing=missing, features=(name,)) for name in names))
 
 
+class CountedNames(Sequence[str]):
+    """Names ``x1``, ``x2``, … of features that the source counts from another number than 0."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self._numbers = range(first, first + count)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, j: Any) -> Any:
+        return f"x{self._numbers[j]}"
+
+
+def source_names(data: Any) -> Sequence[str] | None:
+    """Return the names of the features of a data set, counted as the source counts where it has none; ``None``: ``x0``, ``x1``, …."""
+    names, first = data.feature_names(), getattr(data, "first_feature", 0)
+    return CountedNames(first, int(data.n_cols)) if names is None and first else names
+
+
 def feature_namer(data: Any) -> Callable[[int], str]:
     """Return what names the features of a data set by their numbers; where they have no names ``x7``, counted as the source counts."""
-    names, first = data.feature_names(), getattr(data, "first_feature", 0)
-    return lambda j: f"x{int(j) + first}" if names is None else str(names[j])
+    names = source_names(data)
+    return lambda j: f"x{int(j)}" if names is None else str(names[int(j)])
 
 
 def refuse_missing(data: object, reader: str) -> None:

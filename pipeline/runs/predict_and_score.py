@@ -17,17 +17,21 @@ from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageE
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
+from ..models.calibration import Calibration, brier_score, class_probabilities, log_loss
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
 from ..models.task_predict import store_codes
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond
+from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
+from .evaluation import evaluate_classes, evaluate_numbers
+from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model
 from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
 from .predictions import Predicted, Predictions, predictions_writer
 from .replaced import replaced_data
-from .run import check_encoding, few_blocks_kept, load_model, method_named, open_data, process_bytes, refuse_step
+from .run import few_blocks_kept, method_named, open_data, process_bytes, refuse_step
 from .sources import as_store
 
 
@@ -39,13 +43,19 @@ def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, Bloc
     return folder, model, load_model(run), open_data(store, method_named(record.get("method") or record["tune"]))
 
 
+def _folder_of(run: str) -> Path:
+    """Return the folder of the run that has the model: of a tuned one the best fit's."""
+    folder = RunStore.open(run)
+    return folder.path / "best" if "tune" in folder.config else folder.path
+
+
 def _decide(
-    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None
+    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, proba: bool = False
 ) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
     check_encoding(model.parent, data)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
-    holdings, step = _check_memory(estimator, data, out, where, emit)
+    holdings, step = _check_memory(estimator, data, out, where, emit, proba or known_of(estimator, _folder_of(run)) is not None)
     if message := replaced_data(folder):
         emit({"event": "warning", "message": message})
     with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
@@ -58,26 +68,32 @@ def _decide(
 
 
 def _check_memory(
-    estimator: MethodEstimator, data: BlockStore, out: str | None, where: ComputeOptions, emit: Emit
+    estimator: MethodEstimator, data: BlockStore, out: str | None, where: ComputeOptions, emit: Emit, proba: bool
 ) -> tuple[list[Holding], int]:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
-    holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None))
+    holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
     refuse_beyond(holdings, limit, name, f"{name} fewer rows at a time (a store of some of them)")
     step = step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit))
     refuse_step(holdings, step, limit, where.config().kind, name)
     return holdings, step
 
 
-def _planned(run: str, store: str, out: str | None, where: ComputeOptions, emit: Emit, three_way: bool = False) -> dict[str, Any]:
+def _planned(
+    run: str, store: str, out: str | None, where: ComputeOptions, emit: Emit, three_way: bool = False, proba: bool = False
+) -> dict[str, Any]:
     _, model, estimator, data = _opened(run, store)
     _check_three_way(estimator, three_way)
     check_encoding(model.parent, data)
-    holdings, _ = _check_memory(estimator, data, out, where, emit)
+    later, is_known = {}, known_of(estimator, _folder_of(run)) is not None
+    if proba and not is_known:
+        _check_proba(estimator)
+        later = calibration_plan(_folder_of(run))
+    holdings, _ = _check_memory(estimator, data, out, where, emit, proba or is_known)
     config = where.config()
     plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
     process = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, plan["task_bytes"])}
-    return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan}
+    return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan, **later}
 
 
 def _check_three_way(estimator: MethodEstimator, three_way: bool) -> None:
@@ -91,6 +107,7 @@ def predict_store(
     out: str,
     *,
     three_way: bool = False,
+    proba: bool = False,
     replace: bool = False,
     cluster: str = "sync",
     allow_plaintext: bool = False,
@@ -103,8 +120,10 @@ def predict_store(
     Every row has its id, if the store has ids, else its number from 0 on. A file in place of the store, such as a table, is made into one
     as the training data were, and the store is removed afterwards.
 
-    With ``three_way`` rows of neither class are predicted as 0, by a tri-class machine. What is there already is replaced if it holds
-    predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
+    Probabilities of the classes are written where the model has them: of a logistic loss, or calibrated at fit. With ``proba`` they are
+    calibrated now if need be, from the store that the run was fitted on, by about five fits, and kept for the next time. With ``three_way``
+    rows of neither class are predicted as such, by a tri-class machine: with its ``irrelevant_label``. What is there already is replaced if
+    it holds predictions, or with ``replace``. With ``dry_run`` nothing is computed or written.
 
     Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
     plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
@@ -115,25 +134,47 @@ def predict_store(
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     with as_store(run, store, emit) as place:
         if dry_run:
-            return _planned(run, place, out, options, emit, three_way)
-        return _predict(run, place, out, write, options, emit, three_way)
+            return _planned(run, place, out, options, emit, three_way, proba)
+        return _predict(run, place, out, write, options, emit, three_way, proba)
 
 
 def _predict(
-    run: str, store: str, out: str, write: Callable[[Predicted], None], options: ComputeOptions, emit: Emit, three_way: bool
+    run: str, store: str, out: str, write: Callable[[Predicted], None], options: ComputeOptions, emit: Emit, three_way: bool, proba: bool
 ) -> dict[str, Any]:
-    estimator, data, values = _decide(run, store, options, emit, out)
+    estimator, data, values = _decide(run, store, options, emit, out, proba)
     _check_three_way(estimator, three_way)
+    calibration = _calibration(estimator, run, options, emit, proba)
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
         write(Predicted(data.ids(), None, values))
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
-    labels = estimator.classes_[predicted_codes(values.T)]
-    if three_way:
-        labels = np.where(_is_neither(estimator, values), np.array([0]).astype(labels.dtype), labels)
-    write(Predicted(data.ids(), labels, values))
+    labels = _three_way(estimator, values) if three_way else estimator.classes_[predicted_codes(values.T)]
+    chances = () if calibration is None else (estimator.classes_, class_probabilities(calibration, values))
+    write(Predicted(data.ids(), labels, values, *chances))
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
+
+
+def _calibration(estimator: MethodEstimator, run: str, where: ComputeOptions, emit: Emit, proba: bool) -> Calibration | None:
+    """Return how decision values become probabilities, where the model of a run knows; with ``proba`` calibrated now if it does not."""
+    folder = _folder_of(run)
+    known = known_of(estimator, folder)
+    if known is not None or not proba:
+        return known
+    _check_proba(estimator)
+    return calibration_of(str(folder), where, emit)
+
+
+def _check_proba(estimator: MethodEstimator) -> None:
+    if not hasattr(estimator, "predict_proba") or not hasattr(estimator, "classes_"):
+        reason = "was fitted with probability=False" if hasattr(estimator, "classes_") else "has no classes"
+        raise ValueError(f"proba: there are no probabilities, {type(estimator).__name__} {reason}")
+
+
+def _three_way(estimator: Any, values: np.ndarray) -> np.ndarray:
+    """Return labels, rows of neither class among them; texts where these are of several kinds."""
+    labels = estimator.three_way_labels_[np.where(_is_neither(estimator, values), 1, 2 * (values[:, 0] > 0))]
+    return labels.astype(str) if labels.dtype.kind == "O" else labels
 
 
 def _is_neither(estimator: MethodEstimator, values: np.ndarray) -> np.ndarray:
@@ -153,10 +194,14 @@ def score_store(
 ) -> dict[str, Any]:
     """Return the metric table of a run on a store.
 
-    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two; of a regression R2 and errors. Of many tasks
-    also the mean over tasks and a row per task; the other figures are of all rows together. A file in place of the store is made into one,
-    as of :func:`predict_store`. On the training store of a run with ``test_share`` the table speaks of the held-out rows. With ``dry_run``
-    the plan, as of :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    Of classes accuracy, and precision, recall and F1 per class, area under the curve for two, log-loss and Brier score where the model
+    has probabilities; of a regression R2 and errors. Beside them 95 % intervals from a fixed bootstrap, and what always answering the
+    commonest class (``majority``), or the mean, would get.
+    Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together. A file in place of the store is
+    made into one, as of :func:`predict_store`.
+    ``rows_are`` tells which rows they are: on the training store of a run with ``test_share`` the held-out ones. What reports draw (the
+    confusion of classes, curves, calibration, predictions) stands in further tables. With ``dry_run`` the plan, as of
+    :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     options, emit = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), on_event or ignore
     with as_store(run, store, emit) as place:
@@ -173,9 +218,9 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit) -> dict[st
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     if not hasattr(estimator, "classes_"):
         # Methods that hold no rows out of a regression were fitted to all.
-        rows = _scored_rows(record, data) if "test_r2" in summary else np.ones(data.n_rows, dtype=bool)
-        return _score_numbers(run, estimator, data, values[:, 0], rows)
-    truth, rows = _truth(estimator, data), _scored_rows(record, data)
+        rows, which = _scored_rows(record if "test_r2" in summary else {**record, "extra": {}}, data)
+        return {**which, **_score_numbers(run, estimator, data, values[:, 0], rows)}
+    truth, (rows, which) = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
         # Rows of neither class, and the accuracy over all three labels; the other figures are of rows of two classes.
@@ -184,9 +229,13 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit) -> dict[st
         neither, rows = {"rows_of_neither": int(np.sum(rows & (truth < 0))), "three_way_accuracy": three_way}, rows & (truth >= 0)
         if not rows.any():
             raise DataError("no row is labelled with one of the two classes, there is nothing to score", data.url)
-    table = {"rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
-    if _by_task(estimator.model_) and values.shape[1] == 1:
-        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows, 0])
+    calibration = known_of(estimator, _folder_of(run))
+    chances = None if calibration is None else class_probabilities(calibration, values[rows])
+    table = {**which, "rows": int(rows.sum()), **_metrics(truth[rows], values[rows], estimator.classes_)}
+    table |= evaluate_classes(truth[rows], values[rows], estimator.classes_.tolist(), chances)
+    table |= {} if chances is None else _probability_metrics(truth[rows], chances)
+    if _by_task(estimator.model_):
+        table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows])
     return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
 
 
@@ -200,7 +249,7 @@ def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, value
     r2, error = r_squared(truth, values), truth - values
     tasks = task_variances(*_tasks(estimator.model_, data, rows), truth, values) if _by_task(estimator.model_) else {}
     errors = {"rmse": float(np.sqrt(np.square(error).mean())), "mae": float(np.abs(error).mean())}
-    return {"rows": len(values), "r2": r2 if np.isfinite(r2) else None, **errors, **tasks}
+    return {"rows": len(values), "r2": r2 if np.isfinite(r2) else None, **errors, **evaluate_numbers(truth, values), **tasks}
 
 
 def _by_task(model: object) -> bool:
@@ -230,11 +279,22 @@ def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:
     return codes[data.target().astype(np.int64)]
 
 
-def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> np.ndarray:
-    mask = None
+def _scored_rows(record: Mapping[str, Any], data: BlockStore) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the mask of the rows that are scored, and which they are."""
+    mask, which = None, OTHER_ROWS
     if data.digest == record["data_digest"]:
         mask = held_out_rows(record["extra"], data.target(), int(record["seed"]), data.meta.labels)
-    return np.ones(data.n_rows, dtype=bool) if mask is None else mask
+        which = TRAINING_ROWS if mask is None else HELD_OUT_ROWS
+    return np.ones(data.n_rows, dtype=bool) if mask is None else mask, {"rows_are": which, "data_digest": data.digest}
+
+
+def _probability_metrics(truth: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """Return log-loss and Brier score over the rows of known classes."""
+    known = truth >= 0
+    if not known.any():
+        return {}
+    truth, probabilities = truth[known], probabilities[known]
+    return {"log_loss": log_loss(probabilities, truth), "brier_score": brier_score(probabilities, truth)}
 
 
 def _metrics(truth: np.ndarray, values: np.ndarray, classes: np.ndarray) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,16 +14,19 @@ import numpy as np
 from ...storage import write_model
 from ...storage.places import check_place
 from ...storage.urls import holds_store, require_place, whole_file
+from ..models.calibration import probability_names
 
 
 @dataclass(frozen=True)
 class Predicted:
     """What is predicted of rows: ``ids`` name them (default: their numbers from 0 on), ``labels`` are the predicted classes (``None``
-    without classes), ``values`` ``(n, m)`` decision values or what is predicted itself, ``probabilities`` ``(n, k)`` where there are."""
+    without classes), ``values`` ``(n, m)`` decision values or what is predicted itself, ``probabilities`` ``(n, k)`` of ``classes``, where
+    there are."""
 
     ids: np.ndarray | None
     labels: np.ndarray | None
     values: np.ndarray
+    classes: np.ndarray | None = None
     probabilities: np.ndarray | None = None
 
     def rows(self) -> dict[str, np.ndarray]:
@@ -35,7 +39,9 @@ class Predicted:
         if self.labels is None:
             return {**self.rows(), **({"prediction": values[:, 0]} if values.shape[1] == 1 else _columns("component", values))}
         decisions = {"decision": values[:, 0]} if values.shape[1] == 1 else _columns("decision", values)
-        probabilities = {} if self.probabilities is None else _columns("probability", self.probabilities)
+        if self.classes is None or self.probabilities is None:
+            return {**self.rows(), "prediction": self.labels, **decisions}
+        probabilities = dict(zip(probability_names(self.classes.tolist()), self.probabilities.T, strict=True))
         return {**self.rows(), "prediction": self.labels, **decisions, **probabilities}
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -43,7 +49,7 @@ class Predicted:
         if self.labels is None:
             return {name: column for name, column in self.columns().items() if name != "row"}
         ids = {} if self.ids is None else {"id": self.ids}
-        known = {} if self.probabilities is None else {"probability": self.probabilities}
+        known = {} if self.classes is None or self.probabilities is None else {"classes": self.classes, "probability": self.probabilities}
         return {**ids, "prediction": np.asarray(self.labels), "decision": self.values, **known}
 
 
@@ -59,8 +65,7 @@ def _save_npz(path: Path, columns: Mapping[str, np.ndarray]) -> None:
 
 def _save_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     with path.open("w", encoding="utf-8") as file:
-        file.write(",".join(columns) + "\n")
-        for row in zip(*(column.tolist() for column in columns.values()), strict=True):
+        for row in itertools.chain([columns], zip(*(column.tolist() for column in columns.values()), strict=True)):
             texts = [repr(value) if isinstance(value, float) else str(value) for value in row]
             cells = ('"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n\r') else text for text in texts)
             file.write(",".join(cells) + "\n")
@@ -76,21 +81,24 @@ def _save_parquet(path: Path, columns: Mapping[str, np.ndarray]) -> None:
 @dataclass(frozen=True)
 class Predictions:
     """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group. ``row``: numbers of
-    the rows, or ids that are numbers; ``id_letters``, ``id_ends``: other ids, end to end; ``probability``: where there are."""
+    the rows, or ids that are numbers; ``id_letters``, ``id_ends``: other ids, end to end; ``probability``: of ``classes``, where known."""
 
-    record_optional: ClassVar[tuple[str, ...]] = ("row", "id_letters", "id_ends", "probability")
+    record_optional: ClassVar[tuple[str, ...]] = ("row", "id_letters", "id_ends", "classes", "probability")
     labels: tuple[str, ...]
     prediction: np.ndarray
     decision: np.ndarray
     row: np.ndarray | None = None
     id_letters: np.ndarray | None = None
     id_ends: np.ndarray | None = None
+    classes: tuple[str, ...] = ()
     probability: np.ndarray | None = None
 
 
 def _write_zarr(url: str, predicted: Predicted) -> None:
     (rows,) = predicted.rows().values()
-    about: dict[str, Any] = {"row": rows, "probability": predicted.probabilities}
+    about: dict[str, Any] = {"row": rows}
+    if predicted.classes is not None:
+        about |= {"classes": tuple(str(label) for label in predicted.classes.tolist()), "probability": predicted.probabilities}
     if rows.dtype == object:
         coded = [str(text).encode() for text in rows]
         ends = np.cumsum([0, *map(len, coded)])

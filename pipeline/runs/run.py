@@ -18,11 +18,12 @@ from typing import Any
 
 from ...cluster import ClusterConfig, Executor, TLSFiles, driver_bytes, open_executor, tee
 from ...kernels.jit import one_thread
-from ...storage import BlockStore, DataError, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
-from ...storage.encoding.record import TableEncoding, first_difference
+from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
+from ..calibration.at_fit import calibrate_run, full_plan
+from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
@@ -171,24 +172,25 @@ def run_method(
     _check_place(options, extra)
     record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
     record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
-    options.config()
+    place = options.config()
     if dry_run:
-        ready = _prepared(info, config, store, record)
-        plan = ready.plan
-        _refuse_step(info, plan, record, options.config().kind)
-        place, step = options.config(), plan["task_bytes"]
-        here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], place.kind)
-        sizes = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(place, step), **here}
+        ready, plan = _prepared(info, config, store, record, place.kind)
+        _refuse_step(info, plan, record, place.kind)
+        here = process_plan(plan["driver_bytes"], plan["task_bytes"], store, record["driver_memory"], place.kind)
+        most = process_bytes(place, plan.get("task_bytes_at_most", plan["task_bytes"]))
+        sizes = {"cluster": options.cluster, "process_bytes_at_most": most, **here}
         return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "distributed": list(ready.distributed), **sizes, **plan})
     same_as_before(run, record)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     fresh = not (Path(run) / "config.json").exists()
-    prepared = _prepared(info, config, store, record) if fresh else None
-    if prepared is not None:
-        _refuse_step(info, prepared.plan, record, options.config().kind)
+    prepared = [_prepared(info, config, store, record, place.kind)] if fresh else []
+    if prepared:
+        _refuse_step(info, prepared[0][1], record, place.kind)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
-        # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
-        return _run(info, config, store, folder, options, on_event or ignore, prepared if folder.born else None)
+        if not folder.born:
+            # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
+            prepared.clear()
+        return _run(info, config, store, folder, options, on_event or ignore, prepared)
 
 
 @contextlib.contextmanager
@@ -227,7 +229,7 @@ def resume_run(
         store = open_data(origin["data"], info, record["extra"], record["data_digest"])
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
-        return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore)
+        return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore, [])
 
 
 def jsonable(value: Json) -> Json:
@@ -264,10 +266,19 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
     return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
 
 
-def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any]) -> Method:
-    """Return the method with its plan, found in this process without writing anything."""
+def _prepared(
+    info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str
+) -> tuple[Method, dict[str, Any]]:
+    """Return the method and the plan of its run, found in this process without writing anything; passes will run on a cluster of a kind."""
     with one_thread(), open_executor(None) as executor:
-        return info.prepare(config, _context(executor, store, None, record, ignore), record["extra"])
+        if kind != "sync":
+            executor.kind = kind
+        return _planned(info, config, _context(executor, store, None, record, ignore), record)
+
+
+def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
+    ready = info.prepare(config, ctx, record["extra"])
+    return ready, full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
 
 
 def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
@@ -281,8 +292,9 @@ def _run(
     folder: RunStore,
     where: ComputeOptions,
     emit: Emit,
-    prepared: Method | None = None,
+    prepared: list[tuple[Method, dict[str, Any]]],
 ) -> RunOutcome:
+    """Run a method to its end; what was ``prepared`` is taken out of its list, so that nobody else holds it."""
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
@@ -290,24 +302,28 @@ def _run(
     began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
-        ready: Method = prepared or info.prepare(config, ctx, record["extra"])
+        ready, plan = prepared.pop() if prepared else _planned(info, config, ctx, record)
         if folder.read_json("decisions") is None:
-            folder.write_json("decisions", jsonable(ready.plan))
+            folder.write_json("decisions", jsonable(plan))
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)
-        _refuse_step(info, ready.plan, record, executor.kind)
-        with few_blocks_kept(planned_holdings(ready.plan), ready.plan["task_bytes"], ctx.driver_memory, executor.kind):
+        _refuse_step(info, plan, record, executor.kind)
+        with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.driver_memory, executor.kind):
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
+            tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
+            fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
+            del ready  # what its loop holds makes room for the fits of a calibration
+            model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
         ctx.confirm()
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
     encoding = source_encoding(store) if isinstance(store, BlockStore) else None
     if encoding is not None:
         folder.write_json("encoding", encoding.to_value())
-    folder.write_json("tables", ready.tables(outcome.state, model))
-    figures = common_figures(ready.summary(outcome.state, model), outcome)
+    folder.write_json("tables", tables)
+    figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
     summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}
     # Written last: a run is finished when its summary stands.
     folder.write_json("summary", summary)
@@ -344,42 +360,6 @@ def _relative(own: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> f
     if known is not None and known == known:
         return float(known)
     return None if not objective or objective != objective else float(gap / abs(objective))
-
-
-def load_model(run: str | Path) -> Any:
-    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged."""
-    folder = RunStore.open(str(run))
-    record = folder.config
-    if "tune" in record:
-        return load_model(folder.path / "best")
-    if folder.read_json("summary") is None:
-        raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
-    info = method_named(record["method"])
-    model = folder.read_model(tuple(info.method.models))
-    regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
-    estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
-    loaded = estimator.from_model(model, record["params"], folder.history())
-    encoding = run_encoding(folder)
-    if encoding is not None:
-        loaded.encoding_ = encoding
-    return loaded
-
-
-def run_encoding(folder: RunStore) -> TableEncoding | None:
-    """Return how the features of a finished run came from the columns of a table, where that is known."""
-    value = folder.read_json("encoding")
-    return None if value is None else TableEncoding.from_value(value)
-
-
-def check_encoding(run: Path, data: Any) -> None:
-    """Refuse a store whose features came from the columns of a table in another way than those that a run was fitted on.
-
-    Raises DataError: what differs first is named.
-    """
-    fitted, given = run_encoding(RunStore.open(str(run))), source_encoding(data) if isinstance(data, BlockStore) else None
-    differs = first_difference(fitted, given) if fitted is not None and given is not None else None
-    if differs is not None:
-        raise DataError(f"its features are not those of the fit: {differs}; ingest the source with --like TRAINING_STORE", data.url)
 
 
 STEP = Held("one step of a pass, beyond the 64 MiB that every process may take", "s - 64 MiB")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.rules.propositions import ABOVE, DIFFERENT, EQUAL, MISSING, SIGNS, Propositions, proposition_text
+from ...models.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class RuleModel:
     """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("origins_json", "first_feature")
+    record_optional: ClassVar[tuple[str, ...]] = ("origins_json", "first_feature", "calibration")
     params_json: str
     classes_json: str  # labels in order
     tasks_json: str  # task names in order, null without tasks
@@ -37,6 +38,7 @@ class RuleModel:
     figures: dict[str, float] = field(default_factory=dict)  # objective, certificate and the like
     origins_json: str = "{}"  # {column: [source column, level, or null: it is missing]} of columns that say this of another one
     first_feature: int = 0  # number of the first column in the source
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
     @property
     def n_rules(self) -> int:
