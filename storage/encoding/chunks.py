@@ -127,7 +127,8 @@ def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
     if odd:
         raise TypeError(f"argument must be a string or a real number, not {odd[0].__name__}")
     if any(issubclass(kind, str | bytes) for kind in kinds):
-        return words_of_texts(_as_text(item) for item in items)
+        texts = (item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else item for item in items)
+        return words_of_texts(text if text is None or isinstance(text, str) else name_of_number(text) for text in texts)
     large = [item for item in items if isinstance(item, int | np.integer) and abs(int(item)) > _EXACT]
     if large:
         raise ValueError(f"value {large[0]} is beyond 2^53 and cannot be stored exactly")
@@ -135,12 +136,6 @@ def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
     if kinds and all(issubclass(kind, bool | np.bool_) for kind in kinds):
         return np.ma.MaskedArray(np.array([bool(item) for item in items]), gone)
     return np.array([np.nan if item is None else float(item) for item in items])
-
-
-def _as_text(item: Any) -> str | None:
-    if item is None or isinstance(item, str):
-        return item
-    return item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else name_of_number(item)
 
 
 def words_of_texts(texts: Iterable[str | None]) -> Words:

@@ -122,5 +122,5 @@ class GroupedTable(Table):
 
     def _stacked(self, group: int, names: list[str], row: int, feature: int, alone: bool, options: Options) -> Iterator[npt.NDArray[Any]]:
         for columns in self._read(group, names, self.step(options, len(names)), alone):
-            yield self._stack(columns, row, feature)
+            yield np.column_stack([self._numbers(chunk, row, k) for k, chunk in enumerate(columns, feature)])
             row += chunk_length(columns[0])

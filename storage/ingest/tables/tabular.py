@@ -69,8 +69,13 @@ class Table(RowSource):
         """Yield some rows as the matrix of their features and the row tables that are columns."""
         row = 0
         for columns in self.batches(self.step(options, len(self.columns)), options):
-            tables = {table: self._row_table(columns[k], row, k) for table, k in self._roles.columns.items()}
-            x = self._stack([columns[k] for k in self._roles.features], row)
+            tables: dict[str, npt.NDArray[Any]] = {}
+            for table, k in self._roles.columns.items():
+                chunk = columns[k]
+                if isinstance(chunk, Unreadable):
+                    raise self._fault(f"the values have the type {chunk.type}; numbers or texts are expected", row, k)
+                tables[table] = objects_of_words(chunk) if isinstance(chunk, Words) else fill_masked(chunk)
+            x = np.column_stack([self._numbers(columns[place], row, k) for k, place in enumerate(self._roles.features)])
             yield x, tables
             row += len(x)
 
@@ -85,11 +90,6 @@ class Table(RowSource):
         for k, chunk in zip(self.columns_read, chunks, strict=True):
             places[k] = chunk
         return places
-
-    def _row_table(self, chunk: Chunk, row: int, column: int) -> npt.NDArray[Any]:
-        if isinstance(chunk, Unreadable):
-            raise self._fault(f"the values have the type {chunk.type}; numbers or texts are expected", row, column)
-        return objects_of_words(chunk) if isinstance(chunk, Words) else fill_masked(chunk)
 
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield blocks of rows: features as numbers, nominal ones as codes."""
@@ -114,10 +114,6 @@ class Table(RowSource):
     def _check_length(self, table: str, values: npt.NDArray[Any], count: int) -> None:
         if len(values) != count:
             raise SchemaError(f"{self.name}: the array given for {table} does not have one entry per row")
-
-    def _stack(self, columns: Sequence[Chunk | Coded], first: int, feature: int = 0) -> npt.NDArray[Any]:
-        """Feature columns from ``feature`` on as one matrix."""
-        return np.column_stack([self._numbers(chunk, first, k) for k, chunk in enumerate(columns, feature)])
 
     def _numbers(self, chunk: Chunk | Coded, first: int, k: int) -> npt.NDArray[Any]:
         """Part of a feature as numbers; 64-bit integers are checked here, before their type is lost."""

@@ -26,16 +26,11 @@ _RATIO_GRACE = 16 << 20
 _BUFFER = 1 << 20
 
 
-def _open_zstd(raw: IO[bytes]) -> Any:
-    pyarrow = import_pyarrow("pyarrow", "zstd data are unpacked")
-    return pyarrow.CompressedInputStream(pyarrow.PythonFile(raw, "r"), "zstd")
-
-
 _OPENERS: tuple[tuple[bytes, str, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda raw: gzip.GzipFile(fileobj=raw)),
     (b"BZh", "bzip2", bz2.BZ2File),
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
-    (b"\x28\xb5\x2f\xfd", "zstd", _open_zstd),
+    (b"\x28\xb5\x2f\xfd", "zstd", lambda raw: import_pyarrow("pyarrow", "zstd data are unpacked").CompressedInputStream(raw, "zstd")),
 )
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
