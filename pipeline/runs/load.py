@@ -44,6 +44,7 @@ def load_model(run: str | Path) -> Any:
     loaded: Any = estimator.from_model(model, record["params"], folder.history())
     if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
         loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
+    loaded._first_feature = int((folder.read_json("where") or {}).get("first_feature", 0))
     encoding = run_encoding(folder)
     if encoding is not None:
         loaded.encoding_ = encoding

@@ -298,7 +298,8 @@ def _run(
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
-    folder.write_json("where", {"cluster": where.cluster, "data": store.url})
+    first = getattr(store, "first_feature", 0)
+    folder.write_json("where", {"cluster": where.cluster, "data": store.url, **({"first_feature": first} if first else {})})
     began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit), tally=tally)

@@ -35,7 +35,9 @@ from gramplane import (
     predict_store,
     run_method,
 )
-from gramplane.storage import DataError
+from gramplane.pipeline.runs.predictions import Predictions
+from gramplane.plots import WeightsDisplay
+from gramplane.storage import DataError, read_model
 
 N = 60
 KERNELS = {"kernels": ["linear", "rbf(gamma=0.5)"]}
@@ -273,6 +275,48 @@ def test_models_of_runs_follow_the_columns_of_the_source(tmp_path):
     other = ingest(train.assign(colour=train["colour"].replace("red", "rot")), tmp_path / "other", target="y")
     with pytest.raises(DataError, match=r"not those of the fit: column 'colour': levels .*; ingest the source with --like TRAINING_STORE"):
         predict_store(str(tmp_path / "run"), other.url, str(tmp_path / "x.csv"))
+
+
+@pytest.mark.parametrize("machine", [FGMClassifier(B=2, max_rounds=2), RuleEnsembleClassifier(C=5.0, n_thresholds=2)], ids=["fgm", "rules"])
+def test_probabilities_are_those_of_the_encoded_rows(tmp_path, machine):
+    frame, y = table()
+    here, turned = fitted(machine, frame, y), frame[frame.columns[::-1]]
+    expected = here.predict_proba(frame)
+    assert here.predict_proba(turned).tobytes() == pickle.loads(pickle.dumps(here)).predict_proba(turned).tobytes() == expected.tobytes()
+    if not isinstance(machine, RuleEnsembleClassifier):
+        assert fitted(machine, dummies(frame), y).predict_proba(dummies(frame)).tobytes() == expected.tobytes()
+    missing = "keep" if isinstance(machine, RuleEnsembleClassifier) else "refuse"
+    store = ingest(frame.assign(y=y, k=[f"id{k}" for k in range(N)]), tmp_path / "train", target="y", id_column="k", missing=missing)
+    params = {name: value for name, value in machine.get_params().items() if name in ("B", "max_rounds", "C", "n_thresholds")}
+    run_method(type(machine)._method.name, params, data=store.url, run=str(tmp_path / "run"))
+    assert load_model(tmp_path / "run").predict_proba(turned).tobytes() == expected.tobytes()
+    predict_store(str(tmp_path / "run"), store.url, str(tmp_path / "p.csv"), proba=True)
+    stored = pd.read_csv(tmp_path / "p.csv")
+    assert list(stored) == ["id", "prediction", "decision", "probability[no]", "probability[yes]"]
+    assert np.array_equal(stored[["probability[no]", "probability[yes]"]].to_numpy(), expected) and stored["id"][7] == "id7"
+    predict_store(str(tmp_path / "run"), store.url, str(tmp_path / "p.zarr"))
+    predict_store(str(tmp_path / "run"), store.url, str(tmp_path / "p.npz"))
+    arrays = np.load(tmp_path / "p.npz")
+    assert sorted(arrays) == ["classes", "decision", "id", "prediction", "probability"] and np.array_equal(arrays["probability"], expected)
+    kept = read_model(tmp_path / "p.zarr", Predictions)
+    assert kept.classes == ("no", "yes") and np.array_equal(kept.probability, expected)
+
+
+def test_displays_speak_of_features_as_the_source_does(tmp_path):
+    pytest.importorskip("matplotlib").use("agg")
+    frame, y = table()
+    for machine in (CLASSIFIERS[0], CLASSIFIERS[1]):
+        drawn = WeightsDisplay.from_estimator(fitted(machine, frame, y))
+        assert "colour=red" in [label.get_text() for label in drawn.ax_.get_yticklabels()]
+    (tmp_path / "a.svm").write_text("".join(f"{1 if k % 2 else -1} 3:{1 if k % 2 else -1} 7:1\n" for k in range(20)))
+    url = ingest(tmp_path / "a.svm", tmp_path / "S").url
+    run_method("group-lasso", {"lam": 0.01, "algorithm": "fista"}, data=url, run=str(tmp_path / "run"))
+    for drawn in (
+        WeightsDisplay.from_estimator(fitted(CLASSIFIERS[1], url, None)),
+        WeightsDisplay.from_estimator(load_model(tmp_path / "run")),
+        WeightsDisplay.from_run(tmp_path / "run"),
+    ):
+        assert "x3" in [label.get_text() for label in drawn.ax_.get_yticklabels()]
 
 
 def test_plain_tables_are_followed_by_name_too(tmp_path):

@@ -45,12 +45,15 @@ def table(path: Path) -> list[dict[str, str]]:
 def test_predictions_have_ids_and_are_worth_something(walked):
     folder, _, _ = walked
     rows, truth = table(folder / "predictions.csv"), table(folder / "others.csv")
-    assert list(rows[0]) == ["id", "prediction", "decision"]
+    assert list(rows[0]) == ["id", "prediction", "decision", "probability[ill]", "probability[well]"]
     assert [row["id"] for row in rows] == [row["patient"] for row in truth]
     right = np.mean([row["prediction"] == other["outcome"] for row, other in zip(rows, truth, strict=True)])
     majority = max(np.mean([row["outcome"] == label for row in truth]) for label in ("ill", "well"))
     assert right > majority + 0.05
     assert all((float(row["decision"]) > 0) == (row["prediction"] == "well") for row in rows)
+    chances = np.array([[float(row[f"probability[{label}]"]) for label in ("ill", "well")] for row in rows])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-12)
+    assert (np.diff(chances[np.argsort([float(row["decision"]) for row in rows]), 1]) >= 0).all()
 
 
 def test_the_encoding_is_shown_and_followed(walked):
