@@ -42,12 +42,12 @@ def load_model(run: str | Path) -> Any:
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
     loaded: Any = estimator.from_model(model, record["params"], folder.history())
-    if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
-        loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
     loaded._first_feature = int((folder.read_json("where") or {}).get("first_feature", 0))
     encoding = run_encoding(folder)
     if encoding is not None:
         loaded.encoding_ = encoding
+    if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
+        loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
     return loaded
 
 
