@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator, clone
 
 from ..cluster import MemoryBoundExceeded, default_driver_memory, parse_bytes
 from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
+from ..pipeline.records.data_set import source_names
 from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.ingest import ingest
@@ -410,7 +411,7 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
 def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
     """What displays draw of an estimator is what the report draws of its run, which may say more of every row."""
     model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
-    names, stored = BlockStore.open(bench.data).feature_names(), run.read_json("tables") or {}
+    names, stored = source_names(BlockStore.open(bench.data)), run.read_json("tables") or {}
     for name, rows in plain_json(type(model)._method.model_tables(model.model_, names)).items():
         assert len(rows) == len(stored[name]), name
         assert all(row.items() <= known.items() for row, known in zip(rows, stored[name], strict=True)), f"the tables {name} differ"

@@ -30,7 +30,7 @@ from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
 from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.data_set import refuse_missing
+from ..records.data_set import refuse_missing, source_encoding
 from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
 from ..records.names import nearest
 from ..registry import METHODS, MethodInfo
@@ -298,7 +298,8 @@ def _run(
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
-    folder.write_json("where", {"cluster": where.cluster, "data": store.url})
+    first = getattr(store, "first_feature", 0)
+    folder.write_json("where", {"cluster": where.cluster, "data": store.url, **({"first_feature": first} if first else {})})
     began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
@@ -319,6 +320,9 @@ def _run(
         ctx.confirm()
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
+    encoding = source_encoding(store) if isinstance(store, BlockStore) else None
+    if encoding is not None:
+        folder.write_json("encoding", encoding.to_value())
     folder.write_json("tables", tables)
     figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
     summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}

@@ -242,7 +242,9 @@ def predict(
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
-    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr).
+    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr), each with its id or number.
+
+    A file in place of STORE, such as a CSV, is made into a store as the training data were, and the store is removed afterwards.
 
     Probabilities of the classes are among them where the model has them (loss logistic, or fitted with --set probability=sigmoid).
     """
@@ -267,7 +269,7 @@ def predict(
 @cluster_options
 @dry_run_option
 def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
-    """Show the metrics of RUN on STORE, and keep them for its report."""
+    """Show the metrics of RUN on STORE, or on a file as of predict, and keep them for its report."""
     from ...pipeline import score_store
     from ...pipeline.runs.evaluation import told_figures
     from ...storage.objects import require_writable

@@ -21,6 +21,7 @@ from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
+from ...records.data_set import source_names
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
@@ -84,7 +85,7 @@ class GroupLasso(Method):
         return {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
 
     def _selected_tables(self, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
-        return self.model_tables(model, self.ctx.data.feature_names())
+        return self.model_tables(model, source_names(self.ctx.data))
 
     @classmethod
     def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:

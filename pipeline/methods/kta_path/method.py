@@ -21,6 +21,7 @@ from ...models.kernel import KernelModel
 from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
+from ...records.data_set import source_names
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
@@ -150,7 +151,7 @@ class KTAPath(Method):
 
     def tables(self, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
-        return self.model_tables(model, self.ctx.data.feature_names())
+        return self.model_tables(model, source_names(self.ctx.data))
 
     @classmethod
     def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:

@@ -19,6 +19,7 @@ from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
 from ...passes.rows import NEEDS_ROWS, has_rows
 from ...records.context import RunContext
+from ...records.data_set import source_names
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
@@ -136,7 +137,7 @@ class Selector(Method):
             {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
             for q, name in enumerate(tasks)
         ]
-        return {**self.model_tables(model, self.ctx.data.feature_names()), "tasks": rows, **self.loop.tables(state)}
+        return {**self.model_tables(model, source_names(self.ctx.data)), "tasks": rows, **self.loop.tables(state)}
 
     @classmethod
     def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
+from ....storage.encoding.record import TableEncoding
+from ...inputs.labels import Inputs
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
+from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, refuse_beyond, total_bytes
 from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
@@ -59,6 +62,33 @@ class RuleTask:
     rows: np.ndarray
     y: np.ndarray
     cost: np.ndarray
+
+
+@dataclass(frozen=True)
+class RuleInputs:
+    """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns."""
+
+    rows: Inputs
+    names: Sequence[str] | None = None
+    categories: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names of level 0, 1, ... by column of numbers of levels
+    origins: Mapping[int, tuple[str, str | None]] = field(
+        default_factory=dict
+    )  # column and level (None: missing) by column of zeros and ones
+    nominal: Collection[str] = ()  # nominal columns of the source
+
+    @classmethod
+    def of(cls, rows: Inputs, names: Sequence[str] | None, encoding: TableEncoding | None) -> RuleInputs:
+        """Return rows whose columns came from a table in a known way."""
+        if encoding is None:
+            return cls(rows, names)
+        origins = {column: (origin.column, origin.level) for column, origin in encoding.origins.items()}
+        nominal = {column.name for column in encoding.sources if column.kind == "nominal"}
+        return cls(rows, names, encoding.coded_levels, origins, nominal)
+
+    @property
+    def data(self) -> DataSet:
+        """What is learnt from."""
+        return self.rows.data
 
 
 @dataclass(frozen=True)
