@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_score
 from sklearn.svm import LinearSVC, l1_min_c
 
 REFIT_COSTS = (0.1, 1.0, 10.0)
 """Costs a refit chooses from, the same for every method."""
+REFIT_PENALTIES = (0.01, 0.1, 1.0, 10.0, 100.0)
+"""Penalties a refit of real targets chooses from."""
 
 
 def l1_svm(C: float, fit_intercept: bool = False) -> LinearSVC:
@@ -86,6 +89,13 @@ def ridge_svm(C: float, fit_intercept: bool = False) -> LinearSVC:
 def refit_accuracy(X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, features: np.ndarray) -> float:
     """Return the test accuracy of a refit on chosen columns."""
     return float(refit(X, y, features).score(X_test[:, features], y_test))
+
+
+def refit_r2(X: Any, y: np.ndarray, X_test: Any, y_test: np.ndarray, features: np.ndarray) -> float:
+    """Return the test R2 of ridge regression on chosen columns, its penalty by leave-one-out; without any, of the mean."""
+    if not len(features):
+        return float(r2_score(y_test, np.full(len(y_test), y.mean())))
+    return float(RidgeCV(alphas=REFIT_PENALTIES).fit(X[:, features], y).score(X_test[:, features], y_test))
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:

@@ -8,12 +8,16 @@ name              loss of a row                  s                            du
 ================  =============================  ===========================  ==========================================  ==========
 squared_hinge     max(0, 1 - m)^2 / 2            y max(0, 1 - m)              a - a^2 / 2,  a = y s >= 0                  1
 logistic          log(1 + exp(-m))               y / (1 + exp(m))             H(y s), the entropy of a coin in nats       1/4
-squared           (y - f)^2 / 2                  y - f                        y s - s^2 / 2                               1
+squared           r^2 / 2,  r = y - f            r                            y s - s^2 / 2                               1
 hinge             max(0, 1 - m)                  y if m < 1 else 0            y s, 0 <= y s <= 1                          none
+squared_epsilon_  max(0, |r| - epsilon)^2 / 2    sign(r) max(0, |r| -         y s - epsilon |s| - s^2 / 2                 1
+insensitive                                      epsilon)
+huber             r^2 / 2 where |r| <= delta,    r between -delta and delta   y s - s^2 / 2,  |s| <= delta                1
+                  else delta |r| - delta^2 / 2
 ================  =============================  ===========================  ==========================================  ==========
 
-A sum over rows with costs has the dual variables alpha_i = C_i y_i s_i and the utility sum_i C_i U(alpha_i / C_i); rows with C_i = 0 do
-not exist. At any f the pair (f, alpha) satisfies U(alpha) = P(f) + sum_i alpha_i m_i (docs/methods.md, "Losses and duals").
+A sum over rows with costs has the dual variables u_i = C_i s_i (of labels also alpha_i = y_i u_i) and the utility sum_i C_i U(u_i / C_i);
+rows with C_i = 0 do not exist. At any f the pair (f, u) satisfies U(u) = P(f) + sum_i u_i f_i (docs/methods.md, "Losses and duals").
 
 To add a loss: a number in :class:`LossKind`, a class in :data:`LOSSES`, and a branch in the compiled functions of the loops that shall take
 it. A solver names the attributes it needs of a loss; :func:`require_loss` refuses losses without them.
@@ -22,17 +26,17 @@ it. A solver names the attributes it needs of a loss; :func:`require_loss` refus
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import entr, expit
 
+from .arrays import FloatArray
 from .jit import compiled
+from .loss_types import Loss, MarginLoss, RowLoss, SumLoss
 
-FloatArray = NDArray[np.float64]
 LossName = Literal["logistic", "squared", "hinge"]  # Losses of linear models under a mean.
 L = TypeVar("L", bound="Loss")
 
@@ -44,6 +48,8 @@ class LossKind(IntEnum):
     LOGISTIC = 1
     SQUARED = 2
     HINGE = 3
+    SQUARED_EPSILON_INSENSITIVE = 4
+    HUBER = 5
 
 
 @compiled(inline=True)
@@ -82,6 +88,24 @@ def curvature_at_dual(kind: int, alpha: float, cost: float) -> float:
     return np.nan
 
 
+@compiled(inline=True)
+def target_terms(residual: float, cost: float, epsilon: float, delta: float) -> tuple[float, float, float]:
+    """Return cost times the loss of a row with a real target, times minus its slope, and times its second derivative, from y - f.
+
+    One formula for the squared loss (epsilon 0, delta infinite), its epsilon-insensitive form (delta infinite) and Huber's (epsilon 0).
+    """
+    excess = max(abs(residual) - epsilon, 0.0)
+    share = min(excess, delta)
+    bends = (excess > 0.0 or epsilon == 0.0) and excess < delta
+    return cost * share * (excess - 0.5 * share), math.copysign(cost * share, residual), cost if bends else 0.0
+
+
+@compiled(inline=True)
+def target_curvature(u: float, cost: float, epsilon: float, delta: float) -> float:
+    """Return cost times the second derivative of such a loss where its dual variable is u."""
+    return cost if (u != 0.0 or epsilon == 0.0) and abs(u) < cost * delta else 0.0
+
+
 @compiled
 def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
     """Return the loss of a row of a stream and its derivative in the decision value."""
@@ -96,129 +120,6 @@ def value_and_slope(kind: int, y: Any, f: Any) -> tuple[float, float]:
     if m > 0.0:
         return np.log1p(e), -y * e / (1.0 + e)
     return np.log1p(e) - m, -y / (1.0 + e)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss; what else it has is what tells the solvers that can take it."""
-
-    name: ClassVar[str]
-    kind: ClassVar[LossKind]
-
-
-class MarginLoss(Loss):
-    """A loss of the margin, summed over rows with costs: what the sub-problem of the Feature Generating Machine needs."""
-
-    max_curvature: ClassVar[float]  # largest second derivative of one row's loss in its decision value, per unit of cost
-    first_bias_step: ClassVar[float]
-    """How far the first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data."""
-
-    def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
-        """Return P(f)."""
-        raise NotImplementedError
-
-    def dual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
-        """Return alpha(f) of shape (n_samples,)."""
-        raise NotImplementedError
-
-    def utility(self, alpha: FloatArray, cost: FloatArray) -> float:
-        """Return U(alpha); minus infinity, or NaN, outside of the dual bounds."""
-        raise NotImplementedError
-
-    def dual_bounds(self, cost: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the least and greatest alpha of each row."""
-        raise NotImplementedError
-
-    def gradient(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
-        """Return the gradient of P in f, -alpha y."""
-        return -self.dual(y, f, cost) * y
-
-    def best_constant(self, positive: float, negative: float) -> float:
-        """Return the f of least loss, the same for all rows, from the costs of both classes: a root of the balance by bisection."""
-        y, cost = np.array([1.0, -1.0]), np.array([positive, negative])
-        low, high = -1.0, 1.0
-        while self.gradient(y, np.full(2, low), cost).sum() > 0:
-            low *= 2.0
-        while self.gradient(y, np.full(2, high), cost).sum() < 0:
-            high *= 2.0
-        for _ in range(100):
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.gradient(y, np.full(2, middle), cost).sum() > 0 else (middle, high)
-        return 0.5 * (low + high)
-
-    def constant_value(self, positive: float, negative: float, f: float) -> float:
-        """Return P where f is the same for all rows, from the costs of both classes."""
-        return self.value(np.array([1.0, -1.0]), np.full(2, f), np.array([positive, negative]))
-
-    def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, s alpha within the dual bounds: here by sections of a concave function.
-        With norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, it is a lower bound of the Feature Generating Machine's exact
-        optimum from any dual vector (docs/methods.md, "Outer bounds").
-        """
-        used = alpha > 0
-        if not used.any():
-            return 0.0
-        a, c = alpha[used], cost[used]
-
-        def dual(s: float) -> float:
-            return self.utility(s * a, c) - 0.5 * s * s * norm2
-
-        high = float(np.min(self.dual_bounds(c)[1] / a))
-        if math.isinf(high):
-            high = 1.0
-            while dual(2.0 * high) > dual(high):
-                high *= 2.0
-            high *= 2.0
-        low, best = 0.0, max(0.0, dual(high))
-        for _ in range(80):
-            left, right = low + 0.382 * (high - low), low + 0.618 * (high - low)
-            at_left, at_right = dual(left), dual(right)
-            low, high = (left, high) if at_left < at_right else (low, right)
-            best = max(best, at_left, at_right)
-        return best
-
-    def best_bound(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
-        """Return the better of U(alpha) - norm2 / 2 and :meth:`best_scaled_dual`."""
-        return max(self.utility(alpha, cost) - 0.5 * norm2, self.best_scaled_dual(alpha, cost, norm2))
-
-
-class RowLoss(Loss):
-    """A loss of single rows, whose mean a linear model minimises: what the group lasso needs."""
-
-    is_quadratic: ClassVar[bool] = False  # whether moments of the rows tell everything
-    needs_smoothing: ClassVar[bool] = False  # whether it has slopes everywhere only when it is smoothed
-    mu: float = 0.0  # its smoothing
-    max_curvature: Any  # largest second derivative of one row's loss in its decision value
-
-    def smoothed(self, mu: float) -> RowLoss:
-        """Return the loss smoothed by mu: itself where it needs none."""
-        return self
-
-    def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the loss of every row, smoothed where it is."""
-        raise NotImplementedError
-
-    def exact(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the loss of every row without smoothing."""
-        return self.values(y, f)
-
-    def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return s, minus the derivative of every row's loss in f."""
-        raise NotImplementedError
-
-    def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the second derivative of every row's loss in f."""
-        raise NotImplementedError
-
-    def utilities(self, y: FloatArray, s: FloatArray) -> FloatArray:
-        """Return U(s) of every row, for slopes scaled towards 0."""
-        raise NotImplementedError
-
-    def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
-        """Return the dual value ``sum c U(t s)`` of slopes scaled until ``t Omega*(sum c s x) <= lam``; with a bias ``sum c s`` must be 0.
-        ``reach`` is ``Omega*(sum c s x)``.
-        """
-        return float(cost @ self.utilities(y, min(1.0, lam / reach if reach > 0.0 else np.inf) * s))
 
 
 @dataclass(frozen=True)
@@ -366,13 +267,50 @@ def _xlogx(x: FloatArray) -> FloatArray:
     return x * np.log(np.where(x > 0, x, 1.0))
 
 
+class TargetLoss(SumLoss):
+    """A loss of the residual r = y - f: a parabola beyond ``epsilon``, which goes on as a line where its slope is ``delta``."""
+
+    of_labels = False
+    max_curvature = 1.0
+    epsilon: float = 0.0
+    delta: float = math.inf
+
+    def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
+        """Return P(f)."""
+        excess = np.maximum(np.abs(y - f) - self.epsilon, 0.0)
+        share = np.minimum(excess, self.delta)
+        return float(np.sum(cost * share * (excess - 0.5 * share)))
+
+    def residual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
+        """Return u_i = C_i sign(r_i) min(delta, max(0, |r_i| - epsilon))."""
+        return cost * np.copysign(np.clip(np.abs(y - f) - self.epsilon, 0.0, self.delta), y - f)
+
+    def utility(self, y: FloatArray, u: FloatArray, cost: FloatArray) -> float:
+        """Return sum_i u_i y_i - epsilon |u_i| - u_i^2 / (2 C_i) over the rows with C_i > 0, for |u_i| <= C_i delta."""
+        aligned, square = self._sums(y, u, cost)
+        return aligned - 0.5 * square
+
+    def bound(self, y: FloatArray, u: FloatArray, cost: FloatArray, norm2: float) -> float:
+        """Return the value of the best scaling of u, which U(u) - norm2 / 2 is not above."""
+        used = u != 0.0
+        reach = float(np.min(cost[used] * self.delta / np.abs(u[used]), initial=math.inf))
+        aligned, square = self._sums(y, u, cost)
+        return best_dual(square + norm2, max(aligned, 0.0), reach)
+
+    def _sums(self, y: FloatArray, u: FloatArray, cost: FloatArray) -> tuple[float, float]:
+        """Return ``sum u y - epsilon |u|`` and ``sum u^2 / C_i``."""
+        used = cost > 0
+        y, u, cost = (y, u, cost) if used.all() else (y[used], u[used], cost[used])
+        return float(np.sum(u * y - self.epsilon * np.abs(u))), float(np.sum(u * u / cost))
+
+
 @dataclass(frozen=True)
-class Squared(RowLoss):
+class Squared(TargetLoss, RowLoss):
     """Squared loss, (y - f)^2 / 2."""
 
     name = "squared"
     kind = LossKind.SQUARED
-    max_curvature = 1.0
+    first_bias_step = math.inf
     steepness = 4.0
     is_quadratic = True
 
@@ -395,6 +333,28 @@ class Squared(RowLoss):
     def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
         """Return the dual value of residuals under their best factor, which may be beyond 1."""
         return best_dual(float(cost @ (s * s)), float(cost @ (y * s)), lam / reach if reach > 0.0 else np.inf)
+
+
+@dataclass(frozen=True)
+class SquaredEpsilonInsensitive(TargetLoss):
+    """Squared loss without a tube, P = 1/2 sum_i C_i max(0, |y_i - f_i| - epsilon)^2."""
+
+    epsilon: float = 0.1
+
+    name = "squared_epsilon_insensitive"
+    kind = LossKind.SQUARED_EPSILON_INSENSITIVE
+    first_bias_step = math.inf
+
+
+@dataclass(frozen=True)
+class Huber(TargetLoss):
+    """Huber's loss: squared up to residuals of delta, then the tangent there."""
+
+    delta: float = 1.35
+
+    name = "huber"
+    kind = LossKind.HUBER
+    first_bias_step = 1.0
 
 
 def best_dual(square: float, aligned: float, bound: float) -> float:
@@ -448,7 +408,9 @@ class Hinge(RowLoss):
         return y * s
 
 
-LOSSES: dict[str, Loss] = {loss.name: loss for loss in (SquaredHinge(), Logistic(), Squared(), Hinge())}
+LOSSES: dict[str, Loss] = {
+    loss.name: loss for loss in (SquaredHinge(), Logistic(), Squared(), Hinge(), SquaredEpsilonInsensitive(), Huber())
+}
 
 
 def require_loss(loss: Loss, solver: str, *needs: str) -> None:
@@ -470,9 +432,13 @@ def named_loss(name: str, solver: str, *needs: str) -> Any:
     return LOSSES[name]
 
 
-def margin_loss(name: str, solver: str = "the sub-problem of the Feature Generating Machine") -> MarginLoss:
-    """Return a loss of the margin by name; ValueError if there is none of this name, or it is no loss of the margin."""
-    return named_loss(name, solver, "dual", "utility", "first_bias_step")
+def sum_loss(name: str, **widths: float) -> SumLoss:
+    """Return a loss that is summed over rows with costs by name, with those of the ``widths`` (``epsilon``, ``delta``) that it has.
+
+    Raises ValueError: there is none of this name.
+    """
+    loss = named_loss(name, "the sub-problem of the Feature Generating Machine", "residual", "bound")
+    return replace(loss, **{key: value for key, value in widths.items() if key in loss.__dataclass_fields__})
 
 
 def mean_loss(name: str, mu: float = 0.0) -> RowLoss:

@@ -86,6 +86,37 @@ class FGMClassifier(_fgm.FGMClassifier):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
+class FGMRegressor(_fgm.FGMRegressor):
+    def __init__(
+        self,
+        B: int = 10,
+        C: float = 10.0,
+        max_rounds: int = 10,
+        n_features_to_select: int | None = None,
+        loss: Literal['squared', 'squared_epsilon_insensitive', 'huber'] = 'squared',
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        fit_intercept: bool = True,
+        groups: Any = None,
+        group_weight: Any = None,
+        feature_map: Literal['poly2', 'hik', 'additive_gaussian'] | None = None,
+        gamma: float = 1.0,
+        coef0: float = 1.0,
+        n_bins: int = 100,
+        solver: Literal['auto', 'newton', 'apg', 'mkl'] = 'auto',
+        inner_tol: float = 0.001,
+        inner_stop: Literal['gap', 'decrease'] = 'gap',
+        max_inner: int | None = None,
+        outer_tol: float | None = None,
+        allow_repeat: bool = True,
+        debias: bool = False,
+        outer_stop: Literal['gap', 'decrease'] = 'gap',
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
 class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
     def __init__(
         self,
@@ -654,4 +685,4 @@ class VisualRank(_semantic_ranker.VisualRank):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMRegressor', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']

@@ -99,7 +99,7 @@ class MethodInfo:
 METHODS = {
     info.name: info
     for info in (
-        MethodInfo("fgm", "Feature Generating Machine", "fgm", "FGM", "FGMClassifier", others=("PathPoint",)),
+        MethodInfo("fgm", "Feature Generating Machine", "fgm", "FGM", "FGMClassifier", "FGMRegressor", others=("PathPoint",)),
         MethodInfo(
             "group-lasso", "Group lasso on a stream of rows", "group_lasso", "GroupLasso", "GroupLassoClassifier", "GroupLassoRegressor"
         ),

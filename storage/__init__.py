@@ -11,6 +11,7 @@ _NAMES = {
     "blocks.tables": "COLUMN_TABLES column_tables",
     "blocks.writer": "BlockWriter",
     "cache": "BlockCache block_cache cached_bytes set_cache_limit",
+    "ingest.columns_file": "columns_file load_columns",
     "errors": "DataError DigestMismatch MissingBlock OtherRun OutOfSpace RunLocked SchemaError StorageError UnalignedWrite",
     "grams.layout": "plan_block",
     "grams.store": "GramRef GramStore GramSums GramTask open_gram",

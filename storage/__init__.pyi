@@ -34,6 +34,8 @@ from .grams.store import GramStore as GramStore
 from .grams.store import GramSums as GramSums
 from .grams.store import GramTask as GramTask
 from .grams.store import open_gram as open_gram
+from .ingest.columns_file import columns_file as columns_file
+from .ingest.columns_file import load_columns as load_columns
 from .layout import DenseLayout as DenseLayout
 from .layout import MEMORY_STRIPE_BYTES as MEMORY_STRIPE_BYTES
 from .layout import StripeLayout as StripeLayout
@@ -55,4 +57,4 @@ from .sparse_door import admit as admit
 from .sparse_door import gather as gather
 from .tiles import TiledMatrix as TiledMatrix
 
-__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'TiledMatrix', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'digest_of', 'from_arrays', 'gather', 'load_matrix', 'matrix_file', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_edges', 'read_model', 'read_named_rows', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']
+__all__ = ['ArrayRef', 'BlockCache', 'BlockMeta', 'BlockRef', 'BlockStore', 'BlockWriter', 'COLUMN_TABLES', 'ColumnScale', 'DataError', 'DenseLayout', 'DigestMismatch', 'GramRef', 'GramStore', 'GramSums', 'GramTask', 'Lease', 'MEMORY_STRIPE_BYTES', 'MemoryBlocks', 'MemoryRef', 'MissingBlock', 'OtherRun', 'OutOfSpace', 'RunLocked', 'RunStore', 'SchemaError', 'StepManifest', 'StorageError', 'StripeLayout', 'TiledMatrix', 'UnalignedWrite', 'VerifyReport', 'admit', 'block_cache', 'cached_bytes', 'column_tables', 'columns_file', 'digest_of', 'from_arrays', 'gather', 'load_columns', 'load_matrix', 'matrix_file', 'open_gram', 'open_shared', 'plan_block', 'plan_dense', 'plan_dense_rows', 'plan_stripes', 'read_edges', 'read_model', 'read_named_rows', 'read_pairs', 'read_row_texts', 'set_cache_limit', 'to_arrays', 'write_model']

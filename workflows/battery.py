@@ -404,7 +404,7 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
     if hasattr(model.model_, "predictions"):
         values = model.model_.predictions()
     else:
-        values = getattr(model, next(key for key in ("decision_function", "transform", "predict") if hasattr(model, key)))(bench.data)
+        values = getattr(model, next(key for key in ("decision_function", "predict", "transform") if hasattr(model, key)))(bench.data)
     assert np.isfinite(values.toarray() if hasattr(values, "toarray") else values).all()
 
 

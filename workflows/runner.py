@@ -17,7 +17,7 @@ from .console import version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
 from .progress import Emit, ignore_event
 from .schema import ID, FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
-from .steps import ACTIONS, StepContext, gram_kernels, kernel_file, source_mark, source_of, step_values
+from .steps import ACTIONS, StepContext, fit_files, gram_kernels, source_mark, source_of, step_values
 
 if TYPE_CHECKING:
     from ..storage import StepManifest
@@ -114,8 +114,9 @@ def default_run_id(read: Workflow, compute: ComputeOptions) -> str:
     sources = [source_mark(source_of(read, step)) for step in read.spec.steps if isinstance(step, IngestStep)]
     grams = [gram_kernels(read, step) for step in read.spec.steps if isinstance(step, GramStep)]
     sources += [source_mark(path) for path in grams if isinstance(path, str) and names_file(path)]
-    files = [kernel_file(read, step) for step in read.spec.steps if isinstance(step, FitStep | TuneStep)]
-    sources += [source_mark(file) for file in files if file is not None]
+    files = [file for step in read.spec.steps if isinstance(step, FitStep | TuneStep) for file in fit_files(read, step)]
+    # A store that another step makes is told by what that step reads; a file that is missing is told by the step.
+    sources += [source_mark(file) for file in files if Path(file).is_file()]
     text = json.dumps([spec, sources, compute.driver_memory, version_text()], sort_keys=True)
     return f"{read.spec.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 

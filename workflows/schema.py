@@ -64,6 +64,7 @@ class IngestArgs(Closed):
     task_column: str | None = Field(None, description="column or array naming the task of each row")
     weight_column: str | None = Field(None, description="column or array of row weights")
     id_column: str | None = Field(None, description="column or array that names the rows; predictions show it")
+    covariates: list[str] | None = Field(None, min_length=1, description="columns or arrays that are no features but covariates (fgm)")
     categorical: list[str] | None = Field(None, description="columns of a table whose values are names; texts always are")
     drop: list[str] | None = Field(None, description="columns of a table to leave out")
     columns: list[str] | None = Field(None, description="the only columns of a table that are features; default: all that are left")
@@ -110,6 +111,7 @@ class MethodArgs(Closed):
     store: Store | None = Field(None, description="training data; default: the workflow's store")
     stream: StreamArgs | None = Field(None, description="text to learn from instead, read once (group-lasso)")
     groups: File | None = Field(None, description="file with the groups of the features")
+    task: Literal["classification", "regression"] | None = Field(None, description="what the target must be; default: as the store has it")
     test_share: float = Field(0.0, ge=0, lt=1, description="share of the rows held out, to measure accuracy along the path")
     seed: int = Field(0, ge=0, description="root of every random number")
 
@@ -128,7 +130,7 @@ class MethodArgs(Closed):
 if TYPE_CHECKING:
     FitArgs = MethodArgs
 else:  # with a field for everything that some method takes beside its data
-    _FILES = ("pairs", "edges", "feature-edges", "texts", "matrix", "named-rows")
+    _FILES = ("pairs", "edges", "feature-edges", "texts", "matrix", "named-rows", "columns")
     _PLACES = {"store": Store, **dict.fromkeys(_FILES, File)}
     _INPUTS = {
         name: (_PLACES[item.reads] | None, Field(None, description=f"{item.form}, for {', '.join(takers)}"))
@@ -161,6 +163,7 @@ class PredictArgs(Closed):
     recommend: int | None = Field(None, ge=1, description="candidates for every user of the fit (social-strength)")
     members: File | None = Field(None, description="groups to recommend in place of users: a group and a row of a member a line")
     user_labels: File | None = Field(None, description="labels of some users, one a line, empty where unknown, to be carried over to all")
+    covariates: File | None = Field(None, description="covariates of the rows, where the store keeps none: csv, npy, npz, parquet (fgm)")
     model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
 
 
@@ -168,6 +171,7 @@ class ScoreArgs(Closed):
     """Arguments of ``do: score``."""
 
     store: Store = Field(description="data with known target")
+    covariates: File | None = Field(None, description="covariates of the rows, where the store keeps none: csv, npy, npz, parquet (fgm)")
     model: str | None = Field(None, description="id of the fit or tune step; default: the one this step needs")
 
 

@@ -152,9 +152,15 @@ def fit_params(read: Workflow, step: FitStep | TuneStep) -> dict[str, Any]:
     return explicit_values(method_config(step.args.method, values, d=BlockStore.open(store).meta.n_cols if "kernels" in values else None))
 
 
+def fit_files(read: Workflow, step: FitStep | TuneStep) -> list[str]:
+    """Return the paths of what a fit or tune step reads beside its store."""
+    kernels = kernel_file(read, step)
+    named = [read.path(getattr(step.args, key)) for key in ("groups", *step.args.inputs()) if getattr(step.args, key) is not None]
+    return named if kernels is None else [*named, kernels]
+
+
 def _fit_inputs(context: StepContext, step: FitStep | TuneStep) -> dict[str, str]:
-    file, files = kernel_file(context.read, step), _named_files(context, step, "groups", *step.args.inputs())
-    return _digest_paths(require_path(context.store(step), "store"), *files, *([] if file is None else [file]))
+    return _digest_paths(require_path(context.store(step), "store"), *fit_files(context.read, step))
 
 
 def _training_arguments(context: StepContext, step: FitStep | TuneStep) -> dict[str, Any]:
@@ -190,8 +196,13 @@ def _fit_result(context: StepContext, step: FitStep | TuneStep, outcome: RunOutc
 
 
 def _use_inputs(context: StepContext, step: PredictStep | ScoreStep) -> dict[str, str]:
-    files = _named_files(context, step, "members", "user_labels") if isinstance(step, PredictStep) else []
+    files = _named_files(context, step, "covariates", *(("members", "user_labels") if isinstance(step, PredictStep) else ()))
     return _digest_paths(require_path(context.store(step), "store"), *(run / "model" for run in context.models(step)), *files)
+
+
+def _covariates(context: StepContext, step: PredictStep | ScoreStep) -> str | None:
+    """Return the file with the covariates of a step's rows."""
+    return None if step.args.covariates is None else require_path(context.read.path(step.args.covariates), "covariates: file")
 
 
 def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> StepResult:
@@ -207,7 +218,8 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
         asked = user_questions(args.recommend, members, labels, store, three_way=args.three_way, proba=args.proba)
         figures = answer_users(str(run), store, out, asked, **settings)
     else:
-        figures = predict_store(str(run), store, out, three_way=args.three_way, proba=args.proba, **settings)
+        named = {"covariates": _covariates(context, step), "three_way": args.three_way, "proba": args.proba}
+        figures = predict_store(str(run), store, out, **named, **settings)
     return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 
@@ -216,8 +228,8 @@ def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> Step
     from ..pipeline.runs.evaluation import told_figures
     from .report.collect import save_score, write_json
 
-    (run,) = context.models(step)
-    scores = score_store(str(run), context.store(step), on_event=context.emit, dry_run=dry_run, **context.compute.arguments())
+    (run,), settings = context.models(step), {"on_event": context.emit, "dry_run": dry_run, **context.compute.arguments()}
+    scores = score_store(str(run), context.store(step), covariates=_covariates(context, step), **settings)
     if dry_run:
         return StepResult(scores, {})
     save_score(run, context.store(step), scores)

@@ -71,19 +71,20 @@ def cutting_planes(X: Any, y: np.ndarray, case: Case, options: argparse.Namespac
     """Alternate top-B scoring and the sub-problem, warm-started, as FGM does."""
     share = np.mean(y > 0)
     u = np.where(y > 0, 1 - share, -share) if options.bias else y
-    ids, warm, run = np.zeros(0, dtype=np.int64), (np.zeros(0), 0.0), Run()
+    free = np.ones((len(y), int(options.bias)))
+    ids, warm, run = np.zeros(0, dtype=np.int64), (np.zeros(0), np.zeros(free.shape[1])), Run()
     for _ in range(case.rounds):
         scores = np.abs(X.T @ u)
         ids = np.append(ids, np.lexsort((np.arange(len(scores)), -scores))[: case.cut])
         Z = X[:, ids] if sp.issparse(X) else np.asfortranarray(X[:, ids])
         wall, cpu = time.perf_counter(), time.process_time()
-        rows = rows_for(Z, y, np.full(len(y), case.cost), options.loss)
-        problem = GroupProblem(rows, np.arange(0, len(ids) + 1, case.cut), options.loss, options.bias)
+        rows = rows_for(Z, y, np.full(len(y), case.cost), options.loss, free)
+        problem = GroupProblem(rows, np.arange(0, len(ids) + 1, case.cut))
         found = solve(problem, warm=(np.append(warm[0], np.zeros(case.cut)), warm[1]), tol=options.tol)
         run.wall, run.cpu = run.wall + time.perf_counter() - wall, run.cpu + time.process_time() - cpu
         run.steps += found.iterations
         run.worst_gap, run.objective = max(run.worst_gap, found.gap / found.objective), found.objective
-        warm, u = (found.omega, found.bias), found.residual
+        warm, u = (found.omega, found.free), found.residual
     return run
 
 

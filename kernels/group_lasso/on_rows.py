@@ -21,7 +21,8 @@ import scipy.sparse as sp
 
 from ..arrays import Array, FloatArray
 from ..jit import one_thread
-from ..losses import RowLoss, require_loss
+from ..loss_types import RowLoss
+from ..losses import require_loss
 from ..mixed_norm.bias import solve_bias
 from .on_moments import Moments, row_moments, solve_moments, target_moments
 from .penalty import GroupPenalty

@@ -1,4 +1,4 @@
-"""Solvers of the sub-problem min 1/2 (sum_h ||omega_h||)^2 + P(Z omega, b), all with the same contract."""
+"""Solvers of the sub-problem min 1/2 (sum_h ||omega_h||)^2 + P(Z omega + X g), all with the same contract."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .mkl_dual import solve_mkl
 from .newton import solve_newton
 from .problem import GroupProblem, GroupSolution
 from .rows import Rows
-from .rows_blocked import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, add_sums, rows_for, tree_sum
+from .rows_blocked import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowData, RowQuery, add_sums, rows_for, tree_sum
 from .rows_local import LocalRows
 
-__all__ = ["ROW_BLOCK", "ROW_OPERATIONS", "SOLVERS", "BlockedRows", "GroupProblem", "GroupSolution", "LocalRows", "RowQuery", "Rows"]
-__all__ += ["add_sums", "rows_for", "solve_apg", "solve_mkl", "solve_newton", "tree_sum"]
+__all__ = ["ROW_BLOCK", "ROW_OPERATIONS", "SOLVERS", "BlockedRows", "GroupProblem", "GroupSolution", "LocalRows", "RowData", "RowQuery"]
+__all__ += ["Rows", "add_sums", "rows_for", "solve_apg", "solve_mkl", "solve_newton", "tree_sum"]
 
 SOLVERS: dict[str, Callable[..., GroupSolution]] = {"newton": solve_newton, "apg": solve_apg, "mkl": solve_mkl}

@@ -1,8 +1,8 @@
-"""Accelerated proximal gradient on the sub-problem with the bias eliminated; needs no p x p matrix.
+"""Accelerated proximal gradient on the sub-problem with columns without a penalty eliminated; needs no p x p matrix.
 
-The smooth part is P(omega) = min_b P(Z omega, b), whose gradient is -Z'u at the best b (Algorithm 4 of Tan, Tsang
-and Wang, JMLR 15, 2014, corrected: no cap on the line search, a restart when F rises, the bias never stepped on its own; docs/methods.md,
-"Bias" and "Sub-problem").
+The smooth part is P(omega) = min_g P(Z omega + X g), whose gradient is -Z'u at the best g (Algorithm 4 of Tan, Tsang and Wang, JMLR 15,
+2014, corrected: no cap on the line search, a restart when F rises, the bias never stepped on its own; docs/methods.md, "Columns without a
+penalty" and "Sub-problem").
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ FIRST_STEPS = np.concatenate([[0.0], 4.0 ** np.arange(-16, 17)])
 def solve_apg(
     problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1e-3, max_iter: int | None = None, until: Until = "gap"
 ) -> GroupSolution:
-    """Minimise 1/2 (sum_h ||omega_h||)^2 + P(Z omega, b) by accelerated proximal gradient steps.
+    """Minimise 1/2 (sum_h ||omega_h||)^2 + P(Z omega + X g) by accelerated proximal gradient steps.
 
     Parameters
     ----------
-    warm : tuple of (ndarray of shape (p,), float), optional
-        First omega and bias.
+    warm : tuple of ndarrays of shape (p,) and (q,), optional
+        First omega and coefficients without a penalty.
     max_iter : int, optional
         Greatest number of proximal steps.
     until : {"gap", "decrease"}
@@ -57,7 +57,7 @@ def solve_apg(
 class _Accelerated:
     def __init__(self, problem: GroupProblem, warm: Warm | None, tol: float, until: str) -> None:
         self._problem, self._rows, self._tol, self._until = problem, problem.rows, tol, until
-        omega, self._bias = problem.start(warm)
+        omega, self._free = problem.start(warm)
         self._extrapolated, self._evaluation = omega, self._evaluate(omega)
         self._point = certify(problem, omega, self._evaluation)
         self._bound = self._point.objective - self._point.gap
@@ -83,7 +83,7 @@ class _Accelerated:
             return self._extrapolate(self._point.omega)
         before, previous = self._point.objective, self._point.omega
         self._idle_steps = 0 if objective < before * (1.0 - ROUND_OFF) else self._idle_steps + 1
-        # The loss is taken at the extrapolated point's bias: an upper bound on F until the point is evaluated.
+        # The loss is taken at the extrapolated point's g: an upper bound on F until the point is evaluated.
         nothing = np.zeros(0)
         self._point = Point(omega, self._evaluation, nothing, gamma, objective, objective - self._bound, nothing)
         if self._until == "gap" and self._has_converged(objective):
@@ -106,8 +106,8 @@ class _Accelerated:
         while True:
             omega, threshold = prox_squared_mixed_norm(self._extrapolated + correlations / self._tau, self._problem.starts, self._tau)
             change = omega - self._extrapolated
-            self._rows.aim(change, 0.0)
-            # At a fixed bias the loss is an upper bound on the eliminated one, so the test is only stricter.
+            self._rows.aim(change, np.zeros(self._rows.q))
+            # At a fixed g the loss is an upper bound on the eliminated one, so the test is only stricter.
             reached, slope = self._rows.line(np.ones(1))[:2, 0].tolist()
             promised, spread = -float(correlations @ change), self._tau * float(change @ change)
             excess, turn = reached - loss - promised - 0.5 * spread, slope - promised - spread
@@ -123,9 +123,8 @@ class _Accelerated:
         self._bound = max(self._bound, there.objective - there.gap)
 
     def _evaluate(self, omega: FloatArray) -> Evaluation:
-        evaluation = self._rows.evaluate(omega, self._bias)
-        if self._problem.fit_bias:
-            self._bias = evaluation.bias
+        evaluation = self._rows.evaluate(omega, self._free)
+        self._free = evaluation.free
         return evaluation
 
     def _has_converged(self, objective: float) -> bool:
@@ -137,7 +136,7 @@ class _Accelerated:
         square = float(gradient @ gradient)
         if square == 0:
             return 1.0
-        self._rows.aim(gradient, 0.0)
+        self._rows.aim(gradient, np.zeros(self._rows.q))
         curvature = float(self._rows.line(np.zeros(1))[2, 0])
         if curvature == 0:
             # Every row lies on a straight piece of its loss: the steepest secant of the slope instead.

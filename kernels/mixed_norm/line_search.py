@@ -1,6 +1,6 @@
 """One-dimensional minimisation of F along a direction.
 
-F(s) = P(z + s Z d, b + s e) + 1/2 (sum_h ||omega_h + s d_h||)^2 is convex, so slopes of opposite sign bracket its minimum. Trials are
+F(s) = P(z + s Z d + s X e) + 1/2 (sum_h ||omega_h + s d_h||)^2 is convex, so slopes of opposite sign bracket its minimum. Trials are
 asked for in batches: where the rows lie elsewhere a batch is one pass.
 """
 
@@ -84,7 +84,7 @@ def penalty_along(omega: FloatArray, direction: FloatArray, starts: IntArray, st
 def descend(path: Line, origin: Trial) -> Trial:
     """Return the full step if it is good enough, else a near-minimiser in (0, 1); the origin, of negative slope, if nothing is lower."""
     full = path.at([1.0])[0]
-    return full if _is_acceptable(full, origin) else _refine(path, origin, full, origin)
+    return full if is_acceptable(full, origin) else _refine(path, origin, full, origin)
 
 
 def minimise(path: Line) -> Trial:
@@ -95,11 +95,12 @@ def minimise(path: Line) -> Trial:
     first = path.at([-origin.slope / origin.curvature])[0]
     if first.slope < SLOPE_SHARE * origin.slope and first.curvature > 0:
         second = path.at([first.step - first.slope / first.curvature])[0]
-        return second if _is_acceptable(second, first) else first
-    return first if _is_acceptable(first, origin) else _refine(path, origin, first, origin)
+        return second if is_acceptable(second, first) else first
+    return first if is_acceptable(first, origin) else _refine(path, origin, first, origin)
 
 
-def _is_acceptable(trial: Trial, origin: Trial) -> bool:
+def is_acceptable(trial: Trial, origin: Trial) -> bool:
+    """Return whether a step from the origin lowers the function by a share of what the slope promises."""
     length = trial.step - origin.step
     if trial.value <= origin.value + ARMIJO_SHARE * length * origin.slope:
         return True

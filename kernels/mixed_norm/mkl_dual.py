@@ -1,6 +1,6 @@
 """The sub-problem through its kernel weights, by reduced gradients: slow, a reference for the other solvers.
 
-J(mu) = max_{alpha in A} U(alpha) - 1/2 sum_h mu_h ||c_h||^2 = min_{omega, b} 1/2 sum_h ||omega_h||^2 / mu_h + P(Z omega, b)
+J(mu) = max_{u in A} U(u) - 1/2 sum_h mu_h ||c_h||^2 = min_{omega, g} 1/2 sum_h ||omega_h||^2 / mu_h + P(Z omega + X g)
 
 is minimised over the simplex (equation (29) of Tan, Tsang and Wang, JMLR 15, 2014, with its missing linear term). Its derivative is
 -1/2 ||c_h||^2 at the solution for mu, where omega_h = mu_h c_h; J equals F at the best mu and lies above F elsewhere.
@@ -16,7 +16,7 @@ from ..arrays import FloatArray
 from ..jit import one_thread
 from ..weights.domains import Simplex
 from ..weights.reduced_gradient import ROUND_OFF, reduced_step
-from .hessian import bias_shift, newton_direction
+from .hessian import free_shift, newton_direction
 from .line_search import Trial, descend
 from .problem import GroupProblem, GroupSolution, Warm, certify, checked_limits, solution
 from .prox import group_norms
@@ -47,8 +47,8 @@ def solve_mkl(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1
 
     Parameters
     ----------
-    warm : tuple of (ndarray of shape (p,), float), optional
-        First omega and bias of the first problem at fixed weights. The weights themselves start uniform.
+    warm : tuple of ndarrays of shape (p,) and (q,), optional
+        First omega and coefficients without a penalty of the first problem at fixed weights. The weights themselves start uniform.
     tol : float
         Stop when the duality gap is at most tol F.
     max_iter : int, optional
@@ -62,13 +62,13 @@ def solve_mkl(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1
 class _ReducedGradient:
     def __init__(self, problem: GroupProblem, warm: Warm | None, tol: float) -> None:
         self._problem, self._tol = problem, tol
-        omega, self._bias = problem.start(warm)
+        omega, self._free = problem.start(warm)
         self._master = self._solve(Simplex().start(len(problem.starts) - 1), omega)
 
     def run(self, limit: int) -> GroupSolution:
         steps = idle = 0
         while True:
-            point = certify(self._problem, self._master.omega, self._problem.rows.evaluate(self._master.omega, self._bias))
+            point = certify(self._problem, self._master.omega, self._problem.rows.evaluate(self._master.omega, self._free))
             if point.gap <= self._tol * point.objective:
                 return solution(self._problem, point, steps, "gap")
             if steps == limit or idle == MAX_IDLE_STEPS:
@@ -82,9 +82,8 @@ class _ReducedGradient:
         weights = np.where(weights > MIN_WEIGHT, weights, 0.0)
         weights /= weights.sum()
         ridge = _Ridge(self._problem, weights)
-        omega, evaluation = ridge.solve(omega, self._bias)
-        if self._problem.fit_bias:
-            self._bias = evaluation.bias
+        omega, evaluation = ridge.solve(omega, self._free)
+        self._free = evaluation.free
         slopes = -0.5 * group_norms(evaluation.correlations, self._problem.starts) ** 2
         return _Master(weights, omega, evaluation, ridge.value(omega, evaluation), slopes)
 
@@ -93,7 +92,7 @@ class _Ridge:
     """min 1/2 sum_h ||omega_h||^2 / mu_h + P by Newton steps on the groups with mu_h > 0."""
 
     def __init__(self, problem: GroupProblem, weights: FloatArray) -> None:
-        self._problem, self._rows = problem, problem.rows
+        self._rows = problem.rows
         owner = np.repeat(np.arange(len(weights)), np.diff(problem.starts))
         columns = np.flatnonzero(weights[owner])
         stiffness = 1.0 / weights[owner[columns]]
@@ -105,10 +104,10 @@ class _Ridge:
         """Return the objective."""
         return evaluation.loss + 0.5 * float(omega @ (self._pull * omega))
 
-    def solve(self, omega: FloatArray, bias: float | None) -> tuple[FloatArray, Evaluation]:
+    def solve(self, omega: FloatArray, free: FloatArray) -> tuple[FloatArray, Evaluation]:
         """Return the minimiser, or the last point before round-off ends the descent, starting from `omega` on the live groups."""
         omega = np.where(self._pull > 0, omega, 0.0)
-        evaluation = self._rows.evaluate(omega, bias)
+        evaluation = self._rows.evaluate(omega, free)
         previous = np.inf
         for _ in range(200):
             value, pulls = self.value(omega, evaluation), evaluation.correlations[self._live.columns]
@@ -124,8 +123,8 @@ class _Ridge:
         curvature = self._rows.curvature(len(self._live.columns))
         gradient = (self._pull * omega - evaluation.correlations)[self._live.columns]
         direction = np.zeros_like(omega)
-        direction[self._live.columns] = newton_direction(curvature, self._live, gradient, self._problem.fit_bias, 1.0)
-        self._rows.aim(direction, bias_shift(direction, curvature, self._problem.fit_bias))
+        direction[self._live.columns] = newton_direction(curvature, self._live, gradient, 1.0)
+        self._rows.aim(direction, free_shift(direction, curvature))
         slope = float(gradient @ direction[self._live.columns])
         return descend(_RidgeLine(self._rows, self._pull, omega, direction), Trial(0.0, value, slope, np.inf)).step, direction
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays import FloatArray, IntArray
 from ..jit import compiled, one_thread
-from .hessian import bias_shift, live_groups, newton_direction
+from .hessian import free_shift, live_groups, newton_direction
 from .line_search import Path, Trial, descend, minimise
 from .problem import GroupProblem, GroupSolution, Point, Warm, certify, checked_limits, solution
 from .rows import Curvature, RowCurvature
@@ -33,12 +33,12 @@ MAX_IDLE_STEPS = 3  # Steps in a row that may leave F unchanged.
 
 
 def solve_newton(problem: GroupProblem, *, warm: Warm | None = None, tol: float = 1e-3, max_iter: int | None = None) -> GroupSolution:
-    """Minimise 1/2 (sum_h ||omega_h||)^2 + P(Z omega, b).
+    """Minimise 1/2 (sum_h ||omega_h||)^2 + P(Z omega + X g).
 
     Parameters
     ----------
-    warm : tuple of (ndarray of shape (p,), float), optional
-        First omega and bias. The result depends on nothing else that happened before.
+    warm : tuple of ndarrays of shape (p,) and (q,), optional
+        First omega and coefficients without a penalty. The result depends on nothing else that happened before.
     tol : float
         Stop when the duality gap is at most tol F.
     max_iter : int, optional
@@ -54,8 +54,8 @@ class _Newton:
     def __init__(self, problem: GroupProblem, warm: Warm | None) -> None:
         self._problem, self._rows, self._starts = problem, problem.rows, problem.starts
         self._blend = FIRST_BLEND
-        omega, bias = problem.start(warm)
-        self._point: Point = certify(problem, omega, self._rows.evaluate(omega, bias))
+        omega, free = problem.start(warm)
+        self._point: Point = certify(problem, omega, self._rows.evaluate(omega, free))
 
     def run(self, tol: float, limit: int) -> GroupSolution:
         steps = idle_steps = 0
@@ -81,7 +81,7 @@ class _Newton:
             return
         any_active, direction = _activation_direction(at.evaluation.correlations, at.norms, at.pulls, at.gamma, self._starts)
         if any_active:
-            path = self._aim_rows(direction, 0.0)
+            path = self._aim_rows(direction, np.zeros(self._rows.q))
             self._move_to(path, minimise(path))
 
     def _step(self) -> None:
@@ -91,10 +91,10 @@ class _Newton:
         live, gradient = live_groups(at.omega, at.evaluation.correlations, at.norms, at.gamma, self._starts)
         curvature = self._rows.curvature(len(live.columns))
         direction = np.zeros(len(at.omega))
-        direction[live.columns] = newton_direction(curvature, live, gradient, self._problem.fit_bias, self._blend)
+        direction[live.columns] = newton_direction(curvature, live, gradient, self._blend)
         if not self._drop_groups(direction, curvature):
             slope = float(gradient @ direction[live.columns])
-            self._search(direction, bias_shift(direction, curvature, self._problem.fit_bias), Trial(0.0, at.objective, slope, np.inf))
+            self._search(direction, free_shift(direction, curvature), Trial(0.0, at.objective, slope, np.inf))
 
     def _drop_groups(self, direction: FloatArray, curvature: Curvature | RowCurvature) -> bool:
         """Take the full step with the groups that would turn around at exactly zero, if F falls."""
@@ -102,14 +102,14 @@ class _Newton:
         any_vanishes, cut = _vanishing_direction(at.omega, direction, at.norms, self._starts)
         if not any_vanishes:
             return False
-        path = self._aim_rows(cut, bias_shift(cut, curvature, self._problem.fit_bias))
+        path = self._aim_rows(cut, free_shift(cut, curvature))
         trial = path.at([1.0])[0]
         if trial.value < at.objective:
             self._move_to(path, trial)
             return True
         return False
 
-    def _search(self, direction: FloatArray, shift: float, origin: Trial) -> None:
+    def _search(self, direction: FloatArray, shift: FloatArray, origin: Trial) -> None:
         path = self._aim_rows(direction, shift)
         trial = descend(path, origin)
         if trial.step < SHORT_STEP:
@@ -118,7 +118,7 @@ class _Newton:
             self._blend = max(self._blend / 3.0, MIN_BLEND)
         self._move_to(path, trial)
 
-    def _aim_rows(self, direction: FloatArray, shift: float) -> Path:
+    def _aim_rows(self, direction: FloatArray, shift: FloatArray) -> Path:
         self._rows.aim(direction, shift)
         return Path(self._rows, self._point.omega, direction, self._starts)
 

@@ -1,9 +1,9 @@
 """The sub-problem of the Feature Generating Machine, its certificate and its solution.
 
-min over (omega, b) of   F = 1/2 (sum_h ||omega_h||)^2 + P(sum_h Z_h omega_h, b)
+min over (omega, g) of   F = 1/2 (sum_h ||omega_h||)^2 + P(sum_h Z_h omega_h + X g)
 
-with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Sub-problem"). The dual value of any
-u = alpha y with sum_i u_i = 0 (when a bias is fitted) is U(alpha) - 1/2 max_h ||c_h||^2, c = Z'u.
+with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Sub-problem"), X columns without a penalty.
+The dual value of any u with X'u = 0 is U(u) - 1/2 max_h ||c_h||^2, c = Z'u.
 """
 
 from __future__ import annotations
@@ -16,48 +16,43 @@ import numpy as np
 
 from ..arrays import FloatArray, IntArray
 from ..jit import compiled
-from ..losses import margin_loss
 from .rows import Evaluation, Rows
 
-Warm = tuple[FloatArray, float]
+Warm = tuple[FloatArray, FloatArray]
 
 
 @dataclass(frozen=True)
 class GroupProblem:
     """One sub-problem: group h holds the columns starts[h]..starts[h + 1] - 1 of Z, at least one, possibly all zero. A feature chosen by
-    several cuts has a column in each. ``loss`` is that of the rows. With ``fit_bias`` decision values are z - b instead of z; it needs rows
-    of both classes with positive cost: with one class alone b would be infinite.
+    several cuts has a column in each. Loss and columns without a penalty are those of the rows; of labels with a bias the rows need both
+    classes with positive cost: with one class alone it would be infinite.
     """
 
     rows: Rows
     starts: IntArray
-    loss: str
-    fit_bias: bool
 
     def __post_init__(self) -> None:
-        margin_loss(self.loss)
-        if self.rows.loss != self.loss:
-            raise ValueError(f"loss={self.loss!r}: the rows were made for {self.rows.loss!r}")
         starts = self.starts
         if len(starts) < 2 or starts[0] != 0 or starts[-1] != self.rows.p or (starts[1:] <= starts[:-1]).any():
             raise ValueError(f"starts={starts.tolist()}: must rise from 0 to the {self.rows.p} columns of Z without an empty group")
-        if self.fit_bias and not all(cost > 0 for cost in self.rows.class_cost):
+        if self.rows.q and self.rows.loss.of_labels and not all(cost > 0 for cost in self.rows.class_cost):
             sums = f"the costs of the positive and of the negative rows sum to {self.rows.class_cost}"
-            raise ValueError(f"fit_bias=True: {sums}: both classes need a row with positive cost")
+            raise ValueError(f"a bias is fitted and {sums}: both classes need a row with positive cost")
 
-    def start(self, warm: Warm | None) -> tuple[FloatArray, float | None]:
-        """Return the first (omega, bias) of a solver: the warm start, or zero."""
-        omega, bias = (np.zeros(self.rows.p), 0.0) if warm is None else (np.array(warm[0], dtype=np.float64), float(warm[1]))
-        if omega.shape != (self.rows.p,):
-            raise ValueError(f"warm: omega has shape {omega.shape}, must be ({self.rows.p},)")
-        if not (np.isfinite(omega).all() and np.isfinite(bias)):
-            raise ValueError("warm: omega and bias must be finite")
-        return omega, bias if self.fit_bias else None
+    def start(self, warm: Warm | None) -> tuple[FloatArray, FloatArray]:
+        """Return the first omega and g of a solver: the warm start, or zero."""
+        sizes = self.rows.p, self.rows.q
+        omega, free = (np.zeros(size) if warm is None else np.array(warm[k], dtype=np.float64) for k, size in enumerate(sizes))
+        if (*omega.shape, *free.shape) != sizes:
+            raise ValueError(f"warm: omega and the free coefficients have shapes {omega.shape} and {free.shape}, must be {sizes}")
+        if not (np.isfinite(omega).all() and np.isfinite(free).all()):
+            raise ValueError("warm: omega and the free coefficients must be finite")
+        return omega, free
 
 
 class Point(NamedTuple):
     """A point with its value and certificate. ``norms``, ``pulls``: ``(t,)``, ||omega_h|| and ||c_h||; ``gamma``: sum of the former;
-    ``objective``: F; ``gap``: F minus the dual value of this point's own alpha: an upper bound on F - F*; ``strongest``: the greatest
+    ``objective``: F; ``gap``: F minus the dual value of this point's own u: an upper bound on F - F*; ``strongest``: the greatest
     ||c_h||; ``shortest``: the least ||omega_h|| that is not zero; infinity if all are.
     """
 
@@ -107,14 +102,14 @@ def certify(problem: GroupProblem, omega: FloatArray, evaluation: Evaluation) ->
 
 @dataclass(frozen=True)
 class GroupSolution:
-    """What a solver hands back; everything belongs to the returned omega, and decision values are z - b. ``gap``: F - (U(alpha) - 1/2 max_h
-    ||c_h||^2); ``gamma``: sum_h ||omega_h||; ``weights``: ``(t,)``, kernel weights mu_h = ||omega_h|| / gamma, on the simplex; uniform when
-    omega = 0; ``correlations``: ``(p,)``, c = Z'u; ``residual``: ``(n,)``, u = alpha y; ``stop``: "gap", "decrease", "max_iter" or
-    "no_progress".
+    """What a solver hands back; everything belongs to the returned omega, and decision values are Z omega + X g. ``free``: ``(q,)``, g;
+    ``gap``: F - (U(u) - 1/2 max_h ||c_h||^2); ``gamma``: sum_h ||omega_h||; ``weights``: ``(t,)``, kernel weights mu_h = ||omega_h|| /
+    gamma, on the simplex; uniform when omega = 0; ``correlations``: ``(p,)``, c = Z'u; ``residual``: ``(n,)``, u; ``stop``: "gap",
+    "decrease", "max_iter" or "no_progress".
     """
 
     omega: FloatArray
-    bias: float
+    free: FloatArray
     objective: float
     gap: float
     gamma: float
@@ -130,7 +125,7 @@ def solution(problem: GroupProblem, point: Point, iterations: int, stop: str) ->
     """Return the solution at the rows' current point."""
     at, groups = point.evaluation, len(point.norms)
     weights = point.norms / point.gamma if point.gamma > 0 else np.full(groups, 1.0 / groups)
-    state = point.omega, at.bias, point.objective, point.gap, point.gamma, point.norms, weights, at.correlations
+    state = point.omega, at.free, point.objective, point.gap, point.gamma, point.norms, weights, at.correlations
     return GroupSolution(*state, problem.rows.residual(), iterations, stop)
 
 

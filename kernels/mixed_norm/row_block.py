@@ -37,8 +37,10 @@ class RowBlock(Protocol):
         """Return Z'u, shape (p,)."""
         ...
 
-    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
-        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` (Fortran order) and sum_i w_i z_i to `sums`; w may be negative."""
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, columns: FloatArray, cross: FloatArray) -> None:
+        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` (Fortran order), and with further columns of the rows, ``(n, q)`` in C
+        order, sum_i w_i z_i x_i' to `cross` ``(p, q)``; w may be negative.
+        """
         ...
 
     def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
@@ -80,9 +82,9 @@ class RememberingBlock:
         """Return Z'u, shape (p,)."""
         return self._block.transposed(u)
 
-    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
-        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i to `sums`."""
-        self._block.add_gram(rows, weights, gram, sums)
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, columns: FloatArray, cross: FloatArray) -> None:
+        """Add sum_i w_i z_i z_i' to the lower triangle of `gram` and sum_i w_i z_i x_i' to `cross`."""
+        self._block.add_gram(rows, weights, gram, columns, cross)
 
     def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
         """Return some rows of some columns, both ascending, as a new array."""
@@ -112,15 +114,17 @@ class _DenseBlock:
         (_transposed_by_columns if self._by_columns else _transposed_by_rows)(self._flat, self._lead, u, out)
         return out
 
-    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, columns: FloatArray, cross: FloatArray) -> None:
         for sign in (1.0, -1.0):
             chosen, roots = _roots(rows, weights, sign)
             for start in range(0, len(chosen), PACK_ROWS):
                 part, scale = chosen[start : start + PACK_ROWS], roots[start : start + PACK_ROWS]
                 packed = np.empty((self.p, len(part)))
-                _pack(self._flat, self._lead, self._by_columns, part, scale, sign, packed, sums)
+                _pack(self._flat, self._lead, self._by_columns, part, scale, packed)
                 with one_thread():
                     _syrk(sign, packed.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+                    if cross.size:
+                        cross += packed @ (columns[part] * (sign * scale)[:, None])
 
     def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
         return self._matrix[np.ix_(rows, columns)].astype(np.float64)
@@ -165,8 +169,8 @@ class _SparseBlock:
         _sparse_transposed(self._indptr, self._indices, self._values, u, out)
         return out
 
-    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, sums: FloatArray) -> None:
-        _sparse_gram(self._indptr, self._indices, self._values, rows, weights, gram.T, sums)
+    def add_gram(self, rows: IntArray, weights: FloatArray, gram: FloatArray, columns: FloatArray, cross: FloatArray) -> None:
+        _sparse_gram(self._indptr, self._indices, self._values, rows, weights, gram.T, columns, cross)
 
     def dense(self, rows: IntArray, columns: IntArray) -> FloatArray:
         place, out = np.full(self.p, -1), np.zeros((len(rows), len(columns)))
@@ -258,19 +262,13 @@ def _transposed_by_rows(flat: Array, lead: int, u: FloatArray, out: FloatArray) 
 
 
 @compiled
-def _pack(
-    flat: Array, lead: int, by_columns: bool, rows: IntArray, scale: FloatArray, sign: float, packed: FloatArray, sums: FloatArray
-) -> None:
+def _pack(flat: Array, lead: int, by_columns: bool, rows: IntArray, scale: FloatArray, packed: FloatArray) -> None:
     step_row = np.uint64(1 if by_columns else lead)
     step_column = np.uint64(lead if by_columns else 1)
     for j in range(packed.shape[0]):
-        total = 0.0
         origin = np.uint64(j) * step_column
         for k in range(packed.shape[1]):
-            value = flat[np.uint64(rows[k]) * step_row + origin] * scale[k]
-            packed[j, k] = value
-            total += value * scale[k]
-        sums[j] += sign * total
+            packed[j, k] = flat[np.uint64(rows[k]) * step_row + origin] * scale[k]
 
 
 @compiled
@@ -291,13 +289,18 @@ def _sparse_transposed(indptr: IntArray, indices: Array, values: Array, u: Float
 
 
 @compiled
-def _sparse_gram(indptr: IntArray, indices: Array, values: Array, rows: IntArray, weights: Array, upper: Array, sums: Array) -> None:
+def _sparse_gram(
+    indptr: IntArray, indices: Array, values: Array, rows: IntArray, weights: Array, upper: Array, columns: Array, cross: Array
+) -> None:
     # `upper` is the transposed view of the lower triangle: rows of it are contiguous and columns of a sparse row ascend.
     for r in range(rows.size):
         start, end = np.uint64(indptr[rows[r]]), np.uint64(indptr[rows[r] + 1])
+        further = columns[rows[r]]
         for k in range(start, end):
             scaled = values[k] * weights[r]
             target = upper[indices[k]]
-            sums[indices[k]] += scaled
             for other in range(k, end):
                 target[indices[other]] += scaled * values[other]
+            across = cross[indices[k]]
+            for other in range(further.size):
+                across[other] += scaled * further[other]

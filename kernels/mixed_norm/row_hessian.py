@@ -1,9 +1,9 @@
 """Newton directions of F from a system of the size of the rows, where many more columns are live than rows have curvature.
 
-With the square roots of the rows' second derivatives d and what a bias leaves of them, the second derivative of
+With the square roots of the rows' second derivatives d and what columns X without a penalty leave of them, the second derivative of
 :mod:`gramplane.kernels.mixed_norm.hessian` is
 
-H = M + B'B,   B = [(I - w w') diag(sqrt d) Z; sqrt(1 - s) v'],   w = sqrt d / ||sqrt d||   (no w w' without a bias)
+H = M + B'B,   B = [(I - W W') diag(sqrt d) Z; sqrt(1 - s) v'],   W an orthonormal basis of diag(sqrt d) X
 
 with the penalty's part M = blockdiag(kappa_h (I - (1 - s) v_h v_h')), kappa_h = gamma / r_h, s the blend, whose inverse is
 blockdiag((I + (1 - s) / s v_h v_h') / kappa_h). By Woodbury's identity H d = -g is solved by
@@ -37,9 +37,9 @@ _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 class RowSystem:
     """The system of one point; ``largest`` bounds the diagonal of H."""
 
-    def __init__(self, curvature: RowCurvature, live: LiveColumns, fit_bias: bool) -> None:
+    def __init__(self, curvature: RowCurvature, live: LiveColumns, roots: FloatArray) -> None:
         self._curvature, self._live = curvature, live
-        self._share_of_bias = curvature.roots / math.sqrt(curvature.total) if fit_bias and curvature.total > 0 else None
+        self._free = (curvature.roots[:, None] * curvature.columns) @ roots
         self._heads = np.flatnonzero(np.diff(live.owner, prepend=-1))
         self._kappa = live.stiffness[self._heads]
         self._matrix, self._ties, steepest = self._products()
@@ -68,8 +68,8 @@ class RowSystem:
         for lo in range(0, len(live.columns) if k else 0, PANEL):
             part = slice(lo, lo + PANEL)
             panel = curvature.block.dense(curvature.rows, live.columns[part]) * curvature.roots[:, None]
-            if self._share_of_bias is not None:
-                panel -= np.outer(self._share_of_bias, self._share_of_bias @ panel)
+            if self._free.size:
+                panel -= self._free @ (self._free.T @ panel)
             steepest = max(steepest, float(np.einsum("ij,ij->j", panel, panel).max(initial=0.0)))
             group = places[part]
             heads = np.flatnonzero(np.diff(group, prepend=-1))
@@ -87,11 +87,10 @@ class RowSystem:
     def _forward(self, values: FloatArray) -> FloatArray:
         whole = np.zeros(self._curvature.block.p)
         whole[self._live.columns] = values
-        return self._without_bias(self._curvature.product(whole))
+        return self._without_free(self._curvature.product(whole))
 
     def _backward(self, x: FloatArray) -> FloatArray:
-        return self._curvature.transposed(self._without_bias(x))[self._live.columns]
+        return self._curvature.transposed(self._without_free(x))[self._live.columns]
 
-    def _without_bias(self, x: FloatArray) -> FloatArray:
-        share = self._share_of_bias
-        return x if share is None else x - share * float(share @ x)
+    def _without_free(self, x: FloatArray) -> FloatArray:
+        return x - self._free @ (self._free.T @ x) if self._free.size else x

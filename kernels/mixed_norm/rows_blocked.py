@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ..arrays import Array, FloatArray
 from ..features.views import shape
-from ..losses import margin_loss
-from .bias import solve_bias
+from ..loss_types import SumLoss
+from .elimination import FreeSums, eliminate
 from .row_block import Matrix, RememberingBlock, RowBlock, row_block
-from .row_passes import bias_pass, curvature_pass, line_pass, point_pass
+from .row_passes import RowPasses, passes_of
 from .rows import Curvature, Evaluation, Rows, check_rows
 from .rows_local import LocalRows
 
@@ -34,78 +35,125 @@ FAN_IN = 8  # Partial sums that are added together at one node of the tree.
 class RowQuery:
     """What the blocks need to know: a point, and for the operation "line" a direction with its steps."""
 
-    loss: str
+    loss: SumLoss
     omega: FloatArray = field(default_factory=lambda: np.zeros(0))
-    bias: float = 0.0
+    free: FloatArray = field(default_factory=lambda: np.zeros(0))
     direction: FloatArray = field(default_factory=lambda: np.zeros(0))
-    shift: float = 0.0
+    shift: FloatArray = field(default_factory=lambda: np.zeros(0))
     steps: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 Gather = Callable[[str, RowQuery], Sequence[FloatArray]]
 
 
-def class_costs(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+class RowData(NamedTuple):
+    """What is known of a block's rows beside its columns: labels or targets, costs, and the ``(n, q)`` columns without a penalty."""
+
+    y: FloatArray
+    cost: FloatArray
+    columns: FloatArray
+
+
+class _At:
+    """A block at a query's point: z, the decision values f, and when asked for the signed dual variables u."""
+
+    def __init__(self, matrix: Source, data: RowData, query: RowQuery) -> None:
+        self.block: RowBlock = row_block(matrix)
+        self.passes: RowPasses = passes_of(query.loss)
+        self.y, self.cost, self.columns = (_as_writeable(part) for part in data)
+        self.z = self.block.product(query.omega)
+        self.f = self.with_free(self.z, query.free)
+
+    def with_free(self, z: FloatArray, g: FloatArray) -> FloatArray:
+        return z + self.columns @ g if self.columns.size else z
+
+    def point(self) -> tuple[float, FloatArray]:
+        u = np.empty(self.block.n)
+        return self.passes.point(self.f, self.y, self.cost, u), u
+
+    def weights(self) -> FloatArray:
+        weights = np.empty(self.block.n)
+        self.passes.curvature(self.point()[1], self.cost, weights)
+        return weights
+
+    def bent(self, weights: FloatArray) -> FloatArray:
+        return self.columns.T @ (self.columns * weights[:, None])
+
+
+def class_costs(matrix: Source, data: RowData, query: RowQuery) -> Sums:
     """Return the cost of the positive and of the negative rows, shape (2,)."""
+    y, cost = data.y, data.cost
     return (np.array([cost[y > 0].sum(), cost[y < 0].sum()], dtype=np.float64),)
 
 
-def evaluate_block(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
-    """Return (P, sum u) and the block's part of Z'u."""
-    block, at = _at(matrix, y, cost, query)
-    u = np.empty(block.n)
-    return np.array(point_pass(*at, query.bias, u)), block.transposed(u)
+def evaluate_block(matrix: Source, data: RowData, query: RowQuery) -> Sums:
+    """Return P, and the block's part of Z'u and of X'u."""
+    at = _At(matrix, data, query)
+    loss, u = at.point()
+    return np.array([loss]), at.block.transposed(u), at.columns.T @ u
 
 
-def bias_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
-    """Return (sum u, its derivative in the bias, sum |u|)."""
-    return (np.array(bias_pass(*_at(matrix, y, cost, query)[1], query.bias)),)
+def balance_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
+    """Return of a single column without a penalty (x'u, minus its derivative, sum |x_i u_i|)."""
+    at = _At(matrix, data, query)
+    return (np.array(at.passes.balance(at.z, at.columns.reshape(-1), at.y, at.cost, float(query.free[0]))),)
 
 
-def line_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
+def free_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
+    """Return (P, sum u^2), X'u and the squared lengths of the columns X."""
+    at = _At(matrix, data, query)
+    loss, u = at.point()
+    return np.array([loss, u @ u]), at.columns.T @ u, np.einsum("ij,ij->j", at.columns, at.columns)
+
+
+def free_bends(matrix: Source, data: RowData, query: RowQuery) -> Sums:
+    """Return X'DX, shape (q, q)."""
+    at = _At(matrix, data, query)
+    return (at.bent(at.weights()),)
+
+
+def free_majorant(matrix: Source, data: RowData, query: RowQuery) -> Sums:
+    """Return X'KX, K the largest second derivatives, shape (q, q)."""
+    columns, cost = (_as_writeable(part) for part in (data.columns, data.cost))
+    return (columns.T @ (columns * (query.loss.max_curvature * cost)[:, None]),)
+
+
+def line_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
     """Return the losses, slopes and curvatures at every step, shape (3, n_steps)."""
-    block, (kind, z, labels, costs) = _at(matrix, y, cost, query)
-    return (line_pass(kind, z, block.product(query.direction), labels, costs, query.bias, query.shift, query.steps),)
+    at = _At(matrix, data, query)
+    speed = at.with_free(at.block.product(query.direction), query.shift)
+    return (at.passes.line(at.f, speed, at.y, at.cost, query.steps),)
 
 
-def curvature_sums(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
-    """Return the lower triangle of Z'DZ (p, p), Z'D1 (p,) and sum D (1,)."""
-    block, at = _at(matrix, y, cost, query)
-    u, weights = np.empty(block.n), np.empty(block.n)
-    point_pass(*at, query.bias, u)
-    total = curvature_pass(at[0], u, at[3], weights)
-    gram, sums, rows = np.zeros((block.p, block.p), order="F"), np.zeros(block.p), np.flatnonzero(weights)
-    block.add_gram(rows, weights[rows], gram, sums)
-    return gram, sums, np.array([total])
+def curvature_sums(matrix: Source, data: RowData, query: RowQuery) -> Sums:
+    """Return the lower triangle of Z'DZ (p, p), Z'DX (p, q) and X'DX (q, q)."""
+    at = _At(matrix, data, query)
+    block, weights = at.block, at.weights()
+    gram, cross, rows = np.zeros((block.p, block.p), order="F"), np.zeros((block.p, at.columns.shape[1])), np.flatnonzero(weights)
+    block.add_gram(rows, weights[rows], gram, at.columns, cross)
+    return gram, cross, at.bent(weights)
 
 
-def block_residual(matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery) -> Sums:
-    """Return the block's u = alpha y, shape (n_rows,): the only result that is gathered, not summed."""
-    block, at = _at(matrix, y, cost, query)
-    u = np.empty(block.n)
-    point_pass(*at, query.bias, u)
-    return (u,)
+def block_residual(matrix: Source, data: RowData, query: RowQuery) -> Sums:
+    """Return the block's u, shape (n_rows,): the only result that is gathered, not summed."""
+    return (_At(matrix, data, query).point()[1],)
 
 
-ROW_OPERATIONS: dict[str, Callable[[Source, FloatArray, FloatArray, RowQuery], Sums]] = {
+ROW_OPERATIONS: dict[str, Callable[[Source, RowData, RowQuery], Sums]] = {
     "class_cost": class_costs,
     "evaluate": evaluate_block,
-    "bias": bias_sums,
+    "balance": balance_sums,
+    "free": free_sums,
+    "free_bends": free_bends,
+    "free_majorant": free_majorant,
     "line": line_sums,
     "curvature": curvature_sums,
     "residual": block_residual,
 }
 
 
-def _at(
-    matrix: Source, y: FloatArray, cost: FloatArray, query: RowQuery
-) -> tuple[RowBlock, tuple[int, FloatArray, FloatArray, FloatArray]]:
-    block = row_block(matrix)
-    return block, (int(margin_loss(query.loss).kind), block.product(query.omega), _as_writeable(y), _as_writeable(cost))
-
-
 def _as_writeable(vector: FloatArray) -> FloatArray:
-    # Labels and costs may arrive read-only or as float32; copies are small beside Z and keep one compiled form.
+    # Labels, costs and columns may arrive read-only or as float32; copies are small beside Z and keep one compiled form.
     usable = vector.dtype == np.float64 and vector.flags.writeable and vector.flags.c_contiguous
     return vector if usable else np.array(vector, dtype=np.float64)
 
@@ -145,28 +193,28 @@ class BlockedRows:
     ``map_reduce(name, query)`` runs ``ROW_OPERATIONS[name]`` on every block and adds the results as :func:`tree_sum` does;
     ``gather(name, query)`` returns the first array of every block's result, in block order.
 
-    A Newton step costs four passes over the blocks (curvature, line, bias, evaluation), more if the line search cuts it or the bias search
-    does not end at once. Results to add: p numbers, p^2 for the curvature. This object holds three vectors of p.
+    A Newton step costs four passes over the blocks (curvature, line, elimination, evaluation), more if the line search cuts it or the
+    search for the coefficients without a penalty does not end at once. Results to add: p + q numbers, (p + q)^2 for the curvature. This
+    object holds three vectors of p.
     """
 
-    def __init__(self, n: int, p: int, loss: str, map_reduce: Callable[[str, RowQuery], Sums], gather: Gather) -> None:
-        self.n, self.p, self.loss = n, p, loss
+    def __init__(self, n: int, p: int, loss: SumLoss, map_reduce: Callable[[str, RowQuery], Sums], gather: Gather, q: int = 0) -> None:
+        self.n, self.p, self.q, self.loss = n, p, q, loss
         self._map_reduce, self._gather = map_reduce, gather
-        self._query, self._fitted = RowQuery(loss), False
+        self._query = RowQuery(loss)
 
     @property
     def class_cost(self) -> tuple[float, float]:
         """Cost of the positive and of the negative rows: one pass."""
-        positive, negative = self._map_reduce("class_cost", self._query)[0].tolist()
+        positive, negative = self._map_reduce("class_cost", RowQuery(self.loss))[0].tolist()
         return positive, negative
 
-    def evaluate(self, omega: FloatArray, bias: float | None) -> Evaluation:
+    def evaluate(self, omega: FloatArray, free: FloatArray) -> Evaluation:
         """Move to `omega`."""
-        self._fitted = bias is not None
-        return self._settle(RowQuery(self.loss, omega, bias or 0.0))
+        return self._settle(RowQuery(self.loss, omega, free))
 
-    def aim(self, direction: FloatArray, shift: float) -> None:
-        """Set the line omega + s direction, b + s shift."""
+    def aim(self, direction: FloatArray, shift: FloatArray) -> None:
+        """Set the line omega + s direction, g + s shift."""
         self._query = replace(self._query, direction=direction, shift=shift)
 
     def line(self, steps: FloatArray) -> FloatArray:
@@ -174,36 +222,57 @@ class BlockedRows:
         return self._map_reduce("line", replace(self._query, steps=steps))[0]
 
     def advance(self, step: float) -> Evaluation:
-        """Move along the line and eliminate the bias there."""
+        """Move along the line and eliminate g there."""
         query = self._query
-        return self._settle(RowQuery(self.loss, query.omega + step * query.direction, query.bias + step * query.shift))
+        return self._settle(RowQuery(self.loss, query.omega + step * query.direction, query.free + step * query.shift))
 
     def curvature(self, live: int = 0) -> Curvature:
         """Return the second derivatives at the current point."""
-        gram, sums, total = self._map_reduce("curvature", replace(self._query, direction=np.zeros(0)))
-        return Curvature(np.asfortranarray(gram), sums, float(total[0]))
+        gram, cross, bends = self._map_reduce("curvature", replace(self._query, direction=np.zeros(0)))
+        return Curvature(np.asfortranarray(gram), cross, bends)
 
     def residual(self) -> FloatArray:
-        """Return u = alpha y at the current point."""
+        """Return u at the current point."""
         return np.concatenate(list(self._gather("residual", replace(self._query, direction=np.zeros(0)))))
 
+    def balance(self, g: float) -> tuple[float, float, float]:
+        """Return the balance of the single column without a penalty, minus its derivative, and the size of its terms: one pass."""
+        balance, slope, mass = self._ask("balance", np.array([g]))[0].tolist()
+        return balance, slope, mass
+
+    def free_sums(self, g: FloatArray) -> FreeSums:
+        """Return P, X'u and a norm of its terms: one pass."""
+        (loss, square), pulls, lengths = self._ask("free", g)
+        return FreeSums(float(loss), pulls, np.sqrt(lengths * square))
+
+    def free_bends(self, g: FloatArray) -> FloatArray:
+        """Return X'DX: one pass."""
+        return self._ask("free_bends", g)[0]
+
+    def free_majorant(self) -> FloatArray:
+        """Return X'KX, K the largest second derivatives: one pass."""
+        return self._ask("free_majorant", self._query.free)[0]
+
+    def _ask(self, name: str, g: FloatArray) -> Sums:
+        return self._map_reduce(name, replace(self._query, free=g))
+
     def _settle(self, query: RowQuery) -> Evaluation:
-        if self._fitted:
-            limit = margin_loss(self.loss).first_bias_step
-            bias = solve_bias(lambda at: self._map_reduce("bias", replace(query, bias=at))[0].tolist(), query.bias, limit)
-            query = replace(query, bias=bias)
         self._query = query
-        sums, correlations = self._map_reduce("evaluate", query)
-        loss, balance = sums.tolist()
-        return Evaluation(loss, loss + float(correlations @ query.omega) - query.bias * balance, correlations, query.bias)
+        free = eliminate(self, query.free, self.loss.first_bias_step)
+        self._query = replace(query, free=free)
+        (loss,), correlations, pulls = self._map_reduce("evaluate", self._query)
+        return Evaluation(float(loss), float(loss) + float(correlations @ query.omega) + float(pulls @ free), correlations, free)
 
 
-def blocks_in_process(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> BlockedRows:
+def blocks_in_process(
+    matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None
+) -> BlockedRows:
     """Return rows in blocks of :data:`ROW_BLOCK`, worked on one after the other in this process; dense Z is not copied."""
-    labels, costs = check_rows(y, cost, loss)
+    labels, costs, law, further = check_rows(y, cost, loss, columns)
     whole = matrix if isinstance(matrix, np.ndarray | sp.csr_array) else sp.csr_array(matrix)
     cuts = [(low, min(low + ROW_BLOCK, len(labels))) for low in range(0, len(labels), ROW_BLOCK)]
-    blocks = [(RememberingBlock(_rows_between(whole, *cut)), labels[slice(*cut)], costs[slice(*cut)]) for cut in cuts]
+    data = [RowData(labels[slice(*cut)], costs[slice(*cut)], further[slice(*cut)]) for cut in cuts]
+    blocks = [(RememberingBlock(_rows_between(whole, *cut)), part) for cut, part in zip(cuts, data, strict=True)]
 
     def each(name: str, query: RowQuery) -> list[Sums]:
         return [ROW_OPERATIONS[name](*block, query) for block in blocks]
@@ -211,10 +280,11 @@ def blocks_in_process(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str
     def gather(name: str, query: RowQuery) -> list[FloatArray]:
         return [part[0] for part in each(name, query)]
 
-    return BlockedRows(len(labels), shape(matrix)[1], loss, lambda name, query: tree_sum(each(name, query)), gather)
+    sizes = len(labels), shape(matrix)[1], law
+    return BlockedRows(*sizes, lambda name, query: tree_sum(each(name, query)), gather, further.shape[1])
 
 
-def rows_for(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> Rows:
+def rows_for(matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None) -> Rows:
     """Return access to rows held in this process: one block with everything cached, or fixed blocks when there are more rows."""
     make = LocalRows if shape(matrix)[0] <= ROW_BLOCK else blocks_in_process
-    return make(matrix, y, cost, loss)
+    return make(matrix, y, cost, loss, columns)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..arrays import FloatArray
-from ..losses import margin_loss
-from .bias import solve_bias
+from ..loss_types import SumLoss
+from .elimination import FreeSums, eliminate
 from .row_block import Matrix, row_block
-from .row_passes import bias_pass, changed_rows, curvature_pass, line_pass, point_pass
+from .row_passes import changed_rows, passes_of
 from .rows import Curvature, Evaluation, RowCurvature, check_rows
 
 REBUILD_SHARE = 0.8  # Share of changed rows above which Z'DZ is summed anew instead of being updated.
@@ -23,77 +23,101 @@ class LocalRows:
 
     Dense Z in C or F order is used where it lies; sparse Z is brought to row form.
 
-    z and Z direction are kept, so a step costs one product with Z and one with Z', a trial on the line none. For the squared hinge D
-    changes only where rows became or ceased to be active, and Z'DZ is updated by those rows. :meth:`evaluate` forgets all that, so what
-    follows it is a function of its arguments alone. Memory beside Z: 7 vectors of n and one p x p matrix.
+    z and Z direction are kept, so a step costs one product with Z and one with Z', a trial on the line none. For losses made of parabolas
+    D changes only where rows became or ceased to be active, and Z'DZ is updated by those rows. :meth:`evaluate` forgets all that, so what
+    follows it is a function of its arguments alone. ``columns``: X, ``(n, q)``, without a penalty. Memory beside Z and X: 9 vectors of n
+    and one p x p matrix.
     """
 
-    def __init__(self, matrix: Matrix, y: FloatArray, cost: FloatArray, loss: str) -> None:
-        self.loss = loss
-        self._y, self._cost = check_rows(y, cost, loss)
-        self._block = row_block(matrix)
-        self.n, self.p = self._block.n, self._block.p
+    def __init__(self, matrix: Matrix, y: FloatArray, cost: FloatArray, loss: SumLoss | str, columns: FloatArray | None = None) -> None:
+        self._y, self._cost, self.loss, self._columns = check_rows(y, cost, loss, columns)
+        self._block, self._passes = row_block(matrix), passes_of(self.loss)
+        self.n, self.p, self.q = self._block.n, self._block.p, self._columns.shape[1]
         if self.n != len(self._y):
             raise ValueError(f"Z has {self.n} rows and y {len(self._y)}: must be equal")
-        law = margin_loss(loss)
-        self._kind, self._bias_step = int(law.kind), law.first_bias_step
         self._residual, self._weights, self._summed = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
-        self._gram, self._sums = np.zeros((self.p, self.p), order="F"), np.zeros(self.p)
+        self._gram, self._cross = np.zeros((self.p, self.p), order="F"), np.zeros((self.p, self.q))
+        self._lengths = np.sqrt(np.einsum("ij,ij->j", self._columns, self._columns))
 
     @property
     def class_cost(self) -> tuple[float, float]:
         """Cost of the positive and of the negative rows."""
         return float(self._cost[self._y > 0].sum()), float(self._cost[self._y < 0].sum())
 
-    def evaluate(self, omega: FloatArray, bias: float | None) -> Evaluation:
+    def evaluate(self, omega: FloatArray, free: FloatArray) -> Evaluation:
         """Move to `omega`, recomputing z; forget the matrix of second derivatives."""
         self._updates = REBUILD_EVERY
         self._omega, self._z = omega, self._block.product(omega)
-        return self._settle(bias)
+        return self._settle(free)
 
-    def aim(self, direction: FloatArray, shift: float) -> None:
-        """Set the line omega + s direction, b + s shift."""
+    def aim(self, direction: FloatArray, shift: FloatArray) -> None:
+        """Set the line omega + s direction, g + s shift."""
         self._direction, self._shift = direction, shift
         self._move = self._block.product(direction)
+        self._speed = self._with_free(self._move, shift)
 
     def line(self, steps: FloatArray) -> FloatArray:
         """Return P, its slope and its curvature at every step, shape (3, n_steps)."""
-        return line_pass(self._kind, self._z, self._move, self._y, self._cost, self._bias or 0.0, self._shift, steps)
+        return self._passes.line(self._f, self._speed, self._y, self._cost, steps)
 
     def advance(self, step: float) -> Evaluation:
-        """Move along the line and eliminate the bias there."""
+        """Move along the line and eliminate g there."""
         self._omega = self._omega + step * self._direction
-        self._z += step * self._move
-        return self._settle(None if self._bias is None else self._bias + step * self._shift)
+        self._z = self._z + step * self._move
+        return self._settle(self._free + step * self._shift)
 
     def curvature(self, live: int = 0) -> Curvature | RowCurvature:
         """Return the second derivatives at the current point, updating those of the point before where that is cheaper; those of the rows
         as they are where many more columns are live.
         """
-        total = curvature_pass(self._kind, self._residual, self._cost, self._weights)
+        self._passes.curvature(self._residual, self._cost, self._weights)
         if live >= MANY_COLUMNS and live > COLUMNS_A_ROW * np.count_nonzero(self._weights):
-            return RowCurvature(self._block, self._weights, total)
+            return RowCurvature(self._block, self._weights, self._columns)
         rows, changes, used = changed_rows(self._weights, self._summed)
         if self._updates >= REBUILD_EVERY or len(rows) > REBUILD_SHARE * used:
             self._updates = 0
-            for summed in (self._gram, self._sums, self._summed):
+            for summed in (self._gram, self._cross, self._summed):
                 summed[:] = 0.0
             rows, changes, _ = changed_rows(self._weights, self._summed)
-        self._block.add_gram(rows, changes, self._gram, self._sums)
+        self._block.add_gram(rows, changes, self._gram, self._columns, self._cross)
         self._updates += 1
         self._weights, self._summed = self._summed, self._weights
-        return Curvature(self._gram, self._sums, total)
+        return Curvature(self._gram, self._cross, self._bent(self._summed))
 
     def residual(self) -> FloatArray:
-        """Return u = alpha y at the current point."""
+        """Return u at the current point."""
         return self._residual.copy()
 
-    def _settle(self, bias: float | None) -> Evaluation:
-        if bias is not None:
-            bias = solve_bias(lambda at: bias_pass(self._kind, self._z, self._y, self._cost, at), bias, self._bias_step)
-        self._bias = bias
-        at = bias or 0.0
-        loss, balance = point_pass(self._kind, self._z, self._y, self._cost, at, self._residual)
-        correlations = self._block.transposed(self._residual)
-        # U(alpha) = P + sum_i alpha_i m_i at a pair (z, alpha): no second formula, no cancellation of logarithms.
-        return Evaluation(loss, loss + float(correlations @ self._omega) - at * balance, correlations, at)
+    def balance(self, g: float) -> tuple[float, float, float]:
+        """Return the balance of the single column without a penalty, minus its derivative, and the size of its terms."""
+        return self._passes.balance(self._z, self._columns.reshape(-1), self._y, self._cost, g)
+
+    def free_sums(self, g: FloatArray) -> FreeSums:
+        """Return P, X'u and a norm of its terms at z + X g."""
+        loss = self._passes.point(self._with_free(self._z, g), self._y, self._cost, self._residual)
+        return FreeSums(loss, self._columns.T @ self._residual, self._lengths * float(np.linalg.norm(self._residual)))
+
+    def free_bends(self, g: FloatArray) -> FloatArray:
+        """Return X'DX at z + X g."""
+        self._passes.point(self._with_free(self._z, g), self._y, self._cost, self._residual)
+        weights = np.empty(self.n)
+        self._passes.curvature(self._residual, self._cost, weights)
+        return self._bent(weights)
+
+    def free_majorant(self) -> FloatArray:
+        """Return X'KX, K the largest second derivatives."""
+        return self._bent(self.loss.max_curvature * self._cost)
+
+    def _bent(self, weights: FloatArray) -> FloatArray:
+        return self._columns.T @ (self._columns * weights[:, None])
+
+    def _with_free(self, z: FloatArray, g: FloatArray) -> FloatArray:
+        return z + self._columns @ g if self.q else z
+
+    def _settle(self, start: FloatArray) -> Evaluation:
+        self._free = free = eliminate(self, start, self.loss.first_bias_step)
+        self._f = self._with_free(self._z, free)
+        loss = self._passes.point(self._f, self._y, self._cost, self._residual)
+        correlations, pulls = self._block.transposed(self._residual), self._columns.T @ self._residual
+        # U(u) = P + sum_i u_i f_i at a pair (f, u): no second formula, no cancellation of logarithms.
+        return Evaluation(loss, loss + float(correlations @ self._omega) + float(pulls @ free), correlations, free)

@@ -41,6 +41,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     _wider: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "class_weight": ('{"balanced"} or dict or None', Literal["balanced"] | dict[Any, float] | None)
     }
+    _defaults: ClassVar[Mapping[str, Any]] = {}  # of parameters whose default is decided by the target in the method's model
     _run_parameters: ClassVar[Sequence[Parameter]] = RUN_PARAMETERS
     _takes_all_memory: ClassVar[bool] = False  # whether only a fit beyond this machine's memory is refused, not one beyond a driver's share
 
@@ -67,7 +68,7 @@ class MethodEstimator(OneThread, BaseEstimator):
         declared = []
         for item in method_parameters(cls._method.config_type, cls._left_out):
             kind, hint = cls._wider.get(item.name, (item.kind, item.hint))
-            declared.append(replace(item, kind=kind, hint=hint))
+            declared.append(replace(item, kind=kind, hint=hint, default=cls._defaults.get(item.name, item.default)))
             if item.name in cls._own_parameters:
                 declared.append(cls._own_parameters[item.name])
         return [*declared, *cls._run_parameters]

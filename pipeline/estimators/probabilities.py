@@ -173,6 +173,31 @@ class TaskProbabilities(ProbabilityEstimator):
         return log_of(self.predict_proba(X, task))
 
 
+class CovariateProbabilities(ProbabilityEstimator):
+    """Probabilities of classes, from decision values of rows with covariates."""
+
+    if TYPE_CHECKING:
+
+        def _values(self, X: Any, covariates: Any = None) -> np.ndarray: ...
+
+    @available_if(has_probabilities)
+    def predict_proba(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
+        """Return the probabilities of the classes, ``(n_samples, n_classes)`` in the order of ``classes_``.
+
+        :meth:`predict` goes by decision values: where these are calibrated the most probable class may be another one. The first call
+        after a fit with ``probability="auto"`` and another loss than the logistic one takes about five fits.
+
+        Raises ValueError: there is nothing to calibrate from, or the data of the fit were changed.
+        """
+        with one_thread():
+            return self._probabilities(self._values(X, covariates))
+
+    @available_if(has_probabilities)
+    def predict_log_proba(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
+        """Return the logarithms of :meth:`predict_proba`, ``(n_samples, n_classes)``."""
+        return log_of(self.predict_proba(X, covariates=covariates))
+
+
 def log_of(probabilities: np.ndarray) -> np.ndarray:
     """Return logarithms; that of 0 is minus infinity."""
     with np.errstate(divide="ignore"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,9 @@ from ...kernels.svm.dual import DualProblem, svc_problem, svr_problem
 from ...storage import DataError
 from ...storage.meta import Label
 from ..records.context import RunContext
+
+if TYPE_CHECKING:
+    from .covariates import Covariates
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Inputs:
     sample_weight: np.ndarray | None = None  # `(n_samples,)` factors of C, or None
     groups: Any = None  # one label per feature, list of index arrays, or None
     held_out: np.ndarray | None = None  # `(n_samples,)` rows that are not learnt from but measured, or None; their weight is zero
+    covariates: Covariates | None = None  # columns of the rows without a penalty, for methods that take some
 
     @property
     def labels(self) -> tuple[Any, ...]:

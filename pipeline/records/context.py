@@ -91,6 +91,7 @@ class RunContext:
     tally: Tally = field(default_factory=Tally)  # tasks and bytes of the passes so far
     beside: tuple[BlockStore, ...] = ()  # further stores that the method reads
     limit: int | None = None  # bytes beyond which a fit is refused, where that is not `driver_memory`
+    covariates: Any = None  # of the rows that a model decides on, given beside the data: an array, or the record of a file
     # takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns
     warn: Callable[[str], None] = refuse
 

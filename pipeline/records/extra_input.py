@@ -13,8 +13,8 @@ class ExtraInput:
     name: str  # key of a workflow; with dashes for its underscores option of the command line
     what: str  # in words, such as `"tags of every row"`
     # what the option names: a block store, a matrix, or a file with pairs of rows and a number, with pairs of rows alone, or of features,
-    # with one text a row, or with names and rows
-    reads: Literal["store", "matrix", "pairs", "edges", "feature-edges", "texts", "named-rows"]
+    # with one text a row, with names and rows, or a table of numbers
+    reads: Literal["store", "matrix", "pairs", "edges", "feature-edges", "texts", "named-rows", "columns"]
     form: str  # help of the option: what a line of the file holds
     required: bool = False  # whether the method cannot run without it
     compared: bool = True  # whether fits of its method are scored on rows held out, so that settings can be compared

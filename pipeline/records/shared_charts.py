@@ -119,29 +119,33 @@ def kernel_counts(title: str, caption: str, runs: Sequence[RunView]) -> Chart:
 
 
 def accuracy(runs: Sequence[RunView]) -> list[Chart]:
-    """Return accuracy against the number of selected features, on training and held-out rows."""
+    """Return accuracy, and of regressions R2, against the number of selected features, on training and held-out rows."""
     runs = [run for run in runs if not run.along_path]
-    is_followed = any(has_values(run.column("train_accuracy")) and has_values(run.column("n_selected")) for run in runs)
-    if not is_followed and not any("n_selected" in run.summary and any("accuracy" in score for score in run.scores) for run in runs):
+    return [chart for measure, name in (("accuracy", "Accuracy"), ("r2", "R2")) for chart in _along_selection(runs, measure, name)]
+
+
+def _along_selection(runs: Sequence[RunView], measure: str, name: str) -> list[Chart]:
+    is_followed = any(has_values(run.column(f"train_{measure}")) and has_values(run.column("n_selected")) for run in runs)
+    if not is_followed and not any("n_selected" in run.summary and any(measure in score for score in run.scores) for run in runs):
         return []
-    keys = [("test_accuracy", "held-out rows", "-"), ("train_accuracy", "training rows", "--")]
-    series = [*run_lines(runs, keys, x="n_selected"), *scored_points(runs)]
+    keys = [(f"test_{measure}", "held-out rows", "-"), (f"train_{measure}", "training rows", "--")]
+    series = [*run_lines(runs, keys, x="n_selected"), *scored_points(runs, measure)]
     units = list(dict.fromkeys(run.unit for run in runs))
     what, best = " or ".join(units), "best " if units == ["kernels"] else ""
-    title, caption = f"Accuracy against number of {what}", f"Every point is the {best}model after one {step_word(runs)}."
+    title, caption = f"{name} against number of {what}", f"Every point is the {best}model after one {step_word(runs)}."
     if units != ["kernels"] and all(run.method == "fgm" for run in runs):
-        title, caption = "Accuracy along the path", "Each round adds features; every point is the model after one round."
-    legend = Legend("below", 2) if len(series) > MAX_INSIDE else Legend()
-    return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label="accuracy", whole="x", legend=legend)]
+        title, caption = f"{name} along the path", "Each round adds features; every point is the model after one round."
+    label, legend = (name if measure == "r2" else measure), (Legend("below", 2) if len(series) > MAX_INSIDE else Legend())
+    return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label=label, whole="x", legend=legend)]
 
 
-def scored_points(runs: Sequence[RunView]) -> list[Series]:
-    """Return the accuracy on each scored store: along the path where the score followed it, else of the final model."""
+def scored_points(runs: Sequence[RunView], measure: str = "accuracy") -> list[Series]:
+    """Return a measure on each scored store: along the path where the score followed it, else of the final model."""
     series = []
     for i, run in enumerate(runs):
         for score in run.shown_scores:
-            points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
-            x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
+            points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), measure: score.get(measure)}]
+            x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", measure))
             if has_values(x) and has_values(y):
                 label = run_label(run, runs, short(score.get("store", "scored"), 24))
                 series.append(Series(x, y, label, colour=i if len(runs) > 1 else 2, marker="D"))

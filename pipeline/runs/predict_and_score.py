@@ -15,6 +15,7 @@ from ...kernels.jit import one_thread
 from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
 from ..estimators.base import MethodEstimator, predictor_of
+from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
 from ..models.calibration import Calibration, brier_score, class_probabilities, log_loss
@@ -50,16 +51,18 @@ def _folder_of(run: str) -> Path:
 
 
 def _decide(
-    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, proba: bool = False
+    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: Any = None, proba: bool = False
 ) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
     check_encoding(model.parent, data)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
-    holdings, step = _check_memory(estimator, data, out, where, emit, proba or known_of(estimator, _folder_of(run)) is not None)
+    covariates = _known_covariates(estimator, covariates, data)
+    has_chances = proba or known_of(estimator, _folder_of(run)) is not None
+    holdings, step = _check_memory(estimator, data, out, where, emit, covariates, has_chances)
     if message := replaced_data(folder):
         emit({"event": "warning", "message": message})
     with one_thread(), open_executor(where.config(), events=emit) as executor, few_blocks_kept(holdings, step, limit, executor.kind):
-        ctx = RunContext(executor, data, None, limit, emit)
+        ctx = RunContext(executor, data, None, limit, emit, covariates=covariates)
         values = predictor_of(estimator).decision_values(estimator.model_, ctx)
         ctx.confirm()
     if digest_of(model) != digest:
@@ -67,20 +70,42 @@ def _decide(
     return estimator, data, values
 
 
+def _known_covariates(estimator: MethodEstimator, covariates: Any, data: BlockStore) -> Covariates | None:
+    """Return the covariates that were given for the rows of a store: an array, a file, or its record. Raises ValueError: none are taken."""
+    if covariates is None:
+        return None
+    if not hasattr(estimator.model_, "covariate_names"):
+        raise ValueError(f"covariates: {type(estimator).__name__} takes none")
+    return given_covariates(covariates, data.n_rows)
+
+
 def _check_memory(
-    estimator: MethodEstimator, data: BlockStore, out: str | None, where: ComputeOptions, emit: Emit, proba: bool
+    estimator: MethodEstimator,
+    data: BlockStore,
+    out: str | None,
+    where: ComputeOptions,
+    emit: Emit,
+    covariates: Covariates | None,
+    proba: bool,
 ) -> tuple[list[Holding], int]:
     """Return what this process will hold of predictions, and the bytes of a step of their pass; refuse more than it may."""
     limit, name = driver_bytes(where.driver_memory), "score" if out is None else "predict"
     holdings = predict_holdings(predictor_of(estimator), estimator.model_, data, out, getattr(estimator, "classes_", None), proba)
     refuse_beyond(holdings, limit, name, f"{name} fewer rows at a time (a store of some of them)")
-    step = step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit))
+    step = step_bytes(first_pass(predictor_of(estimator), estimator.model_, data, limit, emit, covariates))
     refuse_step(holdings, step, limit, where.config().kind, name)
     return holdings, step
 
 
 def _planned(
-    run: str, store: str, out: str | None, where: ComputeOptions, emit: Emit, three_way: bool = False, proba: bool = False
+    run: str,
+    store: str,
+    out: str | None,
+    where: ComputeOptions,
+    emit: Emit,
+    covariates: Any,
+    three_way: bool = False,
+    proba: bool = False,
 ) -> dict[str, Any]:
     _, model, estimator, data = _opened(run, store)
     _check_three_way(estimator, three_way)
@@ -89,9 +114,10 @@ def _planned(
     if proba and not is_known:
         _check_proba(estimator)
         later = calibration_plan(_folder_of(run))
-    holdings, _ = _check_memory(estimator, data, out, where, emit, proba or is_known)
-    config = where.config()
-    plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, driver_bytes(where.driver_memory), config.kind, emit)
+    known = _known_covariates(estimator, covariates, data)
+    holdings, _ = _check_memory(estimator, data, out, where, emit, known, proba or is_known)
+    config, limit = where.config(), driver_bytes(where.driver_memory)
+    plan = predict_plan(predictor_of(estimator), estimator.model_, data, holdings, limit, config.kind, emit, known)
     process = {"cluster": where.cluster, "process_bytes_at_most": process_bytes(config, plan["task_bytes"])}
     return {"run": run, "data": data.url, **({} if out is None else {"out": out}), **process, **plan, **later}
 
@@ -106,6 +132,7 @@ def predict_store(
     store: str,
     out: str,
     *,
+    covariates: Any = None,
     three_way: bool = False,
     proba: bool = False,
     replace: bool = False,
@@ -120,6 +147,7 @@ def predict_store(
     Every row has its id, if the store has ids, else its number from 0 on. A file in place of the store, such as a table, is made into one
     as the training data were, and the store is removed afterwards.
 
+    ``covariates``: of the rows, where the model takes some and the store keeps none: an array, or a file (csv, npy, npz, parquet).
     Probabilities of the classes are written where the model has them: of a logistic loss, or calibrated at fit. With ``proba`` they are
     calibrated now if need be, from the store that the run was fitted on, by about five fits, and kept for the next time. With ``three_way``
     rows of neither class are predicted as such, by a tri-class machine: with its ``irrelevant_label``. What is there already is replaced if
@@ -134,14 +162,22 @@ def predict_store(
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     with as_store(run, store, emit) as place:
         if dry_run:
-            return _planned(run, place, out, options, emit, three_way, proba)
-        return _predict(run, place, out, write, options, emit, three_way, proba)
+            return _planned(run, place, out, options, emit, covariates, three_way, proba)
+        return _predict(run, place, out, write, options, emit, covariates, three_way, proba)
 
 
 def _predict(
-    run: str, store: str, out: str, write: Callable[[Predicted], None], options: ComputeOptions, emit: Emit, three_way: bool, proba: bool
+    run: str,
+    store: str,
+    out: str,
+    write: Callable[[Predicted], None],
+    options: ComputeOptions,
+    emit: Emit,
+    covariates: Any,
+    three_way: bool,
+    proba: bool,
 ) -> dict[str, Any]:
-    estimator, data, values = _decide(run, store, options, emit, out, proba)
+    estimator, data, values = _decide(run, store, options, emit, out, covariates, proba)
     _check_three_way(estimator, three_way)
     calibration = _calibration(estimator, run, options, emit, proba)
     if not hasattr(estimator, "classes_"):
@@ -186,6 +222,7 @@ def score_store(
     run: str,
     store: str,
     *,
+    covariates: Any = None,
     cluster: str = "sync",
     allow_plaintext: bool = False,
     on_event: Emit | None = None,
@@ -200,18 +237,18 @@ def score_store(
     Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together. A file in place of the store is
     made into one, as of :func:`predict_store`.
     ``rows_are`` tells which rows they are: on the training store of a run with ``test_share`` the held-out ones. What reports draw (the
-    confusion of classes, curves, calibration, predictions) stands in further tables. With ``dry_run`` the plan, as of
-    :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+    confusion of classes, curves, calibration, predictions) stands in further tables. ``covariates``, and with ``dry_run`` the plan, are
+    those of :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
     options, emit = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), on_event or ignore
     with as_store(run, store, emit) as place:
         if dry_run:
-            return _planned(run, place, None, options, emit)
-        return _score(run, place, options, emit)
+            return _planned(run, place, None, options, emit, covariates)
+        return _score(run, place, options, emit, covariates)
 
 
-def _score(run: str, store: str, options: ComputeOptions, emit: Emit) -> dict[str, Any]:
-    estimator, data, values = _decide(run, store, options, emit)
+def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates: Any) -> dict[str, Any]:
+    estimator, data, values = _decide(run, store, options, emit, None, covariates)
     folder = RunStore.open(run)
     record, summary = folder.config, folder.read_json("summary")
     if summary is None:
@@ -222,7 +259,10 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit) -> dict[st
             raise ValueError(f"{run}: {name} learns without a target, there is nothing to score; predict writes its components")
         # Methods that hold no rows out of a regression were fitted to all.
         rows, which = _scored_rows(record if "test_r2" in summary else {**record, "extra": {}}, data)
-        return {**which, **_score_numbers(run, estimator, data, values[:, 0], rows)}
+        table = {**which, **_score_numbers(run, estimator, data, values[:, 0], rows)}
+        known = _known_covariates(estimator, covariates, data)
+        path = _path(estimator, data, rows, options, known, lambda values: {"r2": r_squared(data.target()[rows], values[:, 0])})
+        return {**table, "path": path} if path else table
     truth, (rows, which) = _truth(estimator, data), _scored_rows(record, data)
     neither = {}
     if hasattr(estimator, "predict_three_way"):
@@ -239,7 +279,11 @@ def _score(run: str, store: str, options: ComputeOptions, emit: Emit) -> dict[st
     table |= {} if chances is None else _probability_metrics(truth[rows], chances)
     if _by_task(estimator.model_):
         table |= task_accuracies(*_tasks(estimator.model_, data, rows), truth[rows], values[rows])
-    return {**table, **neither, "path": _path(estimator, data, truth, rows, options)}
+    known = _known_covariates(estimator, covariates, data)
+    path = _path(
+        estimator, data, rows, options, known, lambda values: {"accuracy": float(np.mean(predicted_codes(values.T) == truth[rows]))}
+    )
+    return {**table, **neither, "path": path}
 
 
 def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
@@ -261,12 +305,19 @@ def _tasks(model: TaskModel | LinearModel | RuleModel, data: BlockStore, rows: n
     return store_codes(model, data)[rows], model.tasks or ()
 
 
-def _path(estimator: MethodEstimator, data: BlockStore, truth: np.ndarray, rows: np.ndarray, where: ComputeOptions) -> list[dict[str, Any]]:
-    """Return the accuracy of the model after every round."""
+def _path(
+    estimator: MethodEstimator,
+    data: BlockStore,
+    rows: np.ndarray,
+    where: ComputeOptions,
+    covariates: Covariates | None,
+    measure: Callable[[np.ndarray], dict[str, float]],
+) -> list[dict[str, Any]]:
+    """Return a measure of the decision values of some rows by the model after every round."""
     with one_thread(), open_executor(where.config()) as executor:
-        ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory))
+        ctx = RunContext(executor, data, driver_memory=driver_bytes(where.driver_memory), covariates=covariates)
         along = predictor_of(estimator).staged_decision_values(estimator.model_, ctx)
-    return [{"n_selected": count, "accuracy": float(np.mean(predicted_codes(values[rows].T) == truth[rows]))} for count, values in along]
+    return [{"n_selected": count, **measure(values[rows])} for count, values in along]
 
 
 def _truth(estimator: MethodEstimator, data: BlockStore) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +73,20 @@ def predict_holdings(
 
 
 def predict_plan(
-    predictor: Predictor, model: object, data: BlockStore, holdings: list[Holding], limit: int, cluster: str, emit: Emit
+    predictor: Predictor,
+    model: object,
+    data: BlockStore,
+    holdings: list[Holding],
+    limit: int,
+    cluster: str,
+    emit: Emit,
+    covariates: Any = None,
 ) -> dict[str, Any]:
     """Return tasks and memory of predicting the rows of a store, by a kind of ``cluster``; nothing is computed.
 
     Raises ValueError: the data do not fit the model.
     """
-    work = first_pass(predictor, model, data, limit, emit)
+    work = first_pass(predictor, model, data, limit, emit, covariates)
     passes, step = 0 if work is None else len(predictor.fetched_bytes(model, data)), step_bytes(work)
     return {
         "rows": data.n_rows,
@@ -92,9 +100,11 @@ def predict_plan(
     }
 
 
-def first_pass(predictor: Predictor, model: object, data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:
+def first_pass(predictor: Predictor, model: object, data: BlockStore, limit: int, emit: Emit, covariates: Any = None) -> Plan[Any] | None:
     """Return the first pass of a prediction, which is not run; ``None`` where the driver reads and computes all by itself."""
-    return planned_pass(lambda ctx: predictor.decision_values(model, ctx), data, limit, emit) if predictor.by_passes else None
+    if not predictor.by_passes:
+        return None
+    return planned_pass(lambda ctx: predictor.decision_values(model, replace(ctx, covariates=covariates)), data, limit, emit)
 
 
 def planned_pass(use: Callable[[RunContext], Any], data: BlockStore, limit: int, emit: Emit) -> Plan[Any] | None:

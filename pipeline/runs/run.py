@@ -306,6 +306,8 @@ def _run(
         ready, plan = prepared.pop() if prepared else _planned(info, config, ctx, record)
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(plan))
+        if store.has_table("covariates") and "covariates" not in (item.name for item in info.extra_inputs):
+            emit({"event": "warning", "message": f"the store keeps covariates, which {info.name} does not use"})
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)

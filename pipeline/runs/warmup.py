@@ -33,7 +33,7 @@ def run_cases(emit: Emit) -> dict[str, float]:
 def _cases() -> dict[str, Callable[[], Any]]:
     import scipy.sparse as sp
 
-    from ..methods.fgm.estimator import FGMClassifier
+    from ..methods.fgm.estimator import FGMClassifier, FGMRegressor
 
     rng = np.random.default_rng(0)
     dense = rng.random((40, 12))
@@ -41,12 +41,15 @@ def _cases() -> dict[str, Callable[[], Any]]:
     sparse = sp.csc_array(np.where(dense > 0.5, dense, 0.0))
     single = sp.csc_array(sparse, dtype=np.float32)
     short: dict[str, Any] = {"B": 2, "max_rounds": 2}
-    groups = np.repeat(np.arange(4), 3)
+    groups, beside = np.repeat(np.arange(4), 3), np.random.default_rng(1).random((40, 2))
+    hinge, regression = FGMClassifier(**short, fit_intercept=True), FGMRegressor(**short)
     return {
         "dense": lambda: FGMClassifier(**short).fit(dense, y),
         "sparse, float64": lambda: FGMClassifier(**short).fit(sparse, y),
         "sparse, float32": lambda: FGMClassifier(**short).fit(single, y),
         "logistic, with intercept": lambda: FGMClassifier(**short, loss="logistic", fit_intercept=True).fit(single, y),
+        "real targets": lambda: [regression.fit(single, dense[:, 0], covariates=Z) for Z in (None, beside)],
+        "covariates": lambda: [hinge.set_params(loss=loss).fit(single, y, covariates=beside) for loss in ("squared_hinge", "logistic")],
         "groups": lambda: FGMClassifier(**short, groups=groups).fit(single, y),
         "pairs, sparse": lambda: FGMClassifier(**short, feature_map="poly2").fit(single, y),
         "pairs, dense": lambda: FGMClassifier(**short, feature_map="poly2").fit(dense, y),

@@ -124,17 +124,18 @@ def matrix_file(path: str, n_rows: int) -> dict[str, str]:
     shape = matrix.shape
     if shape != (n_rows, n_rows):
         raise DataError(f"holds an array of shape {shape}; must be ({n_rows}, {n_rows}), a row and a column for each of the store's", path)
-    return {"file": os.path.abspath(path), "sha256": _file_digest(path)}
+    return {"file": os.path.abspath(path), "sha256": file_digest(path)}
 
 
 def load_matrix(record: Mapping[str, str]) -> np.ndarray:
     """Return the matrix of a file as float64; DigestMismatch: it was changed since."""
-    if _file_digest(record["file"]) != record["sha256"]:
+    if file_digest(record["file"]) != record["sha256"]:
         raise DigestMismatch(f"{record['file']} is not the file that the run began with: its sha256 differs")
     return np.asarray(np.load(record["file"], allow_pickle=False), dtype=np.float64)
 
 
-def _file_digest(path: str) -> str:
+def file_digest(path: str) -> str:
+    """Return the sha256 of a file."""
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -328,7 +328,7 @@ class BlockStore(BlockSource):
         return np.array(lows, np.int64), np.array(highs, np.int64) - np.array(lows, np.int64)
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
-        """Table with one entry per row: "y", "task", "group", "weight", …."""
+        """Table with one entry per row: "y", "task", "group", "weight", …; of "covariates" a row of numbers, see ``meta.covariates``."""
         return self._table(check_name(name), self.meta.n_rows)
 
     def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:

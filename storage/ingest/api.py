@@ -61,6 +61,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     task_column: UserData = None,
     weight_column: UserData = None,
     id_column: UserData = None,
+    covariates: UserData = None,
     groups: UserData = None,
     names: UserData = None,
     categorical: Iterable[str] | None = None,
@@ -100,8 +101,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         Width; SVMlight indices beyond it are refused. Default: the greatest index.
     like : path or URL, optional
         A store whose features, labels and column scaling are taken over, as test data need them; the names of its target, task, weight and
-        id columns, where the source has such columns; and what became of the columns of its table, which are found by name: levels,
-        missing values and what stands for them. Levels that it does not know are zeros, and warned of.
+        id columns and of its covariates, where the source has such columns; and what became of the columns of its table, which are found
+        by name: levels, missing values and what stands for them. Levels that it does not know are zeros, and warned of.
     zero_based : str
         Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (they do if index 0 occurs).
     dtype : str
@@ -123,6 +124,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         Tasks are whole numbers or names (``BlockMeta.task_names``).
     id_column : str or array, optional
         What names the rows, likewise; whole numbers or texts (`BlockStore.ids`).
+    covariates : list of str or array, optional
+        Columns that are no features but covariates, kept apart as the row table "covariates" with their names (``BlockMeta.covariates``):
+        names of columns of a table or of variables (.npz, .mat), or an array or frame (n_rows, n_covariates). Numbers, none missing.
     categorical, drop, columns : list of str, optional
         Of a table: columns whose values are names, although they look like numbers; those to leave out; the only ones that are features.
     groups : array or path, optional
@@ -192,7 +196,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
     form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": scale, "layout": layout, "budget": budget}
-    options = Options(**text, **tables, **form, **(chosen if guide is None else follow_guide(guide, chosen)))
+    chosen = chosen if guide is None else follow_guide(guide, chosen)
+    options = Options(**text, **tables, **form, covariates=covariates, **chosen)
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
     url = os.fspath(store_url)
     if dry_run and isinstance(source, str | os.PathLike) and not is_local(source):

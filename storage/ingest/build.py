@@ -19,7 +19,7 @@ from ..errors import DataError, SchemaError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
 from .buckets import Ints, Records, as_words, fill_buckets, plan_buckets, sort_bucket
-from .options import Options, Progress
+from .options import COVARIATE, Options, Progress
 from .reading import Reading
 from .scratch import Scratch
 from .statistics import Column, ColumnSummary, inverse_root
@@ -91,7 +91,8 @@ class Job:
         # The kind of scaling is noted here, before the plan is sealed in the journal, and its factors follow.
         scale: Any = self.options.scale if self.extras.scale is None else self.extras.scale.kind
         coded = 0 if self.extras.encoding is None else self.extras.encoding.n_coded
-        named = {"info": {**self.extras.info, **info}, "task_names": tasks, "n_coded": coded}
+        covariates = tuple(name.removeprefix(COVARIATE) for name in self.spool.names(COVARIATE)) or None
+        named = {"info": {**self.extras.info, **info}, "task_names": tasks, "n_coded": coded, "covariates": covariates}
         return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, scale, **named)
 
     def writer(self, meta: BlockMeta, columns: StripeLayout | DenseLayout, rows: StripeLayout | DenseLayout | None) -> BlockWriter:
@@ -281,6 +282,8 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
             writer.write_table(name, _row_table(job, name, dtype))
     if job.spool.has("id_lengths"):
         _write_ids(job, writer)
+    if writer.meta.covariates:
+        writer.write_table("covariates", _covariate_table(job))
     if job.extras.names is not None:
         writer.write_names(job.extras.names)
     if job.extras.encoding is not None:
@@ -321,6 +324,15 @@ def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
         column.put(start, encode(handle.get(name)))
     return column.array()
+
+
+def _covariate_table(job: Job) -> npt.NDArray[np.float64]:
+    """Covariates side by side, (n_rows, n_covariates)."""
+    names = job.spool.names(COVARIATE)
+    column = job.column("rows-covariates", job.spool.n_rows * len(names), np.float64)
+    for handle, start in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
+        column.put(start * len(names), np.column_stack([handle.get(name) for name in names]).reshape(-1))
+    return column.array().reshape(job.spool.n_rows, len(names))
 
 
 def _row_factors(job: Job) -> npt.NDArray[np.float64]:

@@ -15,7 +15,7 @@ from ..encoding.table import Summary, TableReader, summarise
 from ..errors import DataError, SchemaError
 from .build import dense_cell
 from .labels import Target
-from .options import Options, Progress
+from .options import COVARIATE, Options, Progress
 from .reading import Reading, RowSource, Source, check_row_fits
 from .scratch import Scratch
 from .text.spool import Block, Spool, Stored
@@ -99,9 +99,10 @@ class _EncodedRows(RowSource):
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
         """Yield some rows at a time, with their row tables."""
         step = max(1, options.budget // 16 // self._row_bytes)
+        names = ("y", "task", "weight", "id_lengths", "id_bytes", *self._spool.names(COVARIATE))
         for handle, start in zip(self._spool.handles, self._spool.starts[:-1].tolist(), strict=True):
             block = handle.get("dense")
-            tables = {name: handle.get(name) for name in ("y", "task", "weight", "id_lengths", "id_bytes") if name in handle}
+            tables = {name: handle.get(name) for name in names if name in handle}
             for lo in range(0, block.shape[1], step):
                 hi = min(block.shape[1], lo + step)
                 coded = self._reader.final(block[:, lo:hi], start + lo)

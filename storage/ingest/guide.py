@@ -35,11 +35,13 @@ def follow_guide(guide: BlockStore, chosen: Mapping[str, Any]) -> dict[str, Any]
             raise SchemaError(f"task is {chosen['task']!r}, but {guide.url} (like) is made for {task}")
     # Names that were given aside do not tell which columns of the source they are of.
     names = None if info.get("are_named") else guide.feature_names()
+    follow: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
+    follow |= {"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {}
     return {
         "task": task,
         "labels": guide.meta.labels if chosen["labels"] is None else chosen["labels"],
         "missing": missing,
-        "follow": {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)},
+        "follow": follow,
         "encoding": encoding,
         "guided": names if encoding is None else [column.name for column in encoding.sources],
     }

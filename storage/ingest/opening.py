@@ -96,6 +96,8 @@ def _open_reader(source: UserData, options: Options) -> Source:
 
 def _open_file(source: str | Path, kind: str, options: Options) -> Source:
     if kind in ("fasta", "strings"):
+        if options.covariates is not None:
+            raise SchemaError(f"covariates are columns of a table, and the format is {kind!r}")
         return SequenceSource(source, kind, options)
     if kind in ("npz", "npy", "mat"):
         return file_arrays(Path(source), kind, options)
@@ -103,7 +105,7 @@ def _open_file(source: str | Path, kind: str, options: Options) -> Source:
         return CsvSource(source, options, "\t" if kind == "tsv" else None)
     if kind in ("parquet", "feather"):
         return (ParquetSource if kind == "parquet" else FeatherSource)(source, options)
-    named = [name for name in ROW_OPTIONS.values() if getattr(options, name) is not None]
+    named = [name for name in (*ROW_OPTIONS.values(), "covariates") if getattr(options, name) is not None]
     if named:
         raise SchemaError(f"{named[0]} names a column of a table; SVMlight text has its target in front and no other row columns")
     return SvmlightSource(source)

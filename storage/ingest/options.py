@@ -34,6 +34,7 @@ ROW_OPTIONS = {
     "weight": "weight_column",
     "id": "id_column",
 }  # options that say where the row tables come from
+COVARIATE = "covariate:"  # before the name of a covariate in the name of its table
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,
@@ -66,13 +67,14 @@ class Options:
     task_column: UserData = None
     weight_column: UserData = None
     id_column: UserData = None
+    covariates: UserData = None
     layout: str = "columns"
     missing: Missing = "refuse"
     categorical: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     budget: int = 256 << 20
-    follow: Mapping[str, str] = field(default_factory=dict)
+    follow: Mapping[str, Any] = field(default_factory=dict)
     encoding: TableEncoding | None = None
     guided: Sequence[str] | None = None
 
@@ -90,6 +92,9 @@ class Options:
             chosen = getattr(self, name)
             if chosen is not None or name != "columns":
                 object.__setattr__(self, name, _check_columns(name, chosen or ()))
+        object.__setattr__(self, "covariates", _check_covariates(self.covariates))
+        if isinstance(self.covariates, list) and isinstance(self.target, str) and self.target in self.covariates:
+            raise SchemaError(f"covariates is {self.covariates!r}; the target {self.target!r} must not be among them")
 
     @property
     def reads_missing(self) -> bool:
@@ -102,11 +107,14 @@ class Options:
         return min(STRIPE_BYTES, self.budget // 64)
 
     def row_columns(self, there: Iterable[str] = ()) -> dict[str, Any]:
-        """Where the row tables come from: "y", "task", "weight" -> column name or array, as far as they are given. Those of the store given
-        as like (``follow``) count too, if they are among the names ``there``."""
+        """Where the row tables come from: "y", "task", "weight", "covariate:NAME" -> column name or array, as far as they are given. Those
+        of the store given as like (``follow``) count too, if they are among the names ``there``."""
         columns = {name: getattr(self, option) for name, option in ROW_OPTIONS.items()}
-        known = set(there)
-        followed = {name: column for name, column in self.follow.items() if column in known}
+        known, covariates = set(there), self.covariates
+        followed = {name: column for name, column in self.follow.items() if isinstance(column, str) and column in known}
+        if covariates is None and known.issuperset(self.follow.get("covariates", ())):
+            covariates = self.follow.get("covariates")
+        columns |= covariate_tables(covariates)
         return {**followed, **{name: value for name, value in columns.items() if value is not None}}
 
     def describe(self) -> dict[str, Any]:
@@ -115,10 +123,36 @@ class Options:
         for name in ROW_OPTIONS.values():
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = "array"
+        values["covariates"] = "array" if isinstance(self.covariates, dict) else self.covariates
         # Younger than the stores there are, which are still to be known by what made them.
-        young = {"missing": "refuse", "id_column": None, "categorical": (), "drop": (), "columns": None}
+        young = {"missing": "refuse", "id_column": None, "covariates": None, "categorical": (), "drop": (), "columns": None}
         values = {name: value for name, value in values.items() if name not in young or value != young[name]}
         return {**values, "labels": None if self.labels is None else list(self.labels)}
+
+
+def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:
+    """Return names of columns as a list, or the columns of an array or frame by name. Raises SchemaError if they are neither."""
+    if covariates is None:
+        return None
+    if isinstance(covariates, str):
+        covariates = [name.strip() for name in covariates.split(",")]
+    if isinstance(covariates, list | tuple) and all(isinstance(name, str) for name in covariates):
+        if not covariates or len(set(covariates)) < len(covariates) or "" in covariates:
+            raise SchemaError(f"covariates is {list(covariates)!r}; it must be names of columns, each once")
+        return list(covariates)
+    values = np.asarray(covariates)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or not values.shape[1]:
+        raise SchemaError(f"covariates has the shape {np.shape(covariates)}; it must be (n_rows, n_covariates), or names of columns")
+    named: Any = getattr(covariates, "columns", None)
+    names = (f"z{k}" for k in range(values.shape[1])) if named is None else map(str, named)
+    return dict(zip(names, values.T, strict=True))
+
+
+def covariate_tables(covariates: UserData) -> dict[str, Any]:
+    """Return the row tables of covariates: by name the column, named or as an array."""
+    columns = covariates.items() if isinstance(covariates, dict) else ((name, name) for name in covariates or ())
+    return {COVARIATE + name: column for name, column in columns}
 
 
 def check_integer(name: str, value: object, low: int, high: int) -> int:

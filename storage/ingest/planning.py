@@ -9,7 +9,7 @@ from typing import Any
 from ..layout import TABLE_CHUNK, plan_dense, plan_dense_rows
 from ..objects import free_bytes
 from .files import FileArray
-from .options import Options
+from .options import COVARIATE, Options
 from .reading import HELD_SHARE, ROW_BYTES, Source
 from .tables.array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
 from .tables.arrays import ArraySource, DaskSource
@@ -35,7 +35,7 @@ _STORED, _SCRATCHED = 12, 32  # bytes at most per entry of a sparse matrix: in t
 @dataclass
 class Sizes:
     """What a source declares; None where only reading it tells: sizes of the features (of sparse ones entries at most), bytes of the
-    source, bytes on scratch at most (0 if all stays in memory), and what the process holds while it reads."""
+    source, bytes on scratch at most (0 if all stays in memory), what the process holds while it reads, and the number of covariates."""
 
     rows: int | None = None
     columns: int | None = None
@@ -43,6 +43,7 @@ class Sizes:
     nbytes: int | None = None
     scratch: int | None = None
     holds: list[dict[str, Any]] = field(default_factory=list)
+    covariates: int = 0
 
 
 def holding_row(what: str, formula: str, nbytes: int) -> dict[str, Any]:
@@ -54,9 +55,12 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
     """Return the plan of an ingest of an opened source, whose declared sizes have been held against budget and bytes, and which is left
     unread. ``url``: the store; ``scratch``: the scratch folder, which need not exist; ``jobs``: parser threads."""
     sizes = sizes_of(source, options)
+    sizes.covariates = sum(name.startswith(COVARIATE) for name in source.tables)
     source.close()
     kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if is_sparse(source, options) else "dense"
     holds = [*sizes.holds, *([] if sizes.scratch == 0 else _held_while_writing(kind, sizes, options, jobs))]
+    if sizes.covariates and sizes.scratch != 0:
+        holds.append(holding_row("covariates, side by side", "8 rows covariates", 8 * (sizes.rows or 0) * sizes.covariates))
     declared = {"source": source.name, "format": source.format, "source_bytes": sizes.nbytes}
     declared |= {"rows": sizes.rows, "columns": sizes.columns, "entries_at_most": sizes.entries}
     memory = {"budget": options.budget, **_total_bytes(holds, sizes, options)}
@@ -124,7 +128,8 @@ def _stripes_at_most(entries: int, lines: int | None, stripe_bytes: int) -> int:
 
 def _table_bytes(sizes: Sizes) -> int:
     """Bytes of the tables and of the descriptions."""
-    return _DESCRIPTIONS + _COLUMN_TABLES * _in_chunks(sizes.columns or 0) + _ROW_TABLES * _in_chunks(sizes.rows or 0)
+    row_bytes = _ROW_TABLES + 8 * sizes.covariates
+    return _DESCRIPTIONS + _COLUMN_TABLES * _in_chunks(sizes.columns or 0) + row_bytes * _in_chunks(sizes.rows or 0)
 
 
 def _in_chunks(length: int) -> int:

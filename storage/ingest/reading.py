@@ -86,6 +86,7 @@ class Source(ABC):
     format: str
     sparse: bool = False
     names: list[str] | None = None
+    tables: Sequence[str] = ()  # names of its row tables, where that is known before it is read
     digest: FileDigest | None = None
     coder: TableReader | None = None
     messages: Sequence[str] = ()

@@ -67,6 +67,7 @@ CODES = np.arange(N) % 3
 WIDE = _RNG.normal(size=(300, 40))
 WIDE_Y = WIDE[:, 0] - WIDE[:, 1] + 0.5 * WIDE[:, 2] + 0.5 * _RNG.normal(size=300) + 0.3
 WIDE_LABELS = np.where(WIDE_Y > 0, "up", "down")
+ASIDE = np.c_[2000.0 + np.arange(300) % 7, 1e-5 * np.random.default_rng(8).normal(size=300)]
 KERNELS = ["rbf(gamma=0.5)[0:2]", "rbf(gamma=0.2)", "linear[0:3]", "linear[3]", "poly(degree=2)[1,3]"]
 MANY_KERNELS = [f"rbf(gamma={gamma})[{j}]" for j in range(6) for gamma in (0.05, 0.1, 0.2, 0.5, 1, 2, 5)]
 LINEAR = ["linear[0,1]", "linear[2,3]", "linear[4]", "linear[5]"]
@@ -161,6 +162,14 @@ SIDES = {
         FGM_ON_WORKERS,
         "gramplane.pipeline.methods.fgm.designs.RemoteDesign",
         data=(WIDE, WIDE_LABELS, {}),
+    ),
+    "fgm-huber": Sides(
+        "fgm",
+        {"B": 2, "C": 2.0, "allow_repeat": False, "max_rounds": 3, "inner_tol": 1e-7, "loss": "huber", "delta": 0.7},
+        lambda model: told.fgm(model, WIDE, WIDE_Y, ASIDE),
+        FGM_ON_WORKERS,
+        "gramplane.pipeline.methods.fgm.designs.RemoteDesign",
+        data=(WIDE, WIDE_Y, {"task": "regression", "covariates": ASIDE}),
     ),
     "group-lasso": Sides(
         "group-lasso",

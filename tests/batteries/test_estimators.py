@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gramplane import pipeline
-from gramplane.pipeline import METHODS, FGMClassifier, TwoLayerMKLClassifier
+from gramplane.pipeline import METHODS, FGMClassifier, FGMRegressor, TwoLayerMKLClassifier
 from tests.support.checks import CALIBRATED, ON_MATRICES, run_checks
 from tests.support.fgm_problems import bits, classes, dense, forms, planted
 
@@ -30,19 +30,25 @@ pytestmark = pytest.mark.filterwarnings("ignore:B=10 exceeds")
 
 def without_intercept(estimator):
     """Checks that cannot hold, each with its reason: of calibrated probabilities, and without an intercept."""
-    calibrated = {} if estimator.loss == "logistic" else CALIBRATED
+    calibrated = {} if estimator.loss == "logistic" or isinstance(estimator, FGMRegressor) else CALIBRATED
     return {**calibrated, **origin(estimator)}
 
 
 def origin(estimator):
     """The check that cannot hold without an intercept, with its reason."""
-    if estimator.fit_intercept:
+    if estimator.fit_intercept or isinstance(estimator, FGMRegressor):
         return {}
     reason = "without an intercept the decision at the origin is 0: no weight of a class makes a constant prediction possible"
     return {"check_class_weight_classifiers": reason}
 
 
-ESTIMATORS = [FGMClassifier(), FGMClassifier(fit_intercept=True), FGMClassifier(loss="logistic", fit_intercept=True, max_rounds=3)]
+ESTIMATORS = [
+    FGMClassifier(),
+    FGMRegressor(),
+    FGMClassifier(fit_intercept=True),
+    FGMClassifier(loss="logistic", fit_intercept=True, max_rounds=3),
+    FGMRegressor(loss="huber", fit_intercept=False, max_rounds=3),
+]
 
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=without_intercept)
@@ -50,7 +56,9 @@ def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", [ESTIMATORS[0], *(pytest.param(other, marks=pytest.mark.slow) for other in ESTIMATORS[1:])], ids=str)
+@pytest.mark.parametrize(
+    "estimator", [*ESTIMATORS[:2], *(pytest.param(other, marks=pytest.mark.slow) for other in ESTIMATORS[2:])], ids=str
+)
 def test_number_of_checks_that_really_ran(estimator):
     names = run_checks(estimator, origin(estimator))
     assert len(names["passed"]) >= LEAST_CHECKS
@@ -87,13 +95,16 @@ def test_checks_of_two_layer_machines(estimator, expected, least):
 
 @pytest.mark.parametrize("info", METHODS.values(), ids=lambda info: info.name)
 def test_signature_agrees_with_the_parameter_model(info):
-    """Every parameter of a method is one of its estimator with the same default; the rest tells where and how to run."""
+    """Every parameter of a method is one of its estimator, with the same default or that which the target decides; the rest tells where to
+    run.
+    """
     fields = {key: field.default for key, field in info.config.model_fields.items()}
     missing = set(fields)
     for name in info.estimators:
         estimator = getattr(pipeline, name)
         found = {key: value.default for key, value in inspect.signature(estimator).parameters.items()}
-        assert all(found[key] == fields[key] for key in set(found) & set(fields))
+        assert all(found[key] == estimator._defaults.get(key, fields[key]) for key in set(found) & set(fields))
+        assert all(fields[key] in (None, "auto") for key in estimator._defaults)
         assert set(found) - set(fields) <= {"groups", "edges", "cluster", "run_on", "random_state", "verbose", "callbacks"}
         assert estimator.__module__ == f"gramplane.pipeline.methods.{info.system}.estimator"
         text = inspect.cleandoc(estimator.__doc__)

@@ -26,6 +26,7 @@ NEWER = {
     "semantic-ranker-queries",
     "visual-rank",
     "visual-rank-sparse-prior",
+    "fgm-numbers-held-out",
     "fgm-isotonic",
     "mkl-sigmoid-classes",
     "group-lasso-hinge-sigmoid",
@@ -35,6 +36,7 @@ NEWER = {
     "multitask-mkl-three",
     "hierarchical-kernels-tasks-classes",
 }
+NEWER |= {name for name in CASES if name.startswith("fgm-covariates")}
 """Cases that no earlier version had."""
 KNOWN = sorted({*CASES} - NEWER)
 KINDS = ("stores", "grams", "runs", "interrupted", "steps")

@@ -52,6 +52,10 @@ def beside(n):
     return {"unlabelled": n // 2}
 
 
+def aside(n):
+    return {"covariates": np.random.default_rng(2).normal(size=(n, 80))}
+
+
 LASSO = {"lam": 0.05, "algorithm": "fista", "tol": 1e-2, "max_iter": 20}
 TIES = {"kernels": ["rbf(gamma=0.1)[0:10]", "linear[10:20] cosine", "linear"], "max_iter": 1}
 ROW_BLOCKS = {"n_thresholds": 3, "max_rules": 40, "max_rounds": 1, "max_visits": 2000, "tol": 0.1}
@@ -154,6 +158,9 @@ CASES = {
         limit="48MiB",
     ),
     "fgm": Case("fgm", {"B": 50, "max_rounds": 4}, ((2000, 200), (20_000, 200), (60_000, 200))),
+    "fgm-covariates": Case(
+        "fgm", {"B": 5, "max_rounds": 2, "loss": "logistic", "fit_intercept": True}, ((2000, 40), (10_000, 40), (60_000, 40)), aside
+    ),
     "fgm-on-workers": Case("fgm", {"B": 20, "max_rounds": 2}, ((75_000, 60), (80_000, 60), (160_000, 60)), limit="48MiB"),
     "rule-ensemble": Case("rule-ensemble", RULES, ((2000, 100), (20_000, 100), (20_000, 600))),
     "npkl": Case("npkl", {"C": 0.3, "B": 20.0, "max_iter": 2}, ((900, 5), (1500, 5), (4000, 5)), links, limit="160MiB"),

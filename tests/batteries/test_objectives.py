@@ -55,6 +55,8 @@ KERNELS = [
     "linear[0:2] cosine",
 ]
 COLUMNS = [[0, 1], [3], [4], [5], [6], [2, 7]]
+ASIDE = np.c_[2000.0 + np.arange(N) % 7, 1e-5 * np.random.default_rng(2).normal(size=N)]
+"""Covariates in units far apart."""
 PAIRS = np.array([(i, (i + k) % N) for k in (1, 5) for i in range(N)])
 LINKS = _RNG.integers(0, 2, len(PAIRS))
 TRIPLES = np.array([(i, j, 1 if (i - j) % 2 else -1) for i in range(0, N, 2) for j in (i + 1, i + 4) if j < N])
@@ -105,6 +107,22 @@ def fgm_cases():
                     lambda given=given, rows=rows: api.FGMClassifier(**given).fit(rows, LABELS),
                     lambda model: told.fgm(model, X, LABELS),
                 )
+    for kind, loss, y in (
+        (api.FGMRegressor, "squared", 1e3 * Y),
+        (api.FGMRegressor, "squared_epsilon_insensitive", Y),
+        (api.FGMRegressor, "huber", Y),
+        (api.FGMClassifier, "squared_hinge", LABELS),
+        (api.FGMClassifier, "logistic", LABELS),
+    ):
+        for bias, beside in ((False, None), (True, None), (False, ASIDE), (True, ASIDE)):
+            if kind is api.FGMClassifier and beside is None:
+                continue
+            given = {"B": 2, "C": 2.0, "loss": loss, "fit_intercept": bias, "allow_repeat": False, "max_rounds": 3}
+            yield Case(
+                f"{kind.__name__}-{loss}-{bias}-{'none' if beside is None else 'covariates'}",
+                lambda kind=kind, given=given, y=y, beside=beside: kind(**given).fit(X, y, covariates=beside),
+                lambda model, y=y, beside=beside: told.fgm(model, X, y, beside),
+            )
 
 
 def rows_for(algorithm: str, loss: str) -> np.ndarray:

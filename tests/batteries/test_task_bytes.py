@@ -70,7 +70,7 @@ RARE: dict[str, MethodCase] = {
 
 SEVERAL = {name: replace(of_several_blocks(case), sizes=SMALL) for name, case in CASES.items()}
 EVERY = {**SEVERAL, **DISTRIBUTED, **RARE}
-QUICK = {*FIRST.values(), "fgm-pair-fallback"}
+QUICK = {*FIRST.values(), "fgm-pair-fallback", "fgm-rows-covariates"}
 AS_ON_WORKERS = {"gramplane.cluster.executor.Executor.kind": "pretended"}
 """This process does what workers would: blocks of kernels and of eigenvectors go their way, whatever they are."""
 

@@ -13,7 +13,8 @@ from gramplane.kernels.bank import products as bank_products
 from gramplane.kernels.eigen.dense import MIN_ROWS_BY_VALUE, dense_positive
 from gramplane.kernels.grams import cosine_sums as alignment_expansion
 from gramplane.kernels.grams import distances, feature_sums
-from gramplane.kernels.losses import LOSSES, MarginLoss
+from gramplane.kernels.loss_types import MarginLoss
+from gramplane.kernels.losses import LOSSES
 from gramplane.kernels.mixed_norm import row_block, row_passes
 from tests.support.processors import other_coretypes, said
 
@@ -167,11 +168,14 @@ def sums(n):
             f"{name} {loss.name}": (lambda *a, call=call, kind=int(loss.kind): call(kind, *a), arrays)
             for loss in margin_losses()
             for name, call, arrays in (
-                ("points", lambda kind, *a: row_passes.point_pass(kind, *a[:3], 0.1, a[3]), [v[0], y, np.abs(v[1]), v[2]]),
-                ("bias", lambda kind, *a: row_passes.bias_pass(kind, *a, 0.1), [v[0], y, np.abs(v[1])]),
-                ("line", lambda kind, *a: row_passes.line_pass(kind, *a[:4], 0.1, 0.2, a[4]), [v[0], v[2], y, np.abs(v[1]), steps]),
+                ("points", row_passes.point_pass, [v[0], y, np.abs(v[1]), v[2]]),
+                ("balance", lambda *a: row_passes.balance_pass(*a, 0.1), [v[0], v[2], y, np.abs(v[1])]),
+                ("line", row_passes.line_pass, [v[0], v[2], y, np.abs(v[1]), steps]),
             )
         },
+        "points of targets": (lambda *a: row_passes.target_point_pass(0.1, 1.0, *a), [v[0], v[3], np.abs(v[1]), v[2]]),
+        "balance of targets": (lambda *a: row_passes.target_balance_pass(0.1, 1.0, *a, 0.1), [v[0], v[2], v[3], np.abs(v[1])]),
+        "line of targets": (lambda *a: row_passes.target_line_pass(0.1, 1.0, *a), [v[0], v[2], v[3], np.abs(v[1]), steps]),
         "product by columns": (lambda a, b, c: row_block._product_by_columns(a, n, b, c), [flat, few, np.zeros(n)]),
         "transposed by columns": (lambda a, b, c: row_block._transposed_by_columns(a, n, b, c), [flat, v[0], np.zeros(p)]),
         "product by rows": (lambda a, b, c: row_block._product_by_rows(a, n, b, c), [flat, v[0], np.zeros(p)]),

@@ -9,21 +9,24 @@ from gramplane.kernels.group_lasso.streams import StreamLearner
 from gramplane.kernels.group_lasso.task_selection import OpenRound, Rounds, TaskStream, run_rounds, task_penalty
 from gramplane.kernels.group_lasso.task_selection import TaskRows as RoundRows
 from gramplane.kernels.jit import compiled
+from gramplane.kernels.loss_types import MarginLoss, RowLoss
 from gramplane.kernels.losses import (
     LOSSES,
     LossKind,
-    MarginLoss,
-    RowLoss,
+    TargetLoss,
     curvature_at_dual,
-    margin_loss,
     margin_terms,
     mean_loss,
+    sum_loss,
+    target_curvature,
+    target_terms,
     value_and_slope,
 )
 from gramplane.kernels.mixed_norm import rows_for
 from tests.support.oracles import fgm_subproblem as oracle
 
 MARGIN_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, MarginLoss)]
+TARGET_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, TargetLoss)]
 ROW_LOSSES = [name for name, loss in LOSSES.items() if isinstance(loss, RowLoss)]
 
 
@@ -39,6 +42,7 @@ def test_every_number_is_that_of_one_loss_and_every_loss_of_margins_has_its_orac
     assert [loss.kind for loss in LOSSES.values()] == list(LossKind)
     assert [loss.name.upper() for loss in LOSSES.values()] == [kind.name for kind in LossKind]
     assert set(MARGIN_LOSSES) == set(oracle.LOSSES)
+    assert set(TARGET_LOSSES) == set(oracle.TARGETS)
 
 
 # -- losses of margins -----------------------------------------------------------------------------------------------------
@@ -47,11 +51,12 @@ def test_every_number_is_that_of_one_loss_and_every_loss_of_margins_has_its_orac
 @pytest.mark.parametrize("name", MARGIN_LOSSES)
 def test_value_and_utility_are_the_written_out_ones(name, rows):
     y, f, cost = rows
-    loss = margin_loss(name)
+    loss = sum_loss(name)
     assert loss.name == name
     assert loss.value(y, f, cost) == pytest.approx(oracle.loss_value(name, y, f, cost))
     alpha = loss.dual(y, f, cost)
-    assert loss.utility(alpha, cost) == pytest.approx(oracle.utility(name, alpha, cost))
+    assert loss.utility(alpha, cost) == pytest.approx(oracle.utility(name, y, y * alpha, cost))
+    np.testing.assert_array_equal(loss.residual(y, f, cost), alpha * y)
     low, high = loss.dual_bounds(cost)
     assert (low <= alpha).all()
     assert (alpha <= high).all()
@@ -60,7 +65,7 @@ def test_value_and_utility_are_the_written_out_ones(name, rows):
 @pytest.mark.parametrize("name", MARGIN_LOSSES)
 def test_gradient_is_the_difference_and_curvature_bounds_it(name, rows):
     y, f, cost = rows
-    loss, eps = margin_loss(name), 1e-6
+    loss, eps = sum_loss(name), 1e-6
     steps = eps * np.eye(30)
     slopes = np.array([(loss.value(y, f + e, cost) - loss.value(y, f - e, cost)) / (2 * eps) for e in steps])
     np.testing.assert_allclose(loss.gradient(y, f, cost), slopes, atol=1e-7)
@@ -72,7 +77,7 @@ def test_gradient_is_the_difference_and_curvature_bounds_it(name, rows):
 @pytest.mark.parametrize("name", MARGIN_LOSSES)
 def test_fenchel_equality_holds_at_the_pair_and_inequality_elsewhere(name, rows):
     y, f, cost = rows
-    loss = margin_loss(name)
+    loss = sum_loss(name)
     alpha = loss.dual(y, f, cost)
     assert loss.utility(alpha, cost) == pytest.approx(loss.value(y, f, cost) + alpha @ (y * f))
     for other in (0.5 * alpha, loss.dual(y, f + 1.0, cost)):
@@ -89,7 +94,7 @@ def all_margin_terms(kind, margin, cost, out):
 @pytest.mark.parametrize("name", MARGIN_LOSSES)
 def test_compiled_rows_are_those_of_the_class(name, rows):
     y, f, cost = rows
-    loss, out, eps = margin_loss(name), np.empty((4, 30)), 1e-5
+    loss, out, eps = sum_loss(name), np.empty((4, 30)), 1e-5
     all_margin_terms(int(loss.kind), y * f, cost, out)
     one = np.ones(1)
     np.testing.assert_allclose(out[0], [loss.value(one * a, one * b, one * c) for a, b, c in zip(y, f, cost)], rtol=1e-12, atol=1e-300)
@@ -109,7 +114,7 @@ def test_a_number_without_a_loss_is_answered_by_nan():
 @pytest.mark.parametrize("name", MARGIN_LOSSES)
 @pytest.mark.parametrize(("positive", "negative"), [(3.0, 1.0), (0.2, 5.0), (2.0, 2.0)])
 def test_the_best_constant_is_where_its_value_is_least(name, positive, negative):
-    loss = margin_loss(name)
+    loss = sum_loss(name)
     f = loss.best_constant(positive, negative)
     assert f == pytest.approx(MarginLoss.best_constant(loss, positive, negative), abs=1e-12)
     values = [loss.constant_value(positive, negative, f + step) for step in (-1e-3, 0.0, 1e-3)]
@@ -122,7 +127,7 @@ def test_the_best_constant_is_where_its_value_is_least(name, positive, negative)
 @pytest.mark.parametrize("norm2", [1e-3, 1.0, 50.0])
 def test_the_best_scaled_dual_is_the_best_of_many(name, norm2, rows):
     y, f, cost = rows
-    loss = margin_loss(name)
+    loss = sum_loss(name)
     alpha = loss.dual(y, f, cost)
     ends = loss.dual_bounds(cost)[1][alpha > 0] / alpha[alpha > 0]
     scales = np.linspace(0.0, min(float(ends.min()), 5.0), 5_001)[1:]
@@ -131,6 +136,75 @@ def test_the_best_scaled_dual_is_the_best_of_many(name, norm2, rows):
         assert best * (1 - 1e-12) <= found == pytest.approx(best, rel=1e-5)
     assert loss.best_bound(alpha, cost, norm2) == pytest.approx(MarginLoss.best_bound(loss, alpha, cost, norm2))
     assert loss.best_scaled_dual(0.0 * alpha, cost, norm2) == MarginLoss.best_scaled_dual(loss, 0.0 * alpha, cost, norm2) == 0.0
+    assert loss.bound(y, alpha * y, cost, norm2) == loss.best_bound(alpha, cost, norm2)
+
+
+# -- losses of real targets ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def targets():
+    rng = np.random.default_rng(1)
+    cost = rng.random(40) * (rng.random(40) < 0.8)
+    y, f = 2 * rng.normal(size=(2, 40))
+    y[:4] = f[:4] + np.array([0.0, 0.1, -1.35, 0.05])
+    return y, f, cost
+
+
+@pytest.mark.parametrize("name", TARGET_LOSSES)
+def test_value_dual_and_utility_of_targets_are_the_written_out_ones(name, targets):
+    y, f, cost = targets
+    loss, eps = sum_loss(name), 1e-6
+    assert not loss.of_labels
+    assert loss.value(y, f, cost) == pytest.approx(oracle.loss_value(name, y, f, cost))
+    u = loss.residual(y, f, cost)
+    np.testing.assert_allclose(u, oracle.loss_residual(name, y, f, cost), atol=1e-15)
+    slopes = [(loss.value(y, f + e, cost) - loss.value(y, f - e, cost)) / (2 * eps) for e in eps * np.eye(40)]
+    np.testing.assert_allclose(-u, slopes, atol=1e-6)
+    assert loss.utility(y, u, cost) == pytest.approx(oracle.utility(name, y, u, cost))
+    assert loss.utility(y, u, cost) == pytest.approx(loss.value(y, f, cost) + u @ f)
+    for other in (0.5 * u, loss.residual(y, f + 1.0, cost)):
+        assert loss.utility(y, other, cost) <= loss.value(y, f, cost) + other @ f
+
+
+@pytest.mark.parametrize("name", TARGET_LOSSES)
+@pytest.mark.parametrize("norm2", [0.0, 1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("share", [1.0, 0.2, -0.5])
+def test_the_bound_of_targets_is_the_best_of_many_scalings(name, norm2, share, targets):
+    y, f, cost = targets
+    loss = sum_loss(name)
+    u = share * loss.residual(y, f, cost)
+    most = np.min(cost[u != 0] * oracle.TARGETS[name].most / np.abs(u[u != 0]))
+    scales = np.linspace(0.0, min(most, 8.0), 8_001)
+    best = max(oracle.utility(name, y, s * u, cost) - 0.5 * s * s * norm2 for s in scales)
+    assert best * (1 - 1e-12) <= loss.bound(y, u, cost, norm2) <= best + 1e-6 * abs(best) + 1e-4
+    assert loss.bound(y, 0.0 * u, cost, norm2) == 0.0
+
+
+@compiled
+def all_target_terms(residual, cost, epsilon, delta, out):
+    for i in range(residual.size):
+        out[0, i], out[1, i], out[2, i] = target_terms(residual[i], cost[i], epsilon, delta)
+        out[3, i] = target_curvature(out[1, i], cost[i], epsilon, delta)
+
+
+@pytest.mark.parametrize("name", TARGET_LOSSES)
+def test_compiled_rows_of_targets_are_those_of_the_class(name, targets):
+    y, f, cost = targets
+    loss, out, one = sum_loss(name), np.empty((4, 40)), np.ones(1)
+    all_target_terms(y - f, cost, loss.epsilon, loss.delta, out)
+    np.testing.assert_allclose(out[0], [loss.value(one * a, one * b, one * c) for a, b, c in zip(y, f, cost)], rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(out[1], loss.residual(y, f, cost), rtol=1e-12, atol=1e-300)
+    np.testing.assert_array_equal(out[2][4:], oracle.loss_bends(name, y, f, cost)[4:])
+    np.testing.assert_array_equal(out[3][cost > 0], out[2][cost > 0])
+    assert not out[3][cost == 0].any()
+
+
+def test_widths_are_those_that_were_asked_for():
+    assert sum_loss("huber", epsilon=0.3, delta=2.0).delta == 2.0
+    assert sum_loss("huber", epsilon=0.3).epsilon == 0.0
+    assert sum_loss("squared_epsilon_insensitive", epsilon=0.3, delta=2.0).epsilon == 0.3
+    assert sum_loss("squared", epsilon=0.3, delta=2.0) == LOSSES["squared"]
 
 
 # -- losses of rows --------------------------------------------------------------------------------------------------------
@@ -161,14 +235,17 @@ def test_slopes_bends_and_utilities_belong_together(name, rows):
 
 
 @pytest.mark.parametrize("name", ["absolute", "hinge"])
-def test_a_loss_that_is_unknown_or_has_no_margins_is_named(name):
-    with pytest.raises(ValueError, match=f"loss='{name}': must be one of logistic, .*squared_hinge"):
-        margin_loss(name)
+def test_a_loss_that_is_unknown_or_no_sum_over_rows_is_named(name):
+    with pytest.raises(ValueError, match=f"loss='{name}': must be one of huber, logistic, .*squared_hinge"):
+        sum_loss(name)
 
 
 def test_a_mismatch_names_the_loss_and_the_solver():
     Z, one = np.ones((2, 1)), np.ones(2)
-    with pytest.raises(ValueError, match=r"loss='hinge': .*; the sub-problem of the Feature Generating Machine needs its dual and utility"):
+    with pytest.raises(
+        ValueError,
+        match=r"loss='hinge': .*; the sub-problem of the Feature Generating Machine needs its residual and bound",
+    ):
         rows_for(Z, one, one, "hinge")
     with pytest.raises(ValueError, match="loss='squared_hinge': must be one of hinge, logistic, squared; a stream needs its steepness"):
         StreamLearner(single_features(1), 1.0, loss="squared_hinge", gamma=1.0)
@@ -176,7 +253,7 @@ def test_a_mismatch_names_the_loss_and_the_solver():
     none = RoundRows(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; the selector needs its steepness"):
         run_rounds(TaskStream.empty(1, 1), none, np.zeros(0, np.int64), rounds, OpenRound.none())
-    problem = RowProblem(TaskRows(Z, np.array([0, 2])), one, one, margin_loss("squared_hinge"), single_features(1), 1.0, False)
+    problem = RowProblem(TaskRows(Z, np.array([0, 2])), one, one, sum_loss("squared_hinge"), single_features(1), 1.0, False)
     with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; the group lasso on rows needs its values and slopes and bends"):
         solve_rows(problem)
     with pytest.raises(ValueError, match=r"loss='squared_hinge': .*; a group lasso needs its"):

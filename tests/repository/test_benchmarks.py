@@ -57,6 +57,19 @@ def test_programs_of_one_layer_run(name: str) -> None:
     assert printed in run(name, *arguments)
 
 
+def test_parts_that_are_kept_are_not_measured_again(tmp_path: Path) -> None:
+    parts = importlib.import_module("benchmarks._parts").Parts
+    path, measured = tmp_path / "kept", []
+    assert parts(str(path), {"n": 3}).get("a", lambda: (measured.append("a"), 1.5)) == [None, 1.5]
+    path.write_text(path.read_text() + '["b", 2')  # a kill
+    again = parts(str(path), {"n": 3})
+    assert again.get("a", lambda: measured.append("again")) == [None, 1.5] and again.get("b", lambda: 2) == 2
+    assert measured == ["a"] and parts(str(path), {"n": 3}).get("b", lambda: 3) == 2
+    with pytest.raises(SystemExit, match=r"holds parts of another run, {'n': 3}; this one is {'n': 4}"):
+        parts(str(path), {"n": 4})
+    assert parts(None, {}).get("a", lambda: 7) == 7
+
+
 def test_smallest_program_runs_in_the_normal_suite() -> None:
     text = run("fgm_small.py", "--tiny")
     assert "| FGM : l1-SVM, defaults |" in text

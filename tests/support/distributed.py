@@ -51,11 +51,12 @@ BELOW: dict[str, Any] = {f"{BLOCKED_LATTICE}.SUBTREE_VISITS": 20, f"{BLOCKED_LAT
 
 
 def rows(path: Path, n: int = 200, d: int = 6, kind: str = "") -> BlockStore:
-    """Write rows of two classes; ``kind`` may name ``tasks``, and ``both`` layouts."""
+    """Write rows of two classes; ``kind`` may name ``tasks``, ``covariates``, and ``both`` layouts."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(n, d))
     y = np.where(X[:, 0] + 0.3 * X[:, 1] + 0.2 * rng.normal(size=n) > 0, 1, -1)
     more: dict[str, Any] = {"task_column": np.arange(n) * 7 % 3} if "tasks" in kind else {}
+    more |= {"covariates": 5.0 + rng.normal(size=(n, 2))} if "covariates" in kind else {}
     return ingest((X, y), path, **more, **({"layout": "both"} if "both" in kind else {}))
 
 
@@ -95,6 +96,13 @@ def _case(method: str, params: dict[str, Any], data: Any, memory: str | None = N
 
 DISTRIBUTED: dict[str, Case] = {
     "fgm-rows": _case("fgm", {"B": 4, "max_rounds": 2}, partial(rows, n=400, d=60), "32KiB", sizes={f"{PLACE}fgm.designs.ROW_BLOCK": 128}),
+    "fgm-rows-covariates": _case(
+        "fgm",
+        {"B": 6, "max_rounds": 2, "loss": "logistic", "fit_intercept": True},
+        partial(rows, n=400, d=60, kind="covariates"),
+        "64KiB",
+        sizes={f"{PLACE}fgm.designs.ROW_BLOCK": 128},
+    ),
     "group-lasso-working-set": _case("group-lasso", {"lam": 0.02, "algorithm": "fista", "tol": 1e-3}, partial(rows, n=400, d=60), "192KiB"),
     "group-lasso-stream": _case("group-lasso", {"lam": 0.02, "epochs": 2, "batch_size": 50}, rows),
     "multitask-selector-working-set": _case(

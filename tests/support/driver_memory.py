@@ -179,7 +179,8 @@ def measured(case: Case, folder: Path) -> list[Taken]:
         if "label_kernel" in extra:
             np.save(folder / f"labels{k}.npy", extra["label_kernel"])
             extra = {"label_kernel": matrix_file(str(folder / f"labels{k}.npy"), n)}
-        places.append([write_store(folder / f"data{k}", n, d, case.tasks, **case.store), extra])
+        kept = {"covariates": extra.pop("covariates")} if "covariates" in extra else {}
+        places.append([write_store(folder / f"data{k}", n, d, case.tasks, **kept, **case.store), extra])
     given = json.dumps([case.method, case.params, case.limit, str(folder), case.use, places])
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests/support/_bare"), str(ROOT)])}
     words = [sys.executable, "-W", "ignore", "-c", PROGRAM]

@@ -35,6 +35,20 @@ def _real(path: Path, n: int = 80) -> BlockStore:
     return ingest((X, X[:, 0] + 0.5 * np.sin(3 * X[:, 1])), path, task="regression")
 
 
+def _beside(path: Path, n: int = 80) -> BlockStore:
+    """Real targets that two covariates and some features make, a few of them far away; the covariates are kept apart."""
+    X, _ = planted(3, n, density=0.5)
+    Z = np.random.default_rng(6).normal(size=(len(X), 2)) * [10.0, 0.1] + [50.0, 0.0]
+    y = 2 * X[:, 0] - X[:, 3] + 0.2 * Z[:, 0] + 5 * Z[:, 1] + 9.0 * (np.arange(len(X)) % 11 == 4)
+    return ingest((sp.csr_array(X), y), path, task="regression", covariates=Z)
+
+
+def _three_beside(path: Path, n: int = 120) -> BlockStore:
+    X, codes = classes(n=n, density=0.5)
+    Z = np.random.default_rng(7).normal(size=(n, 2)) + 0.3 * codes[:, None]
+    return ingest((X, np.array(["a", "b", "c"])[codes]), path, covariates=Z)
+
+
 def _tasks(path: Path, n: int = 80) -> BlockStore:
     X, y = planted(2, n, d=30)
     return ingest((X, y), path, task_column=np.arange(len(y)) * 7 % 3 + 5)
@@ -189,6 +203,12 @@ CASES: dict[str, Case] = {
     "fgm-sparse": Case("fgm", FGM, _sparse, OTHER),
     "fgm-logistic-bias": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True, "debias": True}, _dense, OTHER),
     "fgm-groups-classes": Case("fgm", {**FGM, "outer_tol": 0.3}, _three, OTHER),
+    "fgm-numbers-held-out": Case("fgm", {**FGM, "debias": True}, _real, OTHER, {"test_share": 0.25}),
+    "fgm-covariates-huber": Case("fgm", {**FGM, "loss": "huber", "delta": 0.5}, _beside, OTHER),
+    "fgm-covariates-tube-groups": Case(
+        "fgm", {**FGM, "loss": "squared_epsilon_insensitive", "epsilon": 0.2}, _beside, OTHER, {"groups": (np.arange(60) // 4).tolist()}
+    ),
+    "fgm-covariates-classes": Case("fgm", {**FGM, "loss": "logistic", "fit_intercept": True}, _three_beside, OTHER),
     "fgm-pairs": Case("fgm", {**FGM, "feature_map": "poly2", "allow_repeat": False}, _sparse, OTHER),
     "fgm-gaussian-held-out": Case("fgm", {**FGM, "feature_map": "additive_gaussian"}, _dense, OTHER, {"test_share": 0.25}),
     "fgm-overlap": Case(

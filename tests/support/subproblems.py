@@ -7,17 +7,35 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramplane.kernels.mixed_norm import GroupProblem, LocalRows
+from tests.support.oracles.fgm_subproblem import LOSSES, TARGETS
+
+ALL_LOSSES = (*LOSSES, *TARGETS)
+FREE = ("none", "bias", "covariates")
+"""Columns without a penalty: none, one of ones, or that and two further ones."""
 
 
 @dataclass(frozen=True)
 class Instance:
     Z: Any
-    y: np.ndarray
+    labels: np.ndarray
+    targets: np.ndarray
     cost: np.ndarray
     starts: np.ndarray
+    covariates: np.ndarray
 
-    def problem(self, loss, fit_bias, make=LocalRows):
-        return GroupProblem(make(self.Z, self.y, self.cost, loss), self.starts, loss, fit_bias)
+    def y(self, loss):
+        """Labels, or targets for a loss of these."""
+        return self.targets if loss in TARGETS else self.labels
+
+    def columns(self, free):
+        """The columns without a penalty."""
+        return np.hstack([np.ones((len(self.cost), int(free != "none"))), self.covariates[:, : 2 * (free == "covariates")]])
+
+    def rows(self, loss, free, make=LocalRows):
+        return make(self.Z, self.y(loss), self.cost, loss, self.columns(free))
+
+    def problem(self, loss, free, make=LocalRows):
+        return GroupProblem(self.rows(loss, free, make), self.starts)
 
     @property
     def dense(self):
@@ -43,13 +61,17 @@ def instance(kind, seed=0, n=24, groups=4, size=3, scale=1.0):
     if kind == "empty":
         Z[:, :size] = 0.0
         Z[:, -1] = 0.0
-    y = np.where(X[:, 0] + 0.7 * rng.normal(size=n) + 0.3 > 0, 1.0, -1.0)
+    value = X[:, 0] + 0.7 * rng.normal(size=n) + 0.3
+    y = np.where(value > 0, 1.0, -1.0)
     y[:2] = 1.0, -1.0
     cost = np.full(n, scale)
     if kind == "weighted":
         cost *= rng.random(n) * (rng.random(n) < 0.8)
         cost[:2] = scale
-    return Instance(_stored(kind, Z), y, cost, np.arange(0, groups * size + 1, size))
+    covariates = rng.normal(size=(n, 2)) @ np.array([[1.0, 0.6], [0.0, 3.0]]) + 0.5
+    # Targets with a few far away, so that Huber's loss is straight somewhere.
+    targets = value + covariates @ [0.5, -0.2] + 6.0 * (np.arange(n) % 7 == 3)
+    return Instance(_stored(kind, Z), y, targets, cost, np.arange(0, groups * size + 1, size), covariates)
 
 
 def _stored(kind, Z):

@@ -121,7 +121,8 @@ def store_figures(store: BlockStore) -> dict[str, Any]:
     shape = {"rows": meta.n_rows, "columns": meta.n_cols, "kind": meta.kind, "dtype": str(meta.dtype), "missing": meta.n_missing}
     sizes = {"stored": sum(block.nnz for block in blocks), "bytes": sum(block.nbytes for block in blocks), "blocks": len(blocks)}
     labels, tasks = (None if names is None else list(names) for names in (meta.labels, meta.task_names))
-    target = {"labels": labels, "target": store.has_table("y"), "tasks": tasks, "ids": store.has_ids}
+    beside = {"covariates": list(meta.covariates or ()), "ids": store.has_ids}
+    target = {"labels": labels, "target": store.has_table("y"), "tasks": tasks, **beside}
     if store.encoding is not None:
         target["encoding"] = describe_encoding(store.encoding)
     return {"store": store.url, **shape, **sizes, **target, "scale": meta.scale, "digest": store.digest}
@@ -133,6 +134,8 @@ def collect_extras(
     """Return the further inputs of a fit on a store, as far as they were given; ``width``: features of a text that is read instead;
     ``spell``: what an input is called where it was typed."""
     width = width if args.stream is None else args.stream.n_features
+    if args.task is not None and width is None:
+        _check_task(args.task, store, spell)
     extras: dict[str, Any] = further_inputs(args, store, path, width, spell)
     if args.groups is not None:
         extras["groups"] = read_groups(path(args.groups))
@@ -141,6 +144,16 @@ def collect_extras(
     if args.stream is not None:
         extras["stream"] = args.stream.model_dump(exclude={"source"}, exclude_none=True)
     return extras
+
+
+def _check_task(task: str, store: str, spell: Locator) -> None:
+    """Refuse a store whose target is not what was said. Raises ConfigError, which names both and what helps."""
+    from ...storage import BlockStore
+
+    opened = BlockStore.open(store)
+    if opened.has_table("y") and (opened.meta.labels is None) != (task == "regression"):
+        content = "real numbers" if opened.meta.labels is None else "classes"
+        raise ConfigError(f"{spell(('task',))} {task}: the target of {store} holds {content}; ingest it with --task {task}")
 
 
 def tune_plan(
@@ -168,7 +181,7 @@ def further_inputs(args: MethodArgs, store: str, path: Callable[[str], str], wid
 
 
 def _further_input(item: ExtraInput, file: str, store: str, width: int | None, called: str) -> UserData:
-    from ...storage import BlockStore, matrix_file, read_edges, read_named_rows, read_pairs, read_row_texts
+    from ...storage import BlockStore, columns_file, matrix_file, read_edges, read_named_rows, read_pairs, read_row_texts
 
     try:
         require_path(file, f"{called}: {'store' if item.reads == 'store' else 'file'}")
@@ -184,6 +197,8 @@ def _further_input(item: ExtraInput, file: str, store: str, width: int | None, c
         return read_pairs(file, n, item.values, ordered=item.ordered).tolist()
     if item.reads == "edges":
         return read_edges(file, n, "row").tolist()
+    if item.reads == "columns":
+        return columns_file(file, n)
     if item.reads == "named-rows":
         return read_named_rows(file, n, numbers=True, least=item.least)
     return matrix_file(file, n) if item.reads == "matrix" else read_row_texts(file, n)

@@ -38,6 +38,9 @@ _CATEGORICAL = "Columns of a table whose values are names, although they look li
 @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
 @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
 @click.option("--id-column", metavar="NAME", help="Column or array that names the rows; predictions show it.")
+@click.option(
+    "--covariates", type=ColumnNames(), metavar="NAME,...", help="Columns or arrays that are no features but covariates, for fgm."
+)
 @click.option("--categorical", type=ColumnNames(), metavar="COLS", help=_CATEGORICAL)
 @click.option("--drop", type=ColumnNames(), metavar="COLS", help="Columns of a table to leave out.")
 @click.option("--columns", type=ColumnNames(), metavar="COLS", help="The only columns of a table that are features.")
@@ -71,6 +74,8 @@ def _store_text(figures: dict[str, Any]) -> str:
     if not figures["target"]:
         rows.insert(7, ("target", "none; of a table or arrays --target names it"))
     rows.insert(6, ("stored values", f"{figures['stored']:,} in {figures['bytes'] / 2**20:,.1f} MiB"))
+    if figures["covariates"]:
+        rows.insert(8, ("covariates", figures["covariates"]))
     if figures["missing"]:
         rows.insert(7, ("missing values", f"{figures['missing']:,}"))
     if "encoding" in figures:
@@ -109,7 +114,7 @@ def inspect(frame: Frame, path: str) -> Result:
         figures, names = gram_figures(store), [kernel_name(store.describe(digest)) for digest in store.kernels]
         text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
         return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
-    tables = [name for name in ("y", "task", "group", "weight") if store.has_table(name)] + (["id"] if store.has_ids else [])
+    tables = [name for name in ("y", "task", "group", "weight", "covariates") if store.has_table(name)] + ["id"] * store.has_ids
     figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
     parts = [_store_text(figures), align_rows([("tables", tables), ("layouts", figures["layouts"])])]
     if "encoding" in figures:

@@ -26,6 +26,7 @@ def outcome_result(outcome: RunOutcome, run: str) -> Result:
     return Result(outcome.status, {"run": run, name: figures}, text)
 
 
+_TASK = "What the target must be; with --stream: what the labels are."
 _STREAM = "Learn from SVMlight text instead, read once; - is standard input (group-lasso)."
 
 
@@ -35,7 +36,7 @@ _STREAM = "Learn from SVMlight text instead, read once; - is standard input (gro
 @click.option("--stream", type=Url("stream"), metavar="FILE|-", help=_STREAM)
 @click.option("--n-features", type=click.IntRange(min=1), metavar="N", help="With --stream: width of the rows.")
 @click.option("--labels", metavar="A,B,...", help="With --stream: the labels there will be; default -1,1.")
-@click.option("--task", type=click.Choice(["classification", "regression"]), help="With --stream: what the labels are.")
+@click.option("--task", type=click.Choice(["classification", "regression"]), help=_TASK)
 @click.option("--zero-based", type=click.Choice(["no", "yes"]), help="With --stream: whether indices count from zero; default no.")
 @shared.run_option
 @shared.set_option
@@ -65,8 +66,8 @@ def fit(
     """
     from ...pipeline import run_method
 
-    text = {key: inputs.pop(key) for key in ("n_features", "labels", "task", "zero_based")}
-    source, extra = training_data(data, stream, text)
+    text = {key: inputs.pop(key) for key in ("n_features", "labels", "zero_based")}
+    source, extra = training_data(data, stream, text if stream is None else {**text, "task": inputs.pop("task")})
     args = _fit_args(method, inputs)
     values, d = _parameters(source, settings, args, kernels=kernels, grams=grams)
     params = shared.explicit_values(shared.method_config(method, values, d=d))
@@ -138,6 +139,7 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
 @shared.kernels_option
 @shared.grams_option
 @shared.groups_option
+@click.option("--task", type=click.Choice(["classification", "regression"]), help="What the target must be.")
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
 @click.option("--repeats", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="How often folds are drawn.")
 @shared.seed_option
@@ -218,10 +220,18 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
     return outcome_result(outcome, run)
 
 
+_COVARIATES = "Covariates of the rows, where STORE keeps none (fgm)."
+
+
+def _covariates_file(path: str | None) -> str | None:
+    return None if path is None else require_path(path, "covariates: file")
+
+
 @command("predict", short_help="Write predictions of a run on a store.")
 @click.argument("run", type=Url("run"))
 @click.argument("store", type=Url("store"))
 @click.argument("out", type=Url("predictions"))
+@shared.file_option("--covariates", help=_COVARIATES)
 @click.option("--three-way", is_flag=True, help="Predict irrelevant_label, too, for rows of neither class (tri-class-svm).")
 @click.option("--proba", is_flag=True, help="Calibrate probabilities from the run's store, if the model has none: about five fits.")
 @click.option("--recommend", type=click.IntRange(min=1), metavar="K", help="K candidates for every user of the fit (social-strength).")
@@ -234,6 +244,7 @@ def predict(
     run: str,
     store: str,
     out: str,
+    covariates: str | None,
     three_way: bool,
     proba: bool,
     recommend: int | None,
@@ -258,7 +269,8 @@ def predict(
             result = answer_users(model_run(require_run(run)), require_path(store, "store"), out, asked, **settings)
         return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
     with frame.progress() as emit:
-        settings = {"three_way": three_way, "proba": proba, "dry_run": dry_run, "on_event": emit, **compute.arguments()}
+        settings = {"covariates": _covariates_file(covariates), "three_way": three_way, "proba": proba, "dry_run": dry_run}
+        settings |= {"on_event": emit, **compute.arguments()}
         result = predict_store(model_run(require_run(run)), require_path(store, "store"), out, **settings)
     return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
 
@@ -266,9 +278,10 @@ def predict(
 @command("score", short_help="Show the metrics of a run on a store.")
 @click.argument("run", type=Url("run"))
 @click.argument("store", type=Url("store"))
+@shared.file_option("--covariates", help=_COVARIATES)
 @cluster_options
 @dry_run_option
-def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
+def score(frame: Frame, run: str, store: str, covariates: str | None, compute: ComputeOptions, dry_run: bool) -> Result:
     """Show the metrics of RUN on STORE, or on a file as of predict, and keep them for its report."""
     from ...pipeline import score_store
     from ...pipeline.runs.evaluation import told_figures
@@ -278,7 +291,7 @@ def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: 
     if not dry_run:
         require_writable(require_run(run))
     with frame.progress() as emit:
-        settings = {"on_event": emit, "dry_run": dry_run, **compute.arguments()}
+        settings = {"covariates": _covariates_file(covariates), "on_event": emit, "dry_run": dry_run, **compute.arguments()}
         result = score_store(model_run(require_run(run)), require_path(store, "store"), **settings)
     if dry_run:
         return plan_result(result)

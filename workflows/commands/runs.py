@@ -33,7 +33,8 @@ def history(frame: Frame, run: str, lines: bool) -> Result:
     return Result(fields={"run": run, "rounds": len(rows), "last": rows[-1] if rows else None}, text=text)
 
 
-_SHOWN = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy", "seconds", "tasks", "bytes")
+_SHOWN = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy", "train_r2", "test_r2")
+_SHOWN += ("seconds", "tasks", "bytes")
 
 
 def columns_text(rows: list[dict[str, Any]]) -> str:

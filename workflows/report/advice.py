@@ -140,13 +140,18 @@ def _fewer_do(run: RunView) -> Advice | None:
     points = [point for point in (score or {}).get("path") or () if number(point.get("n_selected")) > 0]
     if run.method != "fgm" or score is None or len(points) < 2:
         return None
-    best = max(number(point["accuracy"]) for point in points)
-    error = math.sqrt(best * (1 - best) / score["rows"])
-    k, first = next((k, point) for k, point in enumerate(points, 1) if number(point["accuracy"]) >= best - error)
+    measure = "accuracy" if "accuracy" in points[0] else "r2"
+    best = max(number(point[measure]) for point in points)
+    if measure == "accuracy":
+        error = math.sqrt(best * (1 - best) / score["rows"])
+    else:
+        low, high = [number(end) for end in score.get("r2_interval") or (math.nan, math.nan)]
+        error = (high - low) / 4  # of two standard errors to either side
+    k, first = next(((k, point) for k, point in enumerate(points, 1) if number(point[measure]) >= best - error), (0, points[-1]))
     if not 2 * number(first["n_selected"]) <= number(points[-1]["n_selected"]):
         return None
     first_words, last_words = (
-        f"{point['n_selected']} features have accuracy {number(point['accuracy']):.3f}" for point in (first, points[-1])
+        f"{point['n_selected']} features have {MEASURES[measure]} {number(point[measure]):.3f}" for point in (first, points[-1])
     )
     text = f"{first_words}, {last_words}: no difference that {score['rows']:,} rows can tell. Let folds decide how many are needed."
     return Advice(text, _tuning(run) or f"--set max_rounds={k}")

@@ -14,7 +14,7 @@ from ..checking import ConfigError
 if TYPE_CHECKING:
     from ...storage import RunStore
 
-_STEPS = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy")
+_STEPS = ("iteration", "objective", "gap", "outer_gap", "n_selected", "train_accuracy", "test_accuracy", "train_r2", "test_r2")
 
 
 def is_run(path: str | Path) -> bool:

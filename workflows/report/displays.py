@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from ...pipeline.records.charts import Chart
@@ -210,6 +211,6 @@ def view_estimator(estimator: Any) -> RunView:
     history = {key: np.asarray(values).tolist() for key, values in getattr(estimator, "history_", {}).items()}
     rows = [dict(zip(history, values, strict=True)) for values in zip(*history.values(), strict=True)]
     classes = getattr(estimator, "classes_", None)
-    summary = {} if classes is None else {"classes": classes.tolist()}
+    summary = {"classes": None} if is_regressor(estimator) else {} if classes is None else {"classes": classes.tolist()}
     others = {key: table for key, table in tables.items() if key != "selected"}
     return RunView(name, "", info.name, info.title, summary=summary, history=rows, selected=tables.get("selected", ()), tables=others)

@@ -275,7 +275,8 @@ class ExpansionAtoms(LinearAtoms):
 
 def build_atoms(config: FGMConfig, inputs: Inputs) -> Atoms:
     """Return the candidates; what does not go together is refused."""
-    centred = config.fit_intercept
+    known = inputs.covariates
+    centred = bool(config.fit_intercept) or (known is not None and known.basis(False).spans_constant)
     if inputs.groups is not None:
         if config.feature_map is not None:
             raise ValueError(f"groups cannot be combined with feature_map={config.feature_map!r}: choose one of them")
@@ -286,27 +287,27 @@ def build_atoms(config: FGMConfig, inputs: Inputs) -> Atoms:
     if config.feature_map == "poly2":
         return PairAtoms(config.gamma, config.coef0, centred=centred)
     if config.feature_map is not None:
-        return ExpansionAtoms(expansion=_additive_expansion(config, inputs.data), centred=centred)
+        return ExpansionAtoms(expansion=_additive_expansion(config, inputs.data, centred), centred=centred)
     return LinearAtoms(centred=centred)
 
 
-def _additive_expansion(config: FGMConfig, data: BlockStore | MemoryBlocks) -> expansions.Expansion:
+def _additive_expansion(config: FGMConfig, data: BlockStore | MemoryBlocks, centred: bool) -> expansions.Expansion:
     if data.scale.kind == "unit-row":
         raise ValueError(f"feature_map={config.feature_map!r} cannot be used on rows scaled to unit norm; ingest with another scale")
     name = "hik" if config.feature_map == "hik" else "additive_gaussian"
     if name == "hik":
-        low, _ = feature_ranges(data, np.arange(data.n_cols), centred=config.fit_intercept)
+        low, _ = feature_ranges(data, np.arange(data.n_cols), centred=centred)
         if low.size and low.min() < 0:
             j = int(np.argmin(low))
             raise DataError(f"feature_map='hik' needs non-negative features; column {j} has the minimum {low[j]!r}")
     return expansions.Expansion(name, gamma=config.gamma, n_bins=config.n_bins)
 
 
-def map_warnings(config: FGMConfig, data: BlockStore | MemoryBlocks) -> list[str]:
+def map_warnings(config: FGMConfig, data: BlockStore | MemoryBlocks, centred: bool) -> list[str]:
     """Return a warning of ranges on which the additive Gaussian map is far from its kernel (docs/methods.md, "Additive maps")."""
     if config.feature_map != "additive_gaussian":
         return []
-    low, high = feature_ranges(data, np.arange(data.n_cols), centred=config.fit_intercept)
+    low, high = feature_ranges(data, np.arange(data.n_cols), centred=centred)
     extent = high - low
     wide = np.flatnonzero(config.gamma * extent**2 > expansions.GAUSSIAN_REACH)
     if not len(wide):

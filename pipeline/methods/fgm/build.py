@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,47 +17,53 @@ from ...records.data_set import feature_namer
 from .atoms import feature_ranges
 from .config import FGMConfig
 from .designs import Atoms, Design
-from .model import FGMModel, MachineState, union_of_weights
-from .problem import BinaryProblem
+from .model import FGMModel, MachineState, MachineWeights, union_of_weights
+from .problem import MachineProblem
 
 REFIT_C = 20.0  # C of the de-biasing refit, as in the paper's experiments
-Weights = tuple[np.ndarray, np.ndarray, float]  # coordinates, their weights, and the bias of one machine
 
 
-def build_model(config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Sequence[MachineState], weights: Sequence[Weights]) -> FGMModel:
+def build_model(
+    config: FGMConfig, inputs: Inputs, atoms: Atoms, machines: Sequence[MachineState], weights: Sequence[MachineWeights]
+) -> FGMModel:
     """Return the model with these weights of the coordinates that its machines selected."""
     coordinates, rows, intercepts = union_of_weights(weights)
     selections = [ids for machine in machines if len(ids := machine.selected())]
     features = atoms.features(np.unique(np.concatenate(selections), axis=0)) if selections else np.zeros(0, np.int64)
     data, centred = inputs.data, atoms.centred
     ranges = np.stack(feature_ranges(data, features, centred=centred)) if atoms.kind == "expansion" else np.zeros((2, 0))
-    texts = config.feature_map or atoms.kind, config.model_dump_json(), json.dumps(list(inputs.labels))
+    classes = "null" if inputs.classes is None else json.dumps(list(inputs.classes))
+    texts = config.feature_map or atoms.kind, config.model_dump_json(), classes
     read = features, scale_of(data, features, centred=centred), ranges
     is_named = data.first_feature > 0 or data.feature_names() is not None
     known = tuple(map(feature_namer(data), features.tolist())) if is_named else None
     row_scaled = data.scale.kind == "unit-row"
-    return FGMModel(*texts, int(data.n_cols), *read, coordinates, rows, intercepts, tuple(machines), known, row_scaled)
+    model = FGMModel(*texts, int(data.n_cols), *read, coordinates, rows, intercepts, tuple(machines), known, row_scaled)
+    if inputs.covariates is None:
+        return model
+    coef = np.stack([part.covariate_coef for part in weights])
+    return replace(model, covariate_coef=coef, covariate_names=inputs.covariates.names)
 
 
-def last_weights(problem: BinaryProblem, machine: MachineState) -> Weights:
-    """Return the weights of the last round; without a round the best constant."""
-    return machine.weights() if machine.rounds else _constant(problem)
+def last_weights(problem: MachineProblem, machine: MachineState) -> MachineWeights:
+    """Return the weights of the last round; without a round the null model."""
+    return machine.weights() if machine.rounds else _null_weights(problem)
 
 
-def refit_weights(atoms: Atoms, problem: BinaryProblem, machine: MachineState, ctx: RunContext) -> Weights:
+def refit_weights(atoms: Atoms, problem: MachineProblem, machine: MachineState, ctx: RunContext) -> MachineWeights:
     """Return weights on the selected atoms with a plain ridge penalty and C = 20 (Tan, Tsang and Wang's de-biasing)."""
     selected, config = machine.selected(), problem.config
     if not len(selected):
-        return _constant(problem)
+        return _null_weights(problem)
     features = atoms.features(selected)
     coordinates, factors = atoms.coordinates(selected)
     design = Design(ctx.data.n_rows, len(factors))
     design.append(atoms.build(ctx.data, scaled_columns(ctx, features, centred=atoms.centred), features, selected))
-    rows = design.rows(problem.y, problem.cost * (REFIT_C / config.C), config.loss)
-    ridge = GroupProblem(rows, np.array([0, len(factors)], np.int64), config.loss, config.fit_intercept)
+    rows = design.rows(problem.y, problem.cost * (REFIT_C / config.C), problem.loss, problem.basis)
+    ridge = GroupProblem(rows, np.array([0, len(factors)], np.int64))
     solution = SOLVERS["newton"](ridge, warm=None, tol=config.inner_tol, max_iter=None)
-    return coordinates, factors * solution.omega, float(solution.bias)
+    return MachineWeights(coordinates, factors * solution.omega * problem.unit.size, *problem.in_target_unit(solution.free))
 
 
-def _constant(problem: BinaryProblem) -> Weights:
-    return np.zeros(0, np.int64), np.zeros(0), problem.best_constant()[1]
+def _null_weights(problem: MachineProblem) -> MachineWeights:
+    return MachineWeights(np.zeros(0, np.int64), np.zeros(0), problem.null.bias, problem.null.covariate_coef)

@@ -37,6 +37,8 @@ GLOSSARY = {
     "solve_at": "Where the sub-problem is solved: on the driver, or by passes over the store.",
     "frequency": "Share of the resamples that select it.",
     "in_the_fit": "Whether the fit of all rows selected it.",
+    "covariates": "Columns without a penalty, which are always in the model.",
+    "covariate": "A column without a penalty.",
     "design_bytes_at_most": "Memory of the chosen columns on the driver.",
 }
 
@@ -46,9 +48,10 @@ GROUPS = ShownTable(
 STABILITY = ShownTable(
     "stability", "Selection stability", "Share of bootstrap resamples of the rows that select a feature; all of them are in stability.csv."
 )
+COVARIATES = ShownTable("covariates", "Covariates", "Their coefficients bear no penalty; all of them are in covariates.csv.")
 CHARTS = SystemCharts(
     single=(path_weights, group_norms),
-    tables=(STABILITY, GROUPS),
+    tables=(COVARIATES, STABILITY, GROUPS),
     displays={"path": path_weights, "groups": group_norms},
     glossary=GLOSSARY,
 )

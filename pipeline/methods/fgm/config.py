@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive, Probability
+from ...inputs.labels import Inputs, resolve_loss
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
+
+ClassLoss = Literal["squared_hinge", "logistic"]
+NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
 
 
 class FGMConfig(MethodConfig):
@@ -20,7 +24,7 @@ class FGMConfig(MethodConfig):
     C: Positive = Field(
         10.0,
         description="loss weight. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as "
-        "LogisticRegression",
+        "LogisticRegression; of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit",
     )
     max_rounds: Count = Field(
         10, description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate"
@@ -28,8 +32,18 @@ class FGMConfig(MethodConfig):
     n_features_to_select: Count | None = Field(
         None, description="stop as soon as exactly this many distinct features (groups, pairs) are selected"
     )
-    loss: Literal["squared_hinge", "logistic"] = Field("squared_hinge", description="loss of one row")
-    fit_intercept: bool = Field(False, description="fit an unpenalised intercept, eliminated exactly")
+    loss: Literal["auto", ClassLoss, NumberLoss] = Field(
+        "auto",
+        description="loss of one row: squared_hinge or logistic for classes; squared, squared_epsilon_insensitive or huber for real "
+        "targets; auto: the first that suits the target",
+    )
+    epsilon: NonNegative = Field(
+        0.1, description="squared_epsilon_insensitive: half width of the tube without loss, in standard deviations of the target"
+    )
+    delta: Positive = Field(1.35, description="huber: residual beyond which the loss is straight, in standard deviations of the target")
+    fit_intercept: bool | None = Field(
+        None, description="fit an unpenalised intercept, eliminated exactly; default: for real targets, not for classes"
+    )
     group_weight: Literal["none", "1/size"] | list[float] | None = Field(
         None, description="weight eta of each group, one number per group or a rule; default: none, 1/size for nested groups"
     )
@@ -69,3 +83,16 @@ class FGMConfig(MethodConfig):
         if self.feature_map is not None and self.group_weight is not None:
             raise ValueError(f"group_weight={self.group_weight!r} needs groups, which feature_map={self.feature_map!r} excludes")
         return self
+
+
+def resolved(config: FGMConfig, inputs: Inputs) -> FGMConfig:
+    """Return parameters with everything decided that depends on the target.
+
+    Raises ValueError: a loss, or class weights, that do not suit the target.
+    """
+    is_real = inputs.classes is None
+    if is_real and config.class_weight is not None:
+        raise ValueError(f"class_weight={config.class_weight!r}: the target holds real numbers, there are no classes")
+    loss = resolve_loss(config.loss, inputs.classes, get_args(NumberLoss), get_args(ClassLoss))
+    has_bias = is_real if config.fit_intercept is None else config.fit_intercept
+    return config.model_copy(update={"loss": loss, "fit_intercept": has_bias})

@@ -13,7 +13,10 @@ import scipy.sparse as sp
 from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.growing_rows import RowForm
 from ....kernels.features.views import shape
-from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, Rows, add_sums, rows_for
+from ....kernels.loss_types import SumLoss
+from ....kernels.losses import sum_loss
+from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowData, RowQuery, Rows, add_sums, rows_for
+from ....kernels.mixed_norm.free_basis import FreeBasis
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
 from ....storage import BlockStore, MemoryBlocks, block_cache
@@ -32,7 +35,8 @@ DENSE = f"dense, within {DRIVER_SHARE:g} L or few rows; c the columns of all cut
 COLUMNS = Held("columns of the cuts", "8 n c", DENSE)
 SPARSE_COLUMNS = Held("columns of the cuts, twice while one is added", "24 entries", "sparse; the entries of these columns")
 FETCHED = Held("columns of one cut, as they are fetched", "8 n b", "b of a cut, of all machines; sparse as above")
-HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED)  # what the driver may hold
+COVARIATES = Held("covariates, as they are given and as solvers see them", "32 n q", "q covariates")
+HELD = (SCORES, VECTORS, COLUMNS, SPARSE_COLUMNS, FETCHED, COVARIATES)  # what the driver may hold
 
 
 def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> str:
@@ -44,19 +48,23 @@ def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) 
     return "workers"
 
 
-def rows_step(data: BlockStore | MemoryBlocks, columns: int, atoms: ColumnMaker) -> int:
-    """Return the bytes of the largest step on blocks of rows of a machine with so many columns, where sub-problems are solved there."""
-    parts = row_parts(data, "", columns, atoms, ())
-    return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns), None))
+def rows_step(data: BlockStore | MemoryBlocks, columns: int, atoms: ColumnMaker, q: int) -> int:
+    """Return the bytes of the largest step on blocks of rows of a machine with so many columns, q of them without a penalty beside, where
+    sub-problems are solved there.
+    """
+    parts = row_parts(data, "", columns, atoms, (), q)
+    return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns, q), None))
 
 
-def driver_holdings(data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
-    """Return what the driver holds of T machines with c columns in all: scores, vectors, and the columns where they lie here. A single
-    block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each round looks
-    again.
+def driver_holdings(
+    data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int, q: int = 0
+) -> tuple[Holding, ...]:
+    """Return what the driver holds of T machines with c columns in all: scores, vectors, q covariates, and the columns where they lie here.
+    A single block of rows whose columns of all rounds are beyond the driver's share is planned with those of the ``first`` round; each
+    round looks again.
     """
     n, d = data.n_rows, data.n_cols
-    holdings = SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines)
+    holdings = (SCORES.of(d=d, T=machines), VECTORS.of(n=n, T=machines), *((COVARIATES.of(n=n, q=q),) if q else ()))
     if solve_at(data, columns, driver_memory) == "workers":
         return holdings
     beyond = design_bytes(data, columns) > DRIVER_SHARE * driver_memory
@@ -177,9 +185,9 @@ class Design:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
         return (self.matrix @ omega if self.widths else np.zeros(self._n_rows)) - bias
 
-    def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> Rows:
+    def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> Rows:
         """Return row access for the solver."""
-        return rows_for(self.matrix, y, cost, loss)
+        return rows_for(self.matrix, y, cost, loss, basis.columns)
 
 
 class Designs:
@@ -232,6 +240,7 @@ Sums = tuple[np.ndarray, ...]
 # Bytes of a step on a block of rows, per byte of its columns: as read, as built cut by cut and side by side, and the row form a sparse part
 # is turned into.
 PART_COPIES = 4
+FREE_COPIES = 3  # of columns without a penalty: as read, and times weights
 
 
 @dataclass(frozen=True)
@@ -245,6 +254,9 @@ class DesignPart:
     # How to build it:
     atoms: ColumnMaker = field(compare=False, repr=False)
     cuts: tuple[np.ndarray, ...] = field(compare=False, repr=False)
+    # Beside it, their number and the columns without a penalty, where these are not of ones:
+    q: int = field(default=0, compare=False)
+    free: Shared | None = field(default=None, compare=False, repr=False)
 
     def load(self) -> RememberingBlock:
         """Build the columns from the store, in the memory order the driver would hold them in: bits follow it."""
@@ -260,8 +272,9 @@ def rows_chunk(part: DesignPart, y: Shared, cost: Shared, name: str, query: RowQ
     """Run one operation on a block of rows (on a worker), or return its decision values."""
     block, span = block_cache().load(part), slice(*part.rows)
     if name == "decision":
-        return (block.product(query.omega) - query.bias,)
-    return ROW_OPERATIONS[name](block, resolve(y)[span], resolve(cost)[span], query)
+        return (block.product(query.omega),)
+    free = np.ones((block.n, part.q)) if part.free is None else resolve(part.free)
+    return ROW_OPERATIONS[name](block, RowData(resolve(y)[span], resolve(cost)[span], free), query)
 
 
 def _concatenate(parts: Sequence[Sums]) -> Sums:
@@ -274,6 +287,7 @@ class RemoteDesign:
     def __init__(self, ctx: RunContext, atoms: ColumnMaker) -> None:
         self._ctx, self._atoms = ctx, atoms
         self._cuts: list[np.ndarray] = []
+        self._free: tuple[FreeBasis, list[Shared]] | None = None
         self._digest = hashlib.sha256(f"{serial(ctx.data)} {type(atoms).__name__} {atoms.signature} {atoms.centred}".encode())
         self.widths: list[int] = []
 
@@ -285,36 +299,59 @@ class RemoteDesign:
         self._cuts.append(ids)
         self.widths.append(len(factors))
 
-    def rows(self, y: np.ndarray, cost: np.ndarray, loss: str) -> BlockedRows:
+    def rows(self, y: np.ndarray, cost: np.ndarray, loss: SumLoss, basis: FreeBasis) -> BlockedRows:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
         labels, costs = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost)
 
         def add(name: str, query: RowQuery) -> Sums:
-            return self._run(name, query, labels, costs, sums_bytes(sum(self.widths)))
+            return self._run(name, query, (labels, costs), basis, sums_bytes(sum(self.widths), basis.q))
 
         def join(name: str, query: RowQuery) -> list[np.ndarray]:
-            return list(self._run(name, query, labels, costs))
+            return list(self._run(name, query, (labels, costs), basis))
 
-        return BlockedRows(len(y), sum(self.widths), loss, add, join)
+        return BlockedRows(len(y), sum(self.widths), loss, add, join, basis.q)
 
     def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
         n = self._ctx.data.n_rows
         if not self.widths:
             return np.full(n, -bias)
-        return self._run("decision", RowQuery("squared_hinge", omega, bias), np.zeros(n), np.zeros(n))[0]
+        return self._run("decision", RowQuery(sum_loss("squared"), omega), (np.zeros(n), np.zeros(n)), None)[0] - bias
 
-    def _run(self, name: str, query: RowQuery, y: Shared, cost: Shared, sums: int | None = None) -> Sums:
-        parts = row_parts(self._ctx.data, self._digest.hexdigest(), sum(self.widths), self._atoms, tuple(self._cuts))
-        return self._ctx.run_pass(rows_pass(name, parts, sums, y, cost, name, query))
+    def _run(self, name: str, query: RowQuery, targets: tuple[Shared, Shared], basis: FreeBasis | None, sums: int | None = None) -> Sums:
+        free = () if basis is None else self._shared(basis)
+        columns, token, cuts = sum(self.widths), self._digest.hexdigest(), tuple(self._cuts)
+        parts = row_parts(self._ctx.data, token, columns, self._atoms, cuts, 0 if basis is None else basis.q, free)
+        return self._ctx.run_pass(rows_pass(name, parts, sums, *targets, name, query))
+
+    def _shared(self, basis: FreeBasis) -> Sequence[Shared]:
+        """Return the columns without a penalty block by block, as tasks get them; a bias alone needs none to be sent."""
+        if not len(basis.means):
+            return ()
+        if self._free is None or self._free[0] is not basis:
+            edges = row_edges(self._ctx.data.n_rows)
+            self._free = basis, [self._ctx.broadcast(f"covariates-{lo}", basis.columns[lo:hi]) for lo, hi in edges]
+        return self._free[1]
+
+
+def row_edges(n: int) -> list[tuple[int, int]]:
+    """Return the ranges of the blocks of rows."""
+    return [(lo, min(lo + ROW_BLOCK, n)) for lo in range(0, n, ROW_BLOCK)]
 
 
 def row_parts(
-    data: BlockStore | MemoryBlocks, token: str, columns: int, atoms: ColumnMaker, cuts: tuple[np.ndarray, ...]
+    data: BlockStore | MemoryBlocks,
+    token: str,
+    columns: int,
+    atoms: ColumnMaker,
+    cuts: tuple[np.ndarray, ...],
+    q: int,
+    free: Sequence[Shared] = (),
 ) -> list[DesignPart]:
-    """Return the columns of some cuts, ``columns`` in all, block by block of rows."""
-    n, ref, nbytes = data.n_rows, data.column_blocks()[0], part_bytes(data, columns)
-    return [DesignPart(ref, token, (lo, min(lo + ROW_BLOCK, n)), nbytes, atoms, cuts) for lo in range(0, n, ROW_BLOCK)]
+    """Return the columns of some cuts, ``columns`` in all, block by block of rows, each with its q columns without a penalty."""
+    ref, nbytes, edges = data.column_blocks()[0], part_bytes(data, columns), row_edges(data.n_rows)
+    beside = free or [None] * len(edges)
+    return [DesignPart(ref, token, rows, nbytes, atoms, cuts, q, own) for rows, own in zip(edges, beside, strict=True)]
 
 
 def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadcast: object) -> Plan[Sums]:
@@ -322,13 +359,19 @@ def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadca
     joined = 8 * parts[-1].rows[1]
     result, combine = (joined, _concatenate) if sums is None else (sums, add_sums)
     merging = 2 * joined if sums is None else None
-    program = BlockProgram(f"rows-{name}", rows_chunk, combine, lambda part: PART_COPIES * part.nbytes, result, combine_bytes=merging)
+    program = BlockProgram(f"rows-{name}", rows_chunk, combine, part_step, result, combine_bytes=merging)
     return plan(program, parts, *broadcast, split_every=FAN_IN)
 
 
-def sums_bytes(p: int) -> int:
-    """Return the bytes of what blocks of rows add up of p columns: a Hessian and two vectors."""
-    return 8 * (p * p + 2 * p + 3)
+def part_step(part: DesignPart) -> int:
+    """Bound the bytes of a step on a block of rows."""
+    lo, hi = part.rows
+    return PART_COPIES * part.nbytes + FREE_COPIES * 8 * (hi - lo) * part.q
+
+
+def sums_bytes(p: int, q: int) -> int:
+    """Return the bytes of what blocks of rows add up of p columns and q without a penalty: a Hessian and two vectors."""
+    return 8 * ((p + q) * (p + q) + p + q + 3)
 
 
 def part_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:

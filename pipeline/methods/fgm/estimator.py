@@ -1,4 +1,4 @@
-"""FGMClassifier: feature selection and classification by the Feature Generating Machine."""
+"""FGMClassifier and FGMRegressor: feature selection with classification or regression by the Feature Generating Machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ....storage.value_types import Matrix
+from ...estimators.covariates import CovariateEstimator
 from ...estimators.inputs import Column, UserRows, is_store
-from ...estimators.linear import FeatureSelection, LinearEstimator
-from ...estimators.parameters import Parameter
-from ...estimators.supervised import SupervisedClassifier
+from ...estimators.linear import FeatureSelection
+from ...estimators.parameters import Parameter, type_words
+from ...estimators.probabilities import CovariateProbabilities
+from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor
 from ...inputs.labels import Inputs
 from .atoms import build_atoms
-from .config import FGMConfig
+from .config import ClassLoss, FGMConfig, NumberLoss
 from .loop import FGMState
 from .method import FGM
 from .model import FGMModel, MachineState
@@ -44,17 +46,11 @@ class PathPoint:
     gap: float
     outer_gap: float
     n_selected: int  # distinct atoms so far
+    covariate_coef: np.ndarray  # `(q,)` coefficients of the covariates
 
 
-class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
-    r"""Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
-
-    .. math::
-
-        \min_{w, b} \frac{1}{2} \|w\|_B^2 + \sum_i \ell_i(y_i (\langle w, x_i \rangle + b))
-
-    approximately, by ``max_rounds`` cuts of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B. The number of selected
-    features is set by ``B`` and ``max_rounds``, the fit by ``C``. Several classes are fitted one against the rest.
+class _FGM(FeatureSelection, CovariateEstimator):
+    """What both estimators share.
 
     Attributes
     ----------
@@ -63,6 +59,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     coef_, intercept_
         ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
         ``(n_machines,)``.
+    covariate_coef_
+        ``(n_machines, n_covariates)`` coefficients of the covariates, which bear no penalty.
     cuts_, cut_weights_
         Atoms of each cut and their kernel weights mu; lists per class when there are several.
     path_
@@ -71,18 +69,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; sums over classes.
     n_iter_, converged_, history_
         Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, and one array per figure.
-    classes_, n_features_in_
-        Labels in order, and the width of the training data.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from sklearn.preprocessing import scale
-    >>> from gramplane import FGMClassifier
-    >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = FGMClassifier(B=2, max_rounds=3).fit(scale(X), y)
-    >>> model.transform(X).shape
-    (569, 6)
+    n_features_in_
+        Width of the training data.
 
     References
     ----------
@@ -92,7 +80,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     _method = FGM
     _takes_all_memory = True
     _forms = {"accept_sparse": ["csc", "csr"], "accept_large_sparse": True}
-    _wider = {**LinearEstimator._wider, "group_weight": ('{"none", "1/size"} or array of float or None', Any)}
+    _wider = {**CovariateEstimator._wider, "group_weight": ('{"none", "1/size"} or array of float or None', Any)}
     _own_parameters = {"fit_intercept": Parameter("groups", None, "array of int or list of arrays or None", Any, GROUPS)}
 
     groups: Any
@@ -102,8 +90,8 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
 
     # -- fitting -----------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, X: object, y: object, sample_weight: object = None) -> Inputs:
-        inputs = super()._inputs(X, y, sample_weight)
+    def _inputs(self, X: object, y: object, sample_weight: object = None, covariates: object = None) -> Inputs:
+        inputs = super()._inputs(X, y, sample_weight, covariates)
         of_store = is_store(X) and self.groups is None and self.feature_map is None
         return replace(inputs, groups=inputs.data.groups() if of_store else self.groups)
 
@@ -113,6 +101,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     def _set_model(self, model: FGMModel) -> None:
         super()._set_model(model)
         machines, config = model.machines, FGMConfig.model_validate_json(model.params_json)
+        self.covariate_coef_ = model.covariate_coef.reshape(len(machines), len(model.covariate_names))
         selections = [ids for machine in machines if len(ids := machine.selected())]
         no_ids = np.zeros((0, 2) if model.kind == "poly2" else 0, np.int64)
         self.selected_ = np.unique(np.concatenate(selections), axis=0) if selections else no_ids
@@ -150,7 +139,7 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
 
     # -- using -------------------------------------------------------------------------------------------------------------
 
-    def _row_values(self, X: object) -> np.ndarray:
+    def _row_values(self, X: Any) -> np.ndarray:
         return decision_values(self.model_, model_columns(self.model_, X))
 
     def transform(self, X: UserRows) -> Matrix:
@@ -170,7 +159,9 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         pairs = self.model_.coordinates.tolist()
         return np.array([names[a] if b < 0 else f"{names[a]}*{names[b]}" for a, b in pairs], dtype=object)
 
-    def selection_stability(self, n_resamples: int = 50, X: UserRows | None = None, y: Column = None) -> np.ndarray:
+    def selection_stability(
+        self, n_resamples: int = 50, X: UserRows | None = None, y: Column = None, *, covariates: UserRows | None = None
+    ) -> np.ndarray:
         """Return how often each feature (group) is selected over bootstrap resamples of the training rows.
 
         All resamples share the passes of one loop; a resample is a row weight, the data is never copied. Returns ``(n_features,)``
@@ -180,16 +171,89 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
         ----------
         n_resamples
             Number of bootstrap resamples.
-        X, y
+        X, y, covariates
             Training data, needed only when the estimator was loaded from a file.
         """
         check_is_fitted(self, "model_")
-        inputs = self._inputs(X, y) if X is not None else getattr(self, "_training", None)
+        inputs = self._inputs(X, y, covariates=covariates) if X is not None else getattr(self, "_training", None)
         if inputs is None:
             raise ValueError("selection_stability needs X and y: the training data is not kept in a saved estimator")
         config = self._config()
         with self._context(inputs.data) as ctx:
             return bootstrap_frequencies(config, inputs, ctx, n_resamples, self.selected_)
+
+
+class FGMClassifier(CovariateProbabilities, _FGM, SupervisedClassifier):
+    r"""Linear classifier on few features chosen by cutting planes (Feature Generating Machine).
+
+    .. math::
+
+        \min_{w, b} \frac{1}{2} \|w\|_B^2 + \sum_i \ell_i(y_i (\langle w, x_i \rangle + b))
+
+    approximately, by ``max_rounds`` cuts of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B. The number of selected
+    features is set by ``B`` and ``max_rounds``, the fit by ``C``. Several classes are fitted one against the rest. Covariates, like the
+    intercept, add to the decision values without a penalty.
+
+    Attributes
+    ----------
+    classes_
+        Labels in order.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from gramplane import FGMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = FGMClassifier(B=2, max_rounds=3).fit(scale(X), y)
+    >>> model.transform(X).shape
+    (569, 6)
+    """
+
+    _left_out = ("epsilon", "delta")
+    _defaults = {"loss": "squared_hinge", "fit_intercept": False}
+    _wider = {
+        **_FGM._wider,
+        "loss": (type_words(ClassLoss), ClassLoss),
+        "fit_intercept": ("bool", bool),
+    }
+
+    def decision_function(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
+        """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
+        values = self._values(X, covariates)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+
+class FGMRegressor(_FGM, SupervisedRegressor):
+    r"""Linear regression on few features chosen by cutting planes (Feature Generating Machine).
+
+    .. math::
+
+        \min_{w, b} \frac{1}{2} \|w\|_B^2 + \sum_i \ell_i(y_i - \langle w, x_i \rangle - b)
+
+    approximately, by ``max_rounds`` cuts of ``B`` features each; :math:`\|w\|_B` is the k-support norm with k = B. The loss is C times half
+    the squared residual, that beyond a tube of ``epsilon``, or Huber's, straight beyond ``delta``; both are in standard deviations of the
+    target. The target is centred (beside an intercept) and scaled inside; penalty and losses grow with the square of its unit, so that C
+    means the same in every unit. Weights, intercept and covariates' coefficients are in the unit of the target, objective and gaps in its
+    square: they are those of the problem above with ``epsilon`` and ``delta`` times the standard deviation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.preprocessing import scale
+    >>> from gramplane import FGMRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = FGMRegressor(B=2, max_rounds=2).fit(scale(X), y)
+    >>> model.selected_.tolist()
+    [2, 8]
+    """
+
+    _defaults = {"loss": "squared", "fit_intercept": True}
+    _wider = {
+        **_FGM._wider,
+        "loss": (type_words(NumberLoss), NumberLoss),
+        "fit_intercept": ("bool", bool),
+    }
 
 
 def _has_converged(config: FGMConfig, machine: MachineState) -> bool:
@@ -209,9 +273,10 @@ def _of_machines(per_machine: list[Any]) -> Any:
 def _path(model: FGMModel, machine: MachineState) -> list[PathPoint]:
     points = []
     for t, record in enumerate(machine.rounds, start=1):
-        support, weights, bias = machine.weights(t)
-        weights, intercept = _raw_units(model, support, weights, -bias)
-        points.append(PathPoint(support, weights, intercept, record.objective, record.gap, record.outer_gap, record.n_selected))
+        after = machine.weights(t)
+        weights, intercept = _raw_units(model, after.coordinates, after.values, -after.bias)
+        certificate = record.objective, record.gap, record.outer_gap
+        points.append(PathPoint(after.coordinates, weights, intercept, *certificate, record.n_selected, after.covariate_coef))
     return points
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters
 from ...records.context import RunContext
-from .config import FGMConfig
+from .config import FGMConfig, resolved
 from .method import FGM, shared_loop
 
 # Parameters that change the candidates or how they are read: points that differ in them cannot share a pass.
@@ -18,10 +18,10 @@ ATOM_PARAMETERS = ("feature_map", "gamma", "coef0", "n_bins", "group_weight", "f
 
 def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str, Any], folds: int, seed: int) -> list[SharedLoop]:
     """Return the loops that evaluate a grid by cross-validation on row masks."""
-    _, inputs = FGM.read_inputs(grid[0], ctx, {"groups": extra.get("groups")})
+    _, inputs = FGM.read_inputs(grid[0], ctx, {name: extra.get(name) for name in ("groups", "covariates")})
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     loops = []
-    for points in group_by_parameters(grid, ATOM_PARAMETERS):
+    for points in group_by_parameters([resolved(config, inputs) for config in grid], ATOM_PARAMETERS):
         loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)
         loop.follow(inputs, list(masks) * len(points))
         loops.append(SharedLoop(points, loop))
@@ -31,17 +31,20 @@ def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str,
 def table_rows(
     shared: SharedLoop, grid: Sequence[FGMConfig], folds: int, history: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return one row per grid point and round: accuracy over the folds (mean, standard deviation) and features."""
-    rows = []
+    """Return one row per grid point and round: accuracy, of a real target R2 and mean square error, over the folds, and features."""
+    rows, measure = [], "r2" if "test_r2" in history[-1] else "accuracy"
     for k, point in enumerate(shared.points):
         config, part = grid[point], slice(k * folds, (k + 1) * folds)
         for entry in history[: config.max_rounds]:
-            accuracy = np.array(_as_list(entry["test_accuracy"])[part], dtype=float)
+            scores = np.array(_as_list(entry[f"test_{measure}"])[part], dtype=float)
             parameters = {"point": point, **{name: getattr(config, name) for name in names}, "rounds": int(entry["iteration"])}
-            deviation = float(accuracy.std(ddof=1)) if folds > 1 else 0.0
             selected = float(np.mean(_as_list(entry.get("selected", entry["n_selected"]))[part]))
-            figures = {"accuracy": float(accuracy.mean()), "deviation": deviation, "selected": selected}
-            rows.append({**parameters, **figures, "folds": accuracy.tolist()})
+            figures = {measure: float(scores.mean())}
+            if measure == "r2":
+                known = [(fit.target[fit.held_out].var(), r2) for fit, r2 in zip(shared.loop.trackers[part], scores, strict=True)]
+                figures["mse"] = float(np.mean([(1.0 - r2) * variance for variance, r2 in known]))
+            figures |= {"deviation": float(scores.std(ddof=1)) if folds > 1 else 0.0, "selected": selected}
+            rows.append({**parameters, **figures, "folds": scores.tolist()})
     return rows
 
 

@@ -1,14 +1,15 @@
 """Feature Generating Machine (Tan, Tsang, Wang, JMLR 15, 2014): the outer cutting-plane loop.
 
-Problem (docs/methods.md): ``min_{w,b} 1/2 ||w||_B^2 + P(Xw, b)`` with ``||w||_B^2 = min_d sum w_j^2 / d_j`` over
-``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that violates the dual most (15) and refits the mixed-norm problem (31).
+Problem (docs/methods.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)``, A columns without a penalty, with ``||w||_B^2 = min_d sum w_j^2 /
+d_j`` over ``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that violates the dual most (15) and refits the mixed-norm problem
+(31).
 
 =============  ==================================================
 symbol         name
 =============  ==================================================
-u = alpha*y    residual, ``duals`` in a pass
+u              residual, ``duals`` in a pass
 C_t, S_t       ``MachineState.cuts``
-omega, b       ``RoundRecord.omega``, ``.bias``
+omega, g       ``RoundRecord.omega``, ``.bias``, ``.covariate_coef``
 mu_h           ``RoundRecord.cut_weights``
 F_t            ``RoundRecord.objective``
 Delta_t        ``RoundRecord.outer_gap`` (or its scaled, tighter form)
@@ -27,12 +28,12 @@ import numpy as np
 
 from ....kernels.mixed_norm import SOLVERS, GroupProblem, GroupSolution
 from ...inputs.labels import Inputs
-from ...inputs.scores import AccuracyTracker, accuracy_metrics
+from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_tracker
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .designs import Atoms, Designs
-from .model import MachineState, RoundRecord
-from .problem import BinaryProblem, close_round, initial_state, next_cut
+from .model import MachineState
+from .problem import MachineProblem, close_round, initial_state, next_cut
 from .score_pass import Query
 
 THRESHOLD_SLACK = 1.0 - 1e-9  # scores known from the cuts' columns are summed in another order than a pass does: a bound must allow for it
@@ -67,22 +68,21 @@ class _Clock:
 
 
 class FGMLoop:
-    """The outer loop over one or several machines, each with its binary problem, that share its passes.
+    """The outer loop over one or several machines, each with its problem, that share its passes.
 
     ``warnings`` are what the user should know before the first round.
     """
 
     state_type = FGMState
 
-    def __init__(self, atoms: Atoms, problems: Sequence[BinaryProblem], warnings: Sequence[str] = ()) -> None:
+    def __init__(self, atoms: Atoms, problems: Sequence[MachineProblem], warnings: Sequence[str] = ()) -> None:
         self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
-        self.trackers: tuple[AccuracyTracker, ...] = ()
+        self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
         self._designs = Designs(atoms, self.capacities)
 
     def follow(self, inputs: Inputs, masks: Sequence[np.ndarray | None]) -> None:
-        """Follow the accuracy of every fit: its machines are consecutive, its rows held out are those of a mask."""
-        count = inputs.n_machines
-        self.trackers = tuple(AccuracyTracker(k * count, count, inputs.target, mask) for k, mask in enumerate(masks))
+        """Follow the accuracy, or R2, of every fit: its machines are consecutive, its rows held out are those of a mask."""
+        self.trackers = tuple(fit_tracker(inputs, mask, k * inputs.n_machines) for k, mask in enumerate(masks))
 
     @property
     def capacities(self) -> list[int]:
@@ -104,7 +104,7 @@ class FGMLoop:
         for message in self.warnings:
             ctx.emit({"event": "warning", "message": message})
         queries = [Query(problem.config.B) for problem in self.problems]
-        duals = np.stack([problem.start_dual() for problem in self.problems])
+        duals = np.stack([problem.null.residual for problem in self.problems])
         tops = self.atoms.select(ctx, duals, queries)
         return FGMState(0, tuple(initial_state(problem, top) for problem, top in zip(self.problems, tops, strict=True)))
 
@@ -136,8 +136,8 @@ class FGMLoop:
         self._designs.extend(ctx, state.machines, {k: None for k in range(len(self.problems)) if k not in self._designs})
         values = {}
         for k, (problem, machine) in enumerate(zip(self.problems, state.machines, strict=True)):
-            bias = machine.bias if machine.rounds else problem.best_constant()[1]
-            values[k] = self._designs[k].decision_values(machine.omega, bias)
+            bias, coef = (machine.bias, machine.covariate_coef) if machine.rounds else (problem.null.bias, problem.null.covariate_coef)
+            values[k] = self._designs[k].decision_values(machine.omega, bias) + problem.covariate_values(coef)
         return values
 
     def _solve(self, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:
@@ -146,17 +146,14 @@ class FGMLoop:
         columns = {"coordinates": (*machine.coordinates, coordinates), "factors": (*machine.factors, factors)}
         state = replace(machine, cuts=(*machine.cuts, cut), **columns)
         starts = np.array([0, *itertools.accumulate(state.widths)], np.int64)
-        rows = self._designs[k].rows(problem.y, problem.cost, config.loss)
-        warm = (np.concatenate((machine.omega, np.zeros(len(factors)))), machine.bias)
+        rows = self._designs[k].rows(problem.y, problem.cost, problem.loss, problem.basis)
+        warm = problem.warm_start(machine, len(factors))
         name = config.solver if config.solver != "auto" else "apg" if config.inner_stop == "decrease" else "newton"
         options = {"until": config.inner_stop} if name == "apg" else {}
         # Overflow ends in a clear error of the solver, which looks at every objective.
         with np.errstate(over="ignore", invalid="ignore"):
-            sub_problem = GroupProblem(rows, starts, config.loss, config.fit_intercept)
-            solution = SOLVERS[name](sub_problem, warm=warm, tol=config.inner_tol, max_iter=config.max_inner, **options)
-        certificate = float(solution.objective), float(solution.gap), float("inf")
-        counts = len(state.selected()), int(solution.iterations)
-        record = RoundRecord(solution.omega, float(solution.bias), *certificate, solution.weights, *counts, solution.stop)
+            solution = SOLVERS[name](GroupProblem(rows, starts), warm=warm, tol=config.inner_tol, max_iter=config.max_inner, **options)
+        record = problem.record(solution, len(state.selected()))
         return replace(state, rounds=(*machine.rounds, record)), solution
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:

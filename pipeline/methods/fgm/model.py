@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -12,11 +12,21 @@ from ...models.calibration import Calibration
 from ...records.scale import FeatureScale
 
 
+class MachineWeights(NamedTuple):
+    """What decision values of a machine are made of."""
+
+    coordinates: np.ndarray  # (k,) or (k, 2) sorted, distinct
+    values: np.ndarray  # (k,) their weights
+    bias: float  # b of the decision value z - b
+    covariate_coef: np.ndarray  # (q,)
+
+
 @dataclass(frozen=True)
 class RoundRecord:
-    """The model after one round and its certificates."""
+    """The model after one round and its certificates, in the unit of the target (its square) where that is real."""
 
     record_name: ClassVar[str] = "RoundRecord"
+    record_optional: ClassVar[tuple[str, ...]] = ("covariate_coef",)
     omega: np.ndarray  # (tB,) weights of the cuts' columns, cut after cut
     bias: float  # b of the decision value z - b
     objective: float  # F_t
@@ -26,6 +36,7 @@ class RoundRecord:
     n_selected: int  # distinct atoms so far
     inner_steps: int  # of the sub-problem solver
     inner_stop: str  # why it stopped
+    covariate_coef: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (q,) coefficients of the covariates
 
 
 @dataclass(frozen=True)
@@ -52,8 +63,13 @@ class MachineState:
         return self.rounds[-1].bias if self.rounds else 0.0
 
     @property
+    def covariate_coef(self) -> np.ndarray:
+        """Coefficients of the covariates in the newest model."""
+        return self.rounds[-1].covariate_coef if self.rounds else np.zeros(0)
+
+    @property
     def objective(self) -> float:
-        """F of the newest model; without any cut that of the best constant, which is exact."""
+        """F of the newest model; without any cut that of the null model, which is exact."""
         return self.rounds[-1].objective if self.rounds else self.lower_bound
 
     @property
@@ -76,28 +92,28 @@ class MachineState:
         cuts = self.cuts[:n_rounds]
         return np.unique(np.concatenate(cuts), axis=0) if cuts else np.zeros(0, np.int64)
 
-    def weights(self, n_rounds: int | None = None) -> tuple[np.ndarray, np.ndarray, float]:
-        """Return ``(coordinates, weights, bias)`` of the model after ``n_rounds``, duplicates summed."""
+    def weights(self, n_rounds: int | None = None) -> MachineWeights:
+        """Return the weights of the model after ``n_rounds``, duplicates summed."""
         t = len(self.rounds) if n_rounds is None else n_rounds
         if t == 0:
-            return np.zeros(0, np.int64), np.zeros(0), self.bias
+            return MachineWeights(np.zeros(0, np.int64), np.zeros(0), self.bias, self.covariate_coef)
         record = self.rounds[t - 1]
         values = record.omega * np.concatenate(self.factors[:t])
         ids, inverse = np.unique(np.concatenate(self.coordinates[:t]), axis=0, return_inverse=True)
         weights = np.zeros(len(ids))
         np.add.at(weights, inverse.ravel(), values)
-        return ids, weights, record.bias
+        return MachineWeights(ids, weights, record.bias, record.covariate_coef)
 
 
 @dataclass(frozen=True)
 class FGMModel:
-    """A fitted Feature Generating Machine: decision values are ``<weights, columns> + intercept``."""
+    """A fitted Feature Generating Machine: decision values are ``<weights, columns> + <covariate_coef, covariates> + intercept``."""
 
     record_name: ClassVar[str] = "FGMModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
+    record_optional: ClassVar[tuple[str, ...]] = ("covariate_coef", "covariate_names", "calibration")
     kind: str  # linear, groups, hik, additive_gaussian or poly2
     params_json: str  # the method's parameters
-    classes_json: str  # the class labels in order
+    classes_json: str  # the class labels in order, null of a real target
     n_features: int  # width of the training data
     features: np.ndarray  # sorted raw features the model reads
     scale: FeatureScale  # their scaling
@@ -108,17 +124,19 @@ class FGMModel:
     machines: tuple[MachineState, ...]  # everything each went through
     names: tuple[str, ...] | None = None  # of `features`
     row_scaled: bool = False  # rows are divided by their norm before use
+    covariate_coef: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))  # (n_machines, q); empty without covariates
+    covariate_names: tuple[str, ...] = ()
     calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
 
-def union_of_weights(parts: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def union_of_weights(parts: Sequence[MachineWeights]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return ``(coordinates, weights (n_machines, k), intercepts)`` over the union of the machines' coordinates."""
-    non_empty = [ids for ids, _, _ in parts if len(ids)]
+    non_empty = [part.coordinates for part in parts if len(part.coordinates)]
     union = np.unique(np.concatenate(non_empty), axis=0) if non_empty else np.zeros(0, np.int64)
     weights = np.zeros((len(parts), len(union)))
-    for row, (ids, values, _) in zip(weights, parts, strict=True):
-        row[positions(union, ids)] = values
-    return union, weights, np.array([-bias for _, _, bias in parts])
+    for row, part in zip(weights, parts, strict=True):
+        row[positions(union, part.coordinates)] = part.values
+    return union, weights, np.array([-part.bias for part in parts])
 
 
 def positions(ids: np.ndarray, chosen: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from ....kernels.features import expansions
 from ....kernels.features.pairs import PairMap, pair_columns
 from ....storage import BlockStore
 from ....storage.value_types import Matrix
+from ...inputs.covariates import covariates_to_decide
 from ...models.linear_predict import multiply_rows
 from ...models.predictor import Predictor, check_width, column_batches
 from ...passes.blocks import table_of
@@ -26,22 +27,28 @@ COLUMNS = Held("columns of the model, as fetched and side by side", "2 stored", 
 COORDINATES = Held("coordinates made of them", "c", "`fgm`: c bytes, once or twice, of maps and expansions")
 
 
+COVARIATES = Held("covariates, as read and as numbers", "16 n q", "`fgm`: q of them")
+
+
 class FGMPredictor(Predictor):
     """Machines on selected features, pairs or maps; their path is known."""
 
-    held = (COLUMNS, COORDINATES)
+    held = (COLUMNS, COORDINATES, COVARIATES)
 
     def decision_values(self, model: FGMModel, ctx: RunContext) -> np.ndarray:
         """Return the decision values of the last round (of the refit where there was one)."""
         check_width(model.n_features, model.row_scaled, ctx.data)
+        further = covariates_to_decide(model.covariate_names, ctx.covariates, ctx.data.n_rows, ctx.data)
         if not len(model.features):
-            return np.tile(model.intercepts, (ctx.data.n_rows, 1))
-        return decision_values(model, _store_columns(model, ctx))
+            return model.intercepts + (np.zeros((ctx.data.n_rows, 1)) if further is None else further @ model.covariate_coef.T)
+        return decision_values(model, _store_columns(model, ctx), further)
 
     def staged_decision_values(self, model: FGMModel, ctx: RunContext) -> Iterator[tuple[int, np.ndarray]]:
         """Return ``(n_selected, decision values)`` of the model after every round."""
         columns = _store_columns(model, ctx) if len(model.features) else np.zeros((ctx.data.n_rows, 0))
-        return staged_decision_values(model, columns)
+        return staged_decision_values(
+            model, columns, covariates_to_decide(model.covariate_names, ctx.covariates, ctx.data.n_rows, ctx.data)
+        )
 
     def holdings(self, model: FGMModel, data: BlockStore) -> list[Holding]:
         """Return the columns, and the coordinates made of them."""
@@ -52,7 +59,8 @@ class FGMPredictor(Predictor):
             count = len(model.features) * _expansion(model).width
         # A column made of some has float64 entries, with row numbers where the data are sparse.
         is_dense, counts = data.meta.kind == "dense" or not len(model.features), (column_count(data, j) for j in model.features)
-        return [COLUMNS.of(stored=raw), COORDINATES.of(c=copies * count * (8 * data.n_rows if is_dense else 12 * max(counts)))]
+        further = [COVARIATES.of(n=data.n_rows, q=len(model.covariate_names))] if model.covariate_names else []
+        return [*further, COLUMNS.of(stored=raw), COORDINATES.of(c=copies * count * (8 * data.n_rows if is_dense else 12 * max(counts)))]
 
     def fetched_bytes(self, model: FGMModel, data: BlockStore) -> list[int]:
         """Return the bytes of each pass over columns."""
@@ -97,24 +105,29 @@ def _expansion(model: FGMModel) -> expansions.Expansion:
     return expansions.Expansion(model.kind, gamma=config.gamma, n_bins=config.n_bins)  # pyright: ignore[reportArgumentType]
 
 
-def decision_values(model: FGMModel, columns: Columns) -> np.ndarray:
-    """Return ``(n_samples, n_machines)`` decision values from the model's coordinates."""
-    return multiply_rows(columns, model.weights) + model.intercepts
+def decision_values(model: FGMModel, columns: Columns, covariates: np.ndarray | None = None) -> np.ndarray:
+    """Return ``(n_samples, n_machines)`` decision values from the model's coordinates, and its covariates."""
+    values = multiply_rows(columns, model.weights) + model.intercepts
+    return values if covariates is None else values + covariates @ model.covariate_coef.T
 
 
-def staged_decision_values(model: FGMModel, columns: Columns) -> Iterator[tuple[int, np.ndarray]]:
+def staged_decision_values(model: FGMModel, columns: Columns, covariates: np.ndarray | None = None) -> Iterator[tuple[int, np.ndarray]]:
     """Yield ``(n_selected, decision values)`` of the model after every round."""
     rounds = max((len(machine.rounds) for machine in model.machines), default=0)
-    return (_after_round(model, columns, t) for t in range(1, rounds + 1))
+    return (_after_round(model, columns, covariates, t) for t in range(1, rounds + 1))
 
 
-def _after_round(model: FGMModel, columns: Columns, t: int) -> tuple[int, np.ndarray]:
-    weights, intercepts, selected = np.zeros((len(model.coordinates), len(model.machines))), model.intercepts.copy(), []
+def _after_round(model: FGMModel, columns: Columns, covariates: np.ndarray | None, t: int) -> tuple[int, np.ndarray]:
+    weights, selected = np.zeros((len(model.coordinates), len(model.machines))), []
+    intercepts, coef = model.intercepts.copy(), model.covariate_coef.copy()
     for k, machine in enumerate(model.machines):
         if machine.rounds:
-            ids, values, bias = machine.weights(min(t, len(machine.rounds)))
-            weights[positions(model.coordinates, ids), k] = values
-            intercepts[k] = -bias
+            after = machine.weights(min(t, len(machine.rounds)))
+            weights[positions(model.coordinates, after.coordinates), k] = after.values
+            intercepts[k] = -after.bias
+            if covariates is not None:
+                coef[k] = after.covariate_coef
             selected.append(machine.selected(t))
     count = len(np.unique(np.concatenate(selected), axis=0)) if selected else 0
-    return count, multiply_rows(columns, weights.T) + intercepts
+    values = multiply_rows(columns, weights.T) + intercepts
+    return count, values if covariates is None else values + covariates @ coef.T

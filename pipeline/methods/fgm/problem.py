@@ -1,4 +1,4 @@
-"""One binary problem of an FGM fit, and the rules by which its machine cuts and stops.
+"""One problem of an FGM fit, of labels -1 and +1 or of real targets, and the rules by which its machine cuts and stops.
 
 Several problems (classes one-vs-rest, folds, resamples, parameter settings) share the passes of one loop, see
 :mod:`gramplane.pipeline.methods.fgm.loop`.
@@ -6,59 +6,215 @@ Several problems (classes one-vs-rest, folds, resamples, parameter settings) sha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....kernels.features.pairs import TopPairs
 from ....kernels.features.scores import TopB
-from ....kernels.losses import margin_loss
+from ....kernels.loss_types import MarginLoss, SumLoss
+from ....kernels.losses import sum_loss
+from ....kernels.mixed_norm import GroupSolution, LocalRows
+from ....kernels.mixed_norm.free_basis import SUSPICIOUS, FreeBasis, bias_basis, separates_alone, separating_direction
+from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from .config import FGMConfig
-from .model import MachineState
+from .model import MachineState, RoundRecord
 
 Top = TopB | TopPairs
 
 
-@dataclass(frozen=True)
-class BinaryProblem:
-    """Labels with the weights of their losses, and parameters."""
+class TargetUnit(NamedTuple):
+    """The unit in which a machine sees its target: y = shift + size * y'. ``spread``: standard deviation of y'.
 
-    y: np.ndarray  # (n_samples,) labels -1.0 and +1.0
+    ``size`` is a power of two, so that nothing is rounded when results are turned back; labels are seen as they are.
+    """
+
+    shift: float = 0.0
+    size: float = 1.0
+    spread: float = 1.0
+
+
+LABELS = TargetUnit()
+
+
+class NullModel(NamedTuple):
+    """The best model without any feature, in the unit of the target, and its signed dual variables in that of the machine."""
+
+    objective: float
+    bias: float
+    covariate_coef: np.ndarray
+    residual: np.ndarray
+
+
+@dataclass(frozen=True)
+class MachineProblem:
+    """Labels or targets in the machine's unit with the weights of their losses, columns without a penalty, and parameters."""
+
+    y: np.ndarray  # (n_samples,) labels -1.0 and +1.0, or targets
     cost: np.ndarray  # (n_samples,) C_i = C * sample weight * class weight * row mask; 0 takes the row out
     config: FGMConfig
+    basis: FreeBasis
+    covariates: np.ndarray | None = None  # (n_samples, q) as they were given
+    target: np.ndarray | None = None  # (n_samples,) real targets as they were given
+    unit: TargetUnit = LABELS
 
-    def start_dual(self) -> np.ndarray:
-        """Return ``u = alpha * y``, ``(n_samples,)``: the dual at w = 0, feasible with and without intercept."""
+    @cached_property
+    def loss(self) -> SumLoss:
+        """The loss, its widths in the machine's unit."""
+        spread = self.unit.spread
+        return sum_loss(self.config.loss, epsilon=self.config.epsilon * spread, delta=self.config.delta * spread)
+
+    @cached_property
+    def null(self) -> NullModel:
+        """The best model without any feature."""
+        if self.covariates is None and isinstance(self.loss, MarginLoss):
+            return self._constant_model(self.loss)
+        rows = LocalRows(np.zeros((len(self.y), 1), np.float32), self.y, self.cost, self.loss, self.basis.columns)
+        at = rows.evaluate(np.zeros(1), np.zeros(self.basis.q))
+        return NullModel(at.loss * self.unit.size**2, *self.in_target_unit(at.free), rows.residual())
+
+    def _constant_model(self, loss: MarginLoss) -> NullModel:
+        plus, minus = float(self.cost[self.y > 0].sum()), float(self.cost[self.y < 0].sum())
+        f = loss.best_constant(plus, minus) if self.basis.q else 0.0
         alpha = self.cost / self.config.C
-        if self.config.fit_intercept:
+        if self.basis.q:
+            # Up to its scale, the dual at that constant for every loss.
             share = float(alpha[self.y > 0].sum() / alpha.sum())
             alpha = alpha * np.where(self.y > 0, 1.0 - share, share)
-        return alpha * self.y
+        return NullModel(loss.constant_value(plus, minus, f), -f, np.zeros(0), alpha * self.y)
 
-    def best_constant(self) -> tuple[float, float]:
-        """Return ``(objective, bias)`` of the best model without any feature (decision ``-bias``)."""
-        plus, minus = float(self.cost[self.y > 0].sum()), float(self.cost[self.y < 0].sum())
-        loss = margin_loss(self.config.loss)
-        f = loss.best_constant(plus, minus) if self.config.fit_intercept else 0.0
-        return loss.constant_value(plus, minus, f), -f
+    def in_target_unit(self, free: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the bias b of decision values z - b and the coefficients of the covariates, from those of the basis."""
+        constant, coef = self.basis.given(free)
+        return -(constant * self.unit.size + self.unit.shift), coef * self.unit.size
+
+    def warm_start(self, machine: MachineState, n_new: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the next sub-problem begins: the weights so far, zeros for new columns, and coefficients of the basis."""
+        omega = np.concatenate((machine.omega / self.unit.size, np.zeros(n_new)))
+        if not machine.rounds:
+            return omega, np.zeros(self.basis.q)
+        constant = (-machine.bias - self.unit.shift) / self.unit.size
+        return omega, self.basis.own(constant, machine.covariate_coef / self.unit.size)
+
+    def record(self, solution: GroupSolution, n_selected: int) -> RoundRecord:
+        """Return a solved round, in the unit of the target; its outer gap is not known yet."""
+        size, (bias, coef) = self.unit.size, self.in_target_unit(solution.free)
+        certificate = float(solution.objective) * size**2, float(solution.gap) * size**2, float("inf")
+        steps = int(solution.iterations), solution.stop
+        return RoundRecord(solution.omega * size, bias, *certificate, solution.weights, n_selected, *steps, covariate_coef=coef)
+
+    def covariate_values(self, coef: np.ndarray) -> np.ndarray | float:
+        """Return what the covariates add to decision values."""
+        return 0.0 if self.covariates is None else self.covariates @ coef
+
+    def reweighted(self, factor: np.ndarray) -> MachineProblem:
+        """Return the problem of the same rows under other weights; real targets have another unit then."""
+        cost = self.cost * factor
+        if self.target is None or not (cost > 0).any():
+            return replace(self, cost=cost)
+        y, unit = in_machine_unit(self.target, cost, self.basis.has_bias)
+        return replace(self, y=y, cost=cost, unit=unit)
+
+    @property
+    def is_solvable(self) -> bool:
+        """Whether there are rows with weight, of both labels, and the covariates are independent there and do not separate these."""
+        used = self.cost > 0
+        if not used.any() or (self.loss.of_labels and len(np.unique(self.y[used])) < 2):
+            return False
+        return self.covariates is None or (self._are_independent and not self._are_separating)
+
+    @property
+    def _are_independent(self) -> bool:
+        used = self.cost > 0
+        if used.all():
+            return True
+        columns = self.basis.columns[used]
+        values = np.linalg.eigvalsh(columns.T @ columns)
+        return bool(len(values) <= len(columns) and values[0] > _INDEPENDENT * values[-1])
+
+    @cached_property
+    def _are_separating(self) -> bool:
+        if self.config.loss != "logistic":
+            return False
+        values = self.null.residual[self.cost > 0] / self.cost[self.cost > 0]
+        # Decision values of the null model beyond which probabilities are next to 0 or 1.
+        if float(np.min(np.abs(values), initial=1.0)) > np.exp(-SUSPICIOUS):
+            return False
+        return separating_direction(self.basis.columns, self.y, self.cost) is not None
 
 
-def binary_problems(config: FGMConfig, inputs: Inputs) -> list[BinaryProblem]:
-    """Return one problem per class (one for two classes), with the weights of its losses."""
-    cost = row_costs(config, inputs)
-    refuse_idle_classes(inputs.labels, inputs.target, cost)
-    return [BinaryProblem(labels_of(inputs, k), cost, config) for k in range(inputs.n_machines)]
+_INDEPENDENT = 1e-12  # Least eigenvalue of the basis' products over the rows that count, as a share of the greatest.
 
 
-def initial_state(problem: BinaryProblem, top: Top) -> MachineState:
-    """Return the state before the first round, from the pass with the start dual; if no atom scores, the best constant is optimal."""
-    bound, stop = (0.0, None) if len(top.ids) else (problem.best_constant()[0], "no_signal")
+def in_machine_unit(target: np.ndarray, cost: np.ndarray, centred: bool) -> tuple[np.ndarray, TargetUnit]:
+    """Return real targets in a unit near their standard deviation over the rows with a cost, and that unit; with an intercept centred."""
+    weight = cost / cost.max()
+    # Overflow of squares is no reason to refuse a unit.
+    top = float(np.ldexp(1.0, int(np.frexp(np.abs(target).max(initial=0.0))[1]) - 1))
+    scaled = target / top
+    mean = float(np.average(scaled, weights=weight))
+    spread = float(np.sqrt(np.average((scaled - mean) ** 2, weights=weight))) or abs(mean) or 1.0
+    step = float(np.ldexp(1.0, int(np.round(np.log2(spread)))))
+    shift = mean if centred else 0.0
+    return (scaled - shift) / step, TargetUnit(shift * top, step * top, spread / step)
+
+
+def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
+    """Return one problem per class (one for two classes, or a real target), with the weights of its losses.
+
+    Raises DataError: a class, or all rows, without weight; covariates that are dependent where rows have one, or that separate the classes
+    under the logistic loss.
+    """
+    cost, known = row_costs(config, inputs), inputs.covariates
+    has_bias = bool(config.fit_intercept)
+    basis = bias_basis(len(cost), has_bias) if known is None else known.basis(has_bias)
+    values = None if known is None else known.values
+    if inputs.classes is None:
+        if not np.any(cost > 0):
+            raise DataError("no sample has a positive weight; a fit needs some")
+        target = np.asarray(inputs.target, np.float64)
+        y, unit = in_machine_unit(target, cost, has_bias)
+        problems = [MachineProblem(y, cost, config, basis, values, target, unit)]
+    else:
+        refuse_idle_classes(inputs.labels, inputs.target, cost)
+        problems = [MachineProblem(labels_of(inputs, k), cost, config, basis, values) for k in range(inputs.n_machines)]
+    _refuse_covariates(problems, inputs)
+    return problems
+
+
+def _refuse_covariates(problems: Sequence[MachineProblem], inputs: Inputs) -> None:
+    known = inputs.covariates
+    if known is None or all(problem.is_solvable for problem in problems):
+        return
+    known.refuse_dependent_in(problems[0].cost > 0, problems[0].basis.has_bias)
+    for problem in problems:
+        direction = separating_direction(problem.basis.columns, problem.y, problem.cost)
+        if direction is not None:
+            name = known.names[_separating_column(problem, known.values, direction)]
+            rule = "no coefficients are best then, and there is no bound"
+            raise DataError(f"covariates separate the classes (above all {name!r}): {rule}; leave it out, or take loss='squared_hinge'")
+
+
+def _separating_column(problem: MachineProblem, values: np.ndarray, direction: np.ndarray) -> int:
+    """Return the first covariate that separates the classes by itself; if none does, the one with the greatest part in the direction."""
+    used, has_bias = problem.cost > 0, problem.basis.has_bias
+    for k, column in enumerate(values.T):
+        if separates_alone(column[used], problem.y[used], has_bias):
+            return k
+    return int(np.argmax(np.abs(problem.basis.given(direction)[1] * values.std(axis=0))))
+
+
+def initial_state(problem: MachineProblem, top: Top) -> MachineState:
+    """Return the state before the first round, from the pass with the start dual; if no atom scores, the null model is optimal."""
+    bound, stop = (0.0, None) if len(top.ids) else (problem.null.objective, "no_signal")
     return MachineState((), (), (), (), np.asarray(top.ids), bound, stop)
 
 
-def next_cut(problem: BinaryProblem, state: MachineState) -> np.ndarray:
+def next_cut(problem: MachineProblem, state: MachineState) -> np.ndarray:
     """Return the atoms of the next cut: the pending ones, cut short where they would exceed ``n_features_to_select``."""
     ids, limit = state.pending_ids, problem.config.n_features_to_select
     if limit is None:
@@ -72,13 +228,13 @@ def _relative(value: float, scale: float) -> float:
     return value / max(abs(scale), np.finfo(float).tiny)
 
 
-def close_round(problem: BinaryProblem, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
+def close_round(problem: MachineProblem, state: MachineState, top: Top, squares: np.ndarray, residual: np.ndarray) -> MachineState:
     """Return the state after a solved round, with what the best atoms of its dual vector decide: outer gap, candidates, stop. ``top`` and
     its ``squares`` rank all atoms, the ones barred from a new cut included: the certificate needs them.
     """
     config, record, ids = problem.config, state.rounds[-1], np.asarray(top.ids)
     norm2 = float(np.sum(squares[: config.B]))
-    bound = max(state.lower_bound, margin_loss(config.loss).best_bound(residual * problem.y, problem.cost, norm2))
+    bound = max(state.lower_bound, problem.loss.bound(problem.y, residual, problem.cost, norm2) * problem.unit.size**2)
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
     if not config.allow_repeat:
         used = _atom_set(state.selected())
@@ -88,7 +244,7 @@ def close_round(problem: BinaryProblem, state: MachineState, top: Top, squares: 
     return state if stop is None else replace(state, stop=stop)
 
 
-def _stop_reason(problem: BinaryProblem, state: MachineState) -> str | None:
+def _stop_reason(problem: MachineProblem, state: MachineState) -> str | None:
     config, record = problem.config, state.rounds[-1]
     if config.n_features_to_select is not None and record.n_selected >= config.n_features_to_select:
         return "n_features_to_select"
@@ -101,11 +257,11 @@ def _stop_reason(problem: BinaryProblem, state: MachineState) -> str | None:
     return "max_rounds" if len(state.rounds) >= config.max_rounds else None
 
 
-def _outer_test(problem: BinaryProblem, state: MachineState) -> float:
+def _outer_test(problem: MachineProblem, state: MachineState) -> float:
     record = state.rounds[-1]
     if problem.config.outer_stop == "gap":
         return _relative(record.outer_gap, record.objective)
-    first = problem.best_constant()[0]
+    first = problem.null.objective
     before = state.rounds[-2].objective if len(state.rounds) > 1 else first
     return _relative(before - record.objective, first)
 

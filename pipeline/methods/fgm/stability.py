@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,32 +12,34 @@ from ...loops.run import run_loop
 from ...records.context import RunContext
 from ...records.data_set import feature_namer
 from .atoms import build_atoms
-from .config import FGMConfig
+from .config import FGMConfig, resolved
 from .designs import driver_holdings, refuse_columns
 from .loop import FGMLoop
 from .model import FGMModel, positions
-from .problem import BinaryProblem, binary_problems
+from .problem import MachineProblem, machine_problems
 
 Key = tuple[int, ...]  # number of a feature or group, or the two of a product
 MIN_STEADY = 0.8  # share of the resamples that select what the summary counts as steady
 
 
-def _resample(problems: list[BinaryProblem], seed: np.random.SeedSequence) -> list[BinaryProblem]:
-    """Return those of the resampled problems that have both labels."""
+def _resample(problems: list[MachineProblem], seed: np.random.SeedSequence) -> list[MachineProblem]:
+    """Return those of the resampled problems that have both labels, and covariates that are still independent."""
     n = len(problems[0].y)
     counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1.0 / n)).astype(float)
-    resampled = [replace(problem, cost=problem.cost * counts) for problem in problems]
-    return [problem for problem in resampled if len(np.unique(problem.y[problem.cost > 0])) == 2]
+    resampled = [problem.reweighted(counts) for problem in problems]
+    return [problem for problem in resampled if problem.is_solvable]
 
 
 def bootstrap_loop(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int) -> FGMLoop:
     """Return one loop for all resamples, which share its passes. Raises MemoryBoundExceeded: more scores and columns than memory allows."""
+    config = resolved(config, inputs)
     atoms = build_atoms(config, inputs)
     available = atoms.count(int(inputs.data.n_cols))
-    problems = binary_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)
+    problems = machine_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)
     seeds = np.random.SeedSequence(ctx.seed).spawn(n_resamples)
     loop = FGMLoop(atoms, [problem for seed in seeds for problem in _resample(problems, seed)])
-    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(loop.problems), ctx.driver_memory), ctx.fit_limit)
+    q = 0 if inputs.covariates is None else inputs.covariates.q
+    refuse_columns(driver_holdings(inputs.data, *loop.columns, len(loop.problems), ctx.driver_memory, q), ctx.fit_limit)
     return loop
 
 

@@ -14,6 +14,8 @@ from .model import FGMModel, MachineState, positions
 
 Rows = list[dict[str, Any]]
 
+TARGET = "target"  # what the machine of a real target is called in place of a class
+
 
 def selected_rows(model: FGMModel) -> Rows:
     """Return the selected coordinates with names and weights, the heaviest first."""
@@ -22,24 +24,31 @@ def selected_rows(model: FGMModel) -> Rows:
     return [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]
 
 
+def covariate_tables(model: FGMModel) -> dict[str, Rows]:
+    """Return the coefficients of the covariates, where there are some."""
+    labels, coef = json.loads(model.classes_json), zip(model.covariate_names, model.covariate_coef.T, strict=True)
+    rows = [{"covariate": name, **weights_by_label(own, labels)} for name, own in coef]
+    return {"covariates": rows} if rows else {}
+
+
 def path_rows(model: FGMModel) -> Rows:
     """Return the weights of the heaviest coordinates after every round of every machine; of maps, whose features have many, none."""
     if model.kind not in ("linear", "groups", "poly2"):
         return []
     labels = json.loads(model.classes_json)
-    named = [labels[-1]] if len(model.machines) == 1 else labels
+    named = labels if len(model.machines) > 1 else [TARGET if labels is None else labels[-1]]
     return [row for label, machine in zip(named, model.machines, strict=True) for row in _machine_rows(model, machine, label)]
 
 
 def _machine_rows(model: FGMModel, machine: MachineState, label: object) -> Rows:
-    ids, last, _ = machine.weights()
-    heaviest = np.argsort(-np.abs(last), kind="stable")[:N_FOLLOWED]
+    final = machine.weights()
+    ids, heaviest = final.coordinates, np.argsort(-np.abs(final.values), kind="stable")[:N_FOLLOWED]
     names = coordinate_names(replace(model, coordinates=ids[np.sort(heaviest)]))
     # Every round has the coordinates of those before.
     along = np.zeros((len(machine.rounds), len(ids)))
     for t, row in enumerate(along, 1):
-        some, values, _ = machine.weights(t)
-        row[positions(ids, some)] = values
+        after = machine.weights(t)
+        row[positions(ids, after.coordinates)] = after.values
     counts = [record.n_selected for record in machine.rounds]
     columns = {name: along[:, j].tolist() for name, j in zip(names, np.sort(heaviest), strict=True)}
     return [

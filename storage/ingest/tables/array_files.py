@@ -18,7 +18,7 @@ from ...sparse_door import check_compressed, check_shape
 from ...temporary import temporary_folder
 from ..files import FileArray, by_rows, npy_file, read_declared, unpack_arrays
 from ..labels import Target
-from ..options import Options
+from ..options import COVARIATE, Options
 from ..reading import RowSource, check_row_fits, check_width
 from ..scratch import Scratch
 from ..text.spool import Block
@@ -137,6 +137,9 @@ def _row_vectors(rest: dict[str, Any], options: Options, name: str) -> dict[str,
             raise DataError(f"has no variable {source!r}; found {sorted(rest)}", name)
         values = rest[source] if isinstance(source, str) else np.asarray(source)
         one = len(values.shape) == 2 and 1 in values.shape
+        if table.startswith(COVARIATE) and len(values.shape) == 2 and not one:
+            tables |= {f"{table}[{k}]": column for k, column in enumerate(_as_array(values).T)}
+            continue
         tables[table] = (values.vector() if isinstance(values, FileArray) else values.reshape(-1)) if one else values
     return tables
 
@@ -155,7 +158,9 @@ class FileSource(RowSource):
             check_turning(self.matrix, options)
         n, self.n_cols = self.matrix.shape
         check_width(self.n_cols, options, self.name, self.sparse)
-        for table, values in _row_vectors(choice.rest, options, self.name).items():
+        vectors = _row_vectors(choice.rest, options, self.name)
+        self.tables = list(vectors)
+        for table, values in vectors.items():
             self.check_table(table, values.shape, n)
 
     def _matrix(self, choice: Choice, found: Mapping[str, Any]) -> "FileArray | Compressed":

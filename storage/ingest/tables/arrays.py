@@ -32,7 +32,7 @@ class ArraySource(RowSource):
         self.name, self.format, self.digest = name, format, digest
         self.sparse = sp.issparse(x)
         self._x: Matrix = _check_csr(x, name) if self.sparse else _check_dense(x, name)
-        self._tables = dict(tables)
+        self._tables, self.tables = dict(tables), list(tables)
         self.n_rows, self.n_cols = (int(length) for length in self._x.shape)
         self.entries = int(self._x.nnz) if self.sparse else int(self._x.size)
         self.nbytes = 12 * self.entries if self.sparse else int(self._x.nbytes)

@@ -80,7 +80,7 @@ def _chosen_others(names: Sequence[str], positions: dict[str, int], tables: dict
     busy = [name for name in (*options.drop, *options.categorical) if positions[name] in tables.values()]
     if busy:
         raise SchemaError(
-            f"column {busy[0]!r} is no feature: it has the target, tasks, weights or ids; leave it out of drop and categorical"
+            f"column {busy[0]!r} is no feature: it has the target, tasks, weights, ids or covariates; leave it out of drop and categorical"
         )
     twice = set(options.drop) & {*options.categorical, *(options.columns or ())}
     if twice:

@@ -32,9 +32,9 @@ def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataEr
 
 
 def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
-    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" float64. Raises
-    DataError if a target, weight or task number is not a finite number (or, a task, no integer), or a name is missing. "id" becomes texts,
-    as "id_lengths" and "id_bytes"."""
+    """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" and "covariate:NAME"
+    float64. Raises DataError if a target, weight, covariate or task number is not a finite number (or, a task, no integer), or a name is
+    missing. "id" becomes texts, as "id_lengths" and "id_bytes"."""
     block: Block = {}
     for name, values in parts.items():
         array = np.asarray(values)
@@ -45,7 +45,7 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, i
         elif name == "task" and array.dtype.kind in _TEXTS:
             block["task"] = target.tasks.add(_check_texts(array, "the task is missing", fault), fault)
         else:
-            block[name] = _check_numbers(array, name, fault)
+            block[name] = _check_numbers(array, name.replace(":", " "), fault)
     if "task" in block and block["task"].dtype.kind == "f":
         whole = np.rint(block["task"])
         _refuse_rows(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)

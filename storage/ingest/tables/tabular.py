@@ -30,7 +30,7 @@ class Table(RowSource):
         self.name, self.columns = name, list(columns)
         self._roles = assign_roles(self.columns, options, name)
         self.names = self._names = [self.columns[k] for k in self._roles.features]
-        self.messages = self._roles.messages
+        self.messages, self.tables = self._roles.messages, [*self._roles.columns, *self._roles.arrays]
         if options.guided is not None and options.encoding is None:
             numbers = range(len(columns))  # where nothing else was written down, there were numbers
         self.coder = self._reader(numbers, options)

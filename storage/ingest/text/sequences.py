@@ -146,7 +146,8 @@ def _table_keys(options: Options, form: str) -> dict[str, Any]:
         named = [name for name, values in columns.items() if isinstance(values, str)]
         if named:
             raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but strings have no columns; write LABEL, a tab and the string")
-    return {"y": "label", **(options.follow if form == "fasta" else {}), **columns}
+    followed = {name: key for name, key in options.follow.items() if isinstance(key, str)}
+    return {"y": "label", **(followed if form == "fasta" else {}), **columns}
 
 
 def _refuse_options(options: Options, name: str) -> None:

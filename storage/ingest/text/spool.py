@@ -2,8 +2,8 @@
 
 A block is a mapping of arrays. Sparse: ``lengths`` int32 (rows,), ``cols`` int32, ``vals`` float32 or float64 (CSR without pointers).
 Dense: ``dense`` (n_cols, rows), that is transposed, so that a range of columns is one contiguous piece. Either: row tables ``y`` float64,
-``task`` int64, ``weight`` float64. Values are float32 in blocks where all of them survive the round trip, float64 in the others; the type
-of the store follows from all blocks together.
+``task`` int64, ``weight`` float64, ``covariate:NAME`` float64. Values are float32 in blocks where all of them survive the round trip,
+float64 in the others; the type of the store follows from all blocks together.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -142,6 +142,12 @@ class Spool:
     def has(self, name: str) -> bool:
         """Whether every block has an array."""
         return bool(self.handles) and all(name in handle for handle in self.handles)
+
+    def names(self, prefix: str) -> list[str]:
+        """Names of the arrays of every block that begin with a prefix, in order."""
+        first = self.handles[:1]
+        known = [name for handle in first for name in (handle.arrays if isinstance(handle, InMemory) else handle.pieces)]
+        return [name for name in known if name.startswith(prefix) and self.has(name)]
 
     def single(self, name: str) -> bool:
         """Whether an array is float32 in every block."""

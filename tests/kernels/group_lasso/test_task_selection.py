@@ -14,7 +14,8 @@ from gramplane.kernels.group_lasso.task_selection import (
     run_rounds,
     task_penalty,
 )
-from gramplane.kernels.losses import LOSSES, RowLoss
+from gramplane.kernels.loss_types import RowLoss
+from gramplane.kernels.losses import LOSSES
 from tests.support.oracles.dual_averaging import dual_averaging
 from tests.support.oracles.task_selection import dense_rounds, kkt_residual, step_row, step_value
 

@@ -5,14 +5,14 @@ from itertools import combinations, combinations_with_replacement
 import numpy as np
 from scipy.optimize import minimize
 
-from tests.support.oracles.fgm_subproblem import LOSSES, dual_optimum, loss_value
+from tests.support.oracles.fgm_subproblem import dual_optimum, free_columns, loss_residual, loss_value
 
 PRECISE = {"maxiter": 20_000, "maxfun": 400_000, "ftol": 1e-15, "gtol": 1e-10}
 
 
 def loss_slope(loss, y, f, cost):
     """Derivative of the loss in the decision values."""
-    return -y * cost * LOSSES[loss].share(y * f)
+    return -loss_residual(loss, y, f, cost)
 
 
 # --- the norm ---------------------------------------------------------------------------------------------------------------------
@@ -55,18 +55,20 @@ def exact_objective(X, y, cost, B, loss, w, intercept):
 # --- generic solvers --------------------------------------------------------------------------------------------------------------
 
 
-def ridge_optimum(X, y, cost, loss, fit_bias):
-    """min 1/2 ||w||^2 + P(Xw + b), by L-BFGS-B. Returns value, weights, intercept."""
-    m = X.shape[1]
+def ridge_optimum(X, y, cost, loss, free):
+    """min 1/2 ||w||^2 + P(Xw + Ag), A columns without a penalty or whether there is a bias, by L-BFGS-B. Returns value, weights, g (of a
+    bias, or where there is none, a number).
+    """
+    m, columns = X.shape[1], free_columns(free, len(y))
 
     def value(v):
-        f = X @ v[:m] + (v[m] if fit_bias else 0.0)
+        f = X @ v[:m] + columns @ v[m:]
         slope = loss_slope(loss, y, f, cost)
-        gradient = v[:m] + X.T @ slope
-        return 0.5 * v[:m] @ v[:m] + loss_value(loss, y, f, cost), np.append(gradient, slope.sum()) if fit_bias else gradient
+        gradient = np.concatenate([v[:m] + X.T @ slope, columns.T @ slope])
+        return 0.5 * v[:m] @ v[:m] + loss_value(loss, y, f, cost), gradient
 
-    found = minimize(value, np.zeros(m + fit_bias), jac=True, method="L-BFGS-B", options=PRECISE)
-    return found.fun, found.x[:m], float(found.x[m]) if fit_bias else 0.0
+    found = minimize(value, np.zeros(m + columns.shape[1]), jac=True, method="L-BFGS-B", options=PRECISE)
+    return found.fun, found.x[:m], found.x[m:] if np.ndim(free) else float(np.sum(found.x[m:]))
 
 
 def half_squared_l1_optimum(X, y, cost, loss, fit_bias):

@@ -38,79 +38,141 @@ LOSSES = {
         lambda p: p * (1.0 - p),
     ),
 }
-"""By name, every loss that the product has."""
+"""By name, every loss of labels that the product has."""
+
+
+class TargetLoss(NamedTuple):
+    """A loss of the residual r of a row of cost 1: value, minus its slope in the decision value, and curvature; its tube and bound."""
+
+    value: Callable[[Any], Any]
+    share: Callable[[Any], Any]
+    curvature: Callable[[Any], Any]
+    tube: float
+    most: float
+
+
+TARGETS = {
+    "squared": TargetLoss(lambda r: r * r / 2, lambda r: r, lambda r: 1.0 + 0.0 * r, 0.0, np.inf),
+    "squared_epsilon_insensitive": TargetLoss(
+        lambda r: np.maximum(0.0, np.abs(r) - 0.1) ** 2 / 2,
+        lambda r: np.sign(r) * np.maximum(0.0, np.abs(r) - 0.1),
+        lambda r: 1.0 * (np.abs(r) > 0.1),
+        0.1,
+        np.inf,
+    ),
+    "huber": TargetLoss(
+        lambda r: np.where(np.abs(r) <= 1.35, r * r / 2, 1.35 * np.abs(r) - 1.35**2 / 2),
+        lambda r: np.clip(r, -1.35, 1.35),
+        lambda r: 1.0 * (np.abs(r) < 1.35),
+        0.0,
+        1.35,
+    ),
+}
+"""By name, every loss of real targets, with the widths it has by itself."""
 
 
 def loss_value(loss, y, f, cost):
+    if loss in TARGETS:
+        return sum(c * TARGETS[loss].value(r) for c, r in zip(cost, y - f))
     return sum(c * LOSSES[loss].value(m) for c, m in zip(cost, y * f))
 
 
-def objective(Z, y, cost, starts, loss, omega, bias):
-    """1/2 (sum of group norms)^2 + P at Z omega - bias."""
+def loss_residual(loss, y, f, cost):
+    """The signed dual variables u, minus the gradient of the loss in the decision values."""
+    return cost * TARGETS[loss].share(y - f) if loss in TARGETS else y * cost * LOSSES[loss].share(y * f)
+
+
+def loss_bends(loss, y, f, cost):
+    """The second derivatives of the loss in the decision values."""
+    return cost * (TARGETS[loss].curvature(y - f) if loss in TARGETS else LOSSES[loss].curvature(LOSSES[loss].share(y * f)))
+
+
+def objective(Z, y, cost, starts, loss, omega, offset):
+    """1/2 (sum of group norms)^2 + P at Z omega + offset."""
     total = sum(np.linalg.norm(omega[a:b]) for a, b in pairwise(starts))
-    return 0.5 * total**2 + loss_value(loss, y, np.asarray(Z @ omega, dtype=float) - bias, cost)
+    return 0.5 * total**2 + loss_value(loss, y, np.asarray(Z @ omega, dtype=float) + offset, cost)
 
 
-def utility(loss, alpha, cost):
-    """The dual utility, constant included; rows without cost do not exist."""
-    used = cost > 0
-    return np.sum(cost[used] * LOSSES[loss].utility(alpha[used] / cost[used]))
+def utility(loss, y, u, cost):
+    """The dual utility of signed dual variables, constant included; rows without cost do not exist."""
+    y, u, cost = (part[cost > 0] for part in (y, u, cost))
+    if loss not in TARGETS:
+        return np.sum(cost * LOSSES[loss].utility(u * y / cost))
+    assert (np.abs(u) <= cost * TARGETS[loss].most * (1 + 1e-12)).all()
+    return np.sum(u * y - TARGETS[loss].tube * np.abs(u) - u * u / (2 * cost))
 
 
-def dual_optimum(Z, y, cost, starts, loss, fit_bias):
-    """max U(alpha) - q subject to q >= 1/2 ||Z_h'(alpha y)||^2 for every group: the QCQP, by SLSQP. Returns its value."""
-    used = cost > 0
-    signed, y, cost = Z[used] * y[used, None], y[used], cost[used]
-    n = len(cost)
-    grams = [signed[:, a:b] @ signed[:, a:b].T for a, b in pairwise(starts)]
-    most = LOSSES[loss].most
-    inset = np.zeros(n) if most is None else 1e-9 * cost
-    bounds = [(e, None if most is None else c * most - e) for e, c in zip(inset, cost)] + [(0, None)]
+def free_columns(free, n):
+    """Columns without a penalty: those given, or one of ones (a bias), or none."""
+    return np.asarray(free, dtype=float).reshape(n, -1) if np.ndim(free) else np.ones((n, int(free)))
+
+
+def _dual_parts(loss, y, cost):
+    """Signed dual variables as u = S v with v >= 0: S, the utility of v and its slope, upper bounds of v, and where to begin."""
+    if loss in LOSSES:
+        part, most = LOSSES[loss], LOSSES[loss].most
+        inset = 0.0 if most is None else 1e-9
+        bounds = [(c * inset, None if most is None else c * (most - inset)) for c in cost]
+        return np.diag(y), lambda v: np.sum(cost * part.utility(v / cost)), lambda v: part.utility_slope(v / cost), bounds, 0.5 * cost
+    part, both, twice = TARGETS[loss], np.concatenate([y, -y]), np.concatenate([cost, cost])
+    S = np.hstack([np.eye(len(y)), -np.eye(len(y))])
+    bounds = [(0, c * part.most if np.isfinite(part.most) else None) for c in twice]
 
     def value(v):
-        return -(utility(loss, v[:n], cost) - v[n])
+        return v @ (both - part.tube) - 0.5 * np.sum((S @ v) ** 2 / cost)
 
-    def gradient(v):
-        return np.append(-LOSSES[loss].utility_slope(v[:n] / cost), 1.0)
+    return S, value, lambda v: both - part.tube - S.T @ (S @ v / cost), bounds, 0.1 * twice
+
+
+def dual_optimum(Z, y, cost, starts, loss, free):
+    """max U(u) - q subject to q >= 1/2 ||Z_h'u||^2 for every group and A'u = 0, A the columns without a penalty or whether there is a bias:
+    the QCQP, by SLSQP. Returns its value.
+    """
+    used, columns = cost > 0, free_columns(free, len(y))
+    Z, y, cost, columns = Z[used], y[used], cost[used], columns[used]
+    S, utility_of, slope, bounds, start = _dual_parts(loss, y, cost)
+    k, tall = S.shape[1], S.T @ Z
+    grams = [tall[:, a:b] @ tall[:, a:b].T for a, b in pairwise(starts)]
+    if loss in LOSSES and columns.shape[1]:
+        start = start * np.where(y > 0, cost[y < 0].sum(), cost[y > 0].sum()) / cost.sum()
+
+    def value(v):
+        return -(utility_of(v[:k]) - v[k]), np.append(-slope(v[:k]), 1.0)
 
     constraints = [
-        {
-            "type": "ineq",
-            "fun": lambda v, K=K: v[n] - 0.5 * v[:n] @ K @ v[:n],
-            "jac": lambda v, K=K: np.append(-K @ v[:n], 1.0),
-        }
+        {"type": "ineq", "fun": lambda v, K=K: v[k] - 0.5 * v[:k] @ K @ v[:k], "jac": lambda v, K=K: np.append(-K @ v[:k], 1.0)}
         for K in grams
     ]
-    if fit_bias:
-        constraints.append({"type": "eq", "fun": lambda v: v[:n] @ y, "jac": lambda v: np.append(y, 0.0)})
-    start = 0.5 * cost * np.where(y > 0, cost[y < 0].sum(), cost[y > 0].sum()) / cost.sum() if fit_bias else 0.5 * cost
+    if columns.shape[1]:
+        across = columns.T @ S
+        slopes = np.hstack([across, np.zeros((len(across), 1))])
+        constraints.append({"type": "eq", "fun": lambda v: across @ v[:k], "jac": lambda v: slopes})
     first = np.append(start, max(0.5 * start @ K @ start for K in grams))
-    found = minimize(
-        value, first, jac=gradient, bounds=bounds, constraints=constraints, method="SLSQP", options={"maxiter": 2000, "ftol": 1e-14}
-    )
+    options = {"maxiter": 2000, "ftol": 1e-14}
+    found = minimize(value, first, jac=True, bounds=[*bounds, (None, None)], constraints=constraints, method="SLSQP", options=options)
     return -found.fun
 
 
-def relaxed_optimum(X, y, cost, budget, loss, fit_bias):
-    """min over d in [0,1]^m with sum d <= budget, w, b of 1/2 sum w_j^2 / d_j + P(X w - b): equation (47), by SLSQP. Returns its value."""
-    m = X.shape[1]
+def relaxed_optimum(X, y, cost, budget, loss, free):
+    """min over d in [0,1]^m with sum d <= budget, w, g of 1/2 sum w_j^2 / d_j + P(X w + A g): equation (47), by SLSQP; A are the columns
+    without a penalty, or whether there is a bias. Returns its value.
+    """
+    m, columns = X.shape[1], free_columns(free, len(y))
 
     def split(v):
-        return v[:m], v[m : 2 * m], v[2 * m] if fit_bias else 0.0
+        return v[:m], v[m : 2 * m], v[2 * m :]
 
     def value(v):
-        w, d, b = split(v)
-        return 0.5 * np.sum(w * w / d) + loss_value(loss, y, X @ w - b, cost)
+        w, d, g = split(v)
+        return 0.5 * np.sum(w * w / d) + loss_value(loss, y, X @ w + columns @ g, cost)
 
     def gradient(v):
-        w, d, b = split(v)
-        margins = y * (X @ w - b)
-        alpha = cost * LOSSES[loss].share(margins)
-        parts = [w / d - X.T @ (alpha * y), -0.5 * (w / d) ** 2]
-        return np.concatenate([*parts, [np.sum(alpha * y)]] if fit_bias else parts)
+        w, d, g = split(v)
+        u = loss_residual(loss, y, X @ w + columns @ g, cost)
+        return np.concatenate([w / d - X.T @ u, -0.5 * (w / d) ** 2, -columns.T @ u])
 
-    first = np.concatenate([np.zeros(m), np.full(m, budget / m), np.zeros(1 if fit_bias else 0)])
-    bounds = [(None, None)] * m + [(1e-9, 1)] * m + [(None, None)] * (1 if fit_bias else 0)
+    first = np.concatenate([np.zeros(m), np.full(m, budget / m), np.zeros(columns.shape[1])])
+    bounds = [(None, None)] * m + [(1e-9, 1)] * m + [(None, None)] * columns.shape[1]
     spent = {
         "type": "ineq",
         "fun": lambda v: budget - v[m : 2 * m].sum(),

@@ -82,12 +82,26 @@ def selector(model, X, y, task, loss):
     return sum(told[codes == q].mean() for q in range(len(model.tasks_))) + lam * penalty
 
 
-def fgm(model, X, y):
+def target_losses(name, y, f, epsilon, delta):
+    """Loss of every row with a real target; the widths are in its standard deviations."""
+    rest, s = np.abs(y - f), y.std()
+    if name == "squared_epsilon_insensitive":
+        return 0.5 * np.maximum(0.0, rest - epsilon * s) ** 2
+    bent = 0.5 * rest**2
+    return np.where(rest <= delta * s, bent, delta * s * (rest - 0.5 * delta * s)) if name == "huber" else bent
+
+
+def fgm(model, X, y, covariates=None):
     """F_T of cuts that share no feature: half the squared sum of their norms, and C times the losses (half of the squared hinge's)."""
-    coef = model.coef_[0]
+    coef, f = model.coef_[0], X @ model.coef_[0] + model.intercept_[0]
+    f = f if covariates is None else f + covariates @ model.covariate_coef_[0]
     norms = [np.linalg.norm(coef[cut]) for cut in model.cuts_]
-    told = losses(model.loss, signs(y), X @ coef + model.intercept_[0]).sum()
-    return 0.5 * sum(norms) ** 2 + model.C * told * (0.5 if model.loss == "squared_hinge" else 1.0)
+    if hasattr(model, "classes_"):
+        name = "squared_hinge" if model.loss == "auto" else model.loss
+        told = losses(name, signs(y), f).sum() * (0.5 if name == "squared_hinge" else 1.0)
+    else:
+        told = target_losses(model.loss, y, f, model.epsilon, model.delta).sum()
+    return 0.5 * sum(norms) ** 2 + model.C * told
 
 
 # -- machines on kernels -----------------------------------------------------------------------------------------------------------

@@ -64,6 +64,14 @@ def test_a_run_without_faults_gets_no_advice():
             {"scores": [score(path=[{"n_selected": k, "accuracy": a} for k, a in ((5, 0.7), (10, 0.895), (50, 0.9))])]},
             "10 features have accuracy 0.895, 50 features have accuracy 0.900",
         ),
+        (
+            {
+                "scores": [
+                    {**numbers(), "r2_interval": [0.7, 0.86], "path": [{"n_selected": k, "r2": a} for k, a in ((9, 0.77), (50, 0.8))]}
+                ]
+            },
+            "9 features have R2 0.770, 50 features have R2 0.800: no difference that 700 rows can tell",
+        ),
     ],
 )
 def test_every_rule_speaks_where_it_should(more: dict, words: str):
@@ -86,6 +94,8 @@ def test_every_rule_speaks_where_it_should(more: dict, words: str):
         {"trials": TRIALS, "params": {"C": 1.0, "v": 0.25}},
         {"summary": {"classes": [0, 1]}, "state": "running"},
         {"scores": [score(path=[{"n_selected": k, "accuracy": a} for k, a in ((5, 0.7), (10, 0.8), (50, 0.9))])]},
+        {"scores": [{**numbers(), "r2_interval": [0.79, 0.81], "path": [{"n_selected": k, "r2": a} for k, a in ((9, 0.77), (50, 0.8))]}]},
+        {"scores": [{**numbers(), "path": [{"n_selected": k, "r2": None} for k in (9, 50)]}]},
     ],
 )
 def test_no_rule_speaks_where_it_should_not(more: dict):

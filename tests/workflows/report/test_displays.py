@@ -131,6 +131,19 @@ def test_several_classes_have_a_path_each():
     assert plots.PathDisplay.from_estimator(model, ax=axes()).chart.title == "Weights along the path, class a"
 
 
+def test_a_real_target_has_a_path_beside_its_covariates(tmp_path: Path):
+    target, beside = X[:, 3] - 2.0 * X[:, 5] + 0.5 * X[:, 0], X[:, :1] + 7.0
+    store = ingest((X, target), str(tmp_path / "data"), task="regression", covariates=beside)
+    run_method("fgm", {"B": 1, "max_rounds": 3}, data=store.url, run=str(tmp_path / "run"))
+    model = gramplane.FGMRegressor(B=1, max_rounds=3).fit(X, target, covariates=beside)
+    for display in (plots.PathDisplay, plots.WeightsDisplay, plots.GapDisplay):
+        assert display.from_estimator(model, ax=axes()).chart == display.from_run(tmp_path / "run", ax=axes()).chart
+    chart = plots.PathDisplay.from_estimator(model, ax=axes()).chart
+    assert chart.title == "Weights along the path"
+    ends = sorted(line.y[-1] for line in chart.series)
+    assert ends == pytest.approx(sorted(np.asarray(model.coef_).ravel()[model.selected_].tolist()))
+
+
 def test_maps_are_coloured_by_labels(fitted: dict):
     chart = plots.MapDisplay.from_estimator(fitted["mve"], labels=Y, ax=axes()).chart
     assert sorted(series.label for series in chart.series) == sorted(str(label) for label in np.unique(Y))

@@ -9,10 +9,11 @@ import pytest
 from gramplane.kernels.features.groups import build_groups, group_scores, tree_select
 from gramplane.kernels.losses import Logistic, SquaredHinge
 from gramplane.kernels.mixed_norm import GroupProblem, LocalRows, solve_apg, solve_mkl, solve_newton
+from gramplane.kernels.mixed_norm.free_basis import bias_basis
 from gramplane.kernels.mixed_norm.prox import group_norms, prox_squared_mixed_norm
 from gramplane.pipeline import FGMClassifier
 from gramplane.pipeline.methods.fgm.config import FGMConfig
-from gramplane.pipeline.methods.fgm.problem import BinaryProblem
+from gramplane.pipeline.methods.fgm.problem import MachineProblem
 from tests.support.oracles import fgm_exact as exact
 from tests.support.oracles.fgm_subproblem import loss_value
 
@@ -27,7 +28,8 @@ def data(seed=0, n=12, m=4):
 
 def problem(Z, y, C=1.0, loss="squared_hinge", bias=False, starts=None):
     cost = np.full(len(y), C)
-    return GroupProblem(LocalRows(np.asfortranarray(Z), y, cost, loss), np.arange(Z.shape[1] + 1) if starts is None else starts, loss, bias)
+    rows = LocalRows(np.asfortranarray(Z), y, cost, loss, np.ones((len(y), int(bias))))
+    return GroupProblem(rows, np.arange(Z.shape[1] + 1) if starts is None else starts)
 
 
 # -- model and cutting planes ------------------------------------------------------------------------------------------------------
@@ -66,7 +68,8 @@ def test_equal_start_values_break_the_equality_of_the_bias():
         used = np.where(y > 0, 1 - share, share)
         np.testing.assert_allclose(alpha / alpha[0], used / used[0], rtol=1e-9)
         assert np.sum(used * y) == pytest.approx(0, abs=1e-12)
-        start = BinaryProblem(y, cost, FGMConfig(C=1.0, loss=name, fit_intercept=True)).start_dual()
+        config = FGMConfig(C=1.0, loss=name, fit_intercept=True)
+        start = MachineProblem(y, cost, config, bias_basis(len(y), True)).null.residual
         np.testing.assert_allclose(start, used * y, rtol=1e-12)
 
 

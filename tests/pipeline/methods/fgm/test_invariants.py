@@ -76,7 +76,7 @@ def test_dual_of_the_model_certifies_its_sub_problem(loss, bias):
     np.testing.assert_allclose(pulls[norms > 1e-3 * norms.sum()], norms.sum(), rtol=1e-4)
     assert pulls.max() <= norms.sum() * (1 + 1e-4)
     np.testing.assert_allclose(machine.cut_weights_, norms / norms.sum(), rtol=1e-12)
-    assert utility(loss, alpha, np.ones(len(y))) - 0.5 * norms.sum() ** 2 == pytest.approx(machine.objective_, rel=1e-6)
+    assert utility(loss, y, alpha * y, np.ones(len(y))) - 0.5 * norms.sum() ** 2 == pytest.approx(machine.objective_, rel=1e-6)
 
 
 @pytest.mark.parametrize(("loss", "bias"), CASES)
@@ -88,7 +88,7 @@ def test_outer_gap_is_the_distance_to_the_best_bound_seen(loss, bias):
     alpha, c = duals(machine, X, y, cost)
     norm2 = np.sort(c**2)[-B:].sum()
     scales = np.linspace(0.0, 1.0, 20_001)[1:]
-    bound = max(utility(loss, s * alpha, cost) - 0.5 * s * s * norm2 for s in scales)
+    bound = max(utility(loss, y, s * alpha * y, cost) - 0.5 * s * s * norm2 for s in scales)
     assert machine.outer_gap_ == pytest.approx(machine.objective_ - bound, rel=1e-5)
     plain = 0.5 * (norm2 - np.linalg.norm(machine.coef_) ** 2)
     assert machine.outer_gap_ <= plain * (1 + 1e-6)

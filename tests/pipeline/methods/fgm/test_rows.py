@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from gramplane.cluster import MemoryBoundExceeded, MemorySink, open_executor
 from gramplane.kernels.mixed_norm import ROW_BLOCK
 from gramplane.pipeline import load_model, resume_run, run_method
+from gramplane.pipeline.inputs.covariates import checked_covariates
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.pipeline.loops.run import run_loop
 from gramplane.pipeline.methods.fgm import designs as fgm_designs
@@ -42,10 +43,12 @@ def store(problem, tmp_path_factory):
     return ingest((X, codes), tmp_path_factory.mktemp("rows") / "a.zarr").url
 
 
-def machines(data, codes, memory, groups=None, weight=None, events=None, **params):
-    """State of the loop and model, with so much memory on the driver."""
+def machines(data, y, memory, groups=None, weight=None, events=None, covariates=None, **params):
+    """State of the loop and model, with so much memory on the driver; real targets are those of a regression."""
     config = FGMConfig(**{**PARAMS, **params})
-    inputs = Inputs(data, codes, tuple(range(int(codes.max()) + 1)), weight, groups)
+    classes = tuple(range(int(y.max()) + 1)) if y.dtype.kind == "i" else None
+    known = None if covariates is None else checked_covariates(covariates, len(y))
+    inputs = Inputs(data, y, classes, weight, groups, covariates=known)
     with open_executor(events=events) as executor:
         ctx = RunContext(executor, data, driver_memory=memory, limit=1 << 40)
         run = FGM.start(config, inputs, ctx)
@@ -60,7 +63,8 @@ def everything(found):
     for state in model.machines:
         arrays += [*state.cuts, np.array(state.lower_bound)]
         arrays += [np.array([r.bias, r.objective, r.gap, r.outer_gap, *r.omega, *r.cut_weights]) for r in state.rounds]
-    arrays += [np.array(row["train_accuracy"]) for row in outcome.history]
+        arrays += [r.covariate_coef for r in state.rounds if r.covariate_coef is not None]
+    arrays += [np.array(row.get("train_accuracy", row.get("train_r2"))) for row in outcome.history]
     return [np.ascontiguousarray(array).tobytes() for array in arrays]
 
 
@@ -87,6 +91,45 @@ def test_rows_on_workers_give_the_bits_of_the_driver(problem, case):
     assert {event["n_tasks"] for event in passes} == {2}
     assert {"rows-evaluate", "rows-decision"} <= {event["program"] for event in passes}
     assert everything(near) == everything(far)
+
+
+def aside(n=N):
+    """Covariates in units far apart."""
+    rng = np.random.default_rng(3)
+    return np.c_[2000.0 + rng.integers(0, 9, n), 1e-4 * rng.normal(size=n)]
+
+
+TARGETS = {
+    "squared": {},
+    "squared-covariates": {"covariates": aside()},
+    "epsilon": {"loss": "squared_epsilon_insensitive", "epsilon": 0.2, "fit_intercept": False},
+    "huber-covariates": {"loss": "huber", "delta": 0.5, "covariates": aside(), "debias": True},
+    "apg": {"solver": "apg", "max_inner": 5, "max_rounds": 2, "covariates": aside()},
+    "mkl": {"solver": "mkl", "max_inner": 3, "max_rounds": 2, "covariates": aside()},
+    "groups-covariates": {"groups": np.arange(14) // 3, "covariates": aside(), "loss": "huber"},
+    "poly2": {"feature_map": "poly2", "covariates": aside(), "max_rounds": 2},
+    "hik": {"feature_map": "additive_gaussian", "max_rounds": 2, "covariates": aside()},
+}
+
+
+@pytest.mark.parametrize("case", TARGETS)
+def test_real_targets_and_covariates_on_workers_give_the_bits_of_the_driver(problem, case):
+    X, _ = problem
+    y, data, sink = (X @ np.r_[2.0, -2.0, 1.5, 1.0, np.zeros(10)]) * 40.0 + aside()[:, 0], MemoryBlocks(X), MemorySink()
+    near, far = (machines(data, y, memory, events=sink, **TARGETS[case]) for memory in (LARGE, SMALL))
+    assert {event["n_tasks"] for event in sink.named("plan") if event["program"].startswith("rows-")} == {2}
+    assert everything(near) == everything(far)
+
+
+@pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])
+def test_covariates_of_classes_on_workers_give_the_bits_of_the_driver(problem, tmp_path, loss):
+    X, codes = problem
+    three = codes + (np.asarray(X[:, [4]].todense()).ravel() > 0.5)
+    weight = np.random.default_rng(1).uniform(0.0, 2.0, N)
+    data = ingest((X, three), tmp_path / "a.zarr")
+    options = {"covariates": aside(), "weight": weight, "loss": loss, "fit_intercept": True, "max_rounds": 2}
+    found = [everything(machines(data, three, memory, **options)) for memory in (LARGE, SMALL)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("case", ["weights", "classes", "debias", "dense"])

@@ -1,0 +1,165 @@
+"""What a loss may have, by which solvers tell those they can take: bases of the classes in :mod:`gramplane.kernels.losses`.
+
+No formula of a loss stands here, only what follows from formulas for all losses of a kind.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss; what else it has is what tells the solvers that can take it."""
+
+    name: ClassVar[str]
+    kind: ClassVar[IntEnum]
+
+
+class SumLoss(Loss):
+    """A loss summed over rows with costs: what the sub-problem of the Feature Generating Machine needs.
+
+    Dual variables are signed here, u = minus the gradient of P in the decision values; y are labels +-1, or targets.
+    """
+
+    of_labels: ClassVar[bool]  # whether y are labels
+    max_curvature: Any  # largest second derivative of one row's loss in its decision value, per unit of cost
+    first_bias_step: ClassVar[float]
+    """How far the first Newton step of a bias may go: flat tails throw it off. Infinite where it cannot overshoot the data."""
+
+    def value(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> float:
+        """Return P(f)."""
+        raise NotImplementedError
+
+    def residual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
+        """Return u(f) of shape (n_samples,)."""
+        raise NotImplementedError
+
+    def bound(self, y: FloatArray, u: FloatArray, cost: FloatArray, norm2: float) -> float:
+        """Return the better of U(u) - norm2 / 2 and its best scaling, max over s >= 0 of U(s u) - s^2 norm2 / 2."""
+        raise NotImplementedError
+
+
+class MarginLoss(SumLoss):
+    """A loss of the margin m = y f: dual variables are alpha = y u >= 0."""
+
+    of_labels = True
+    max_curvature: ClassVar[float]
+
+    def dual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
+        """Return alpha(f) of shape (n_samples,)."""
+        raise NotImplementedError
+
+    def utility(self, alpha: FloatArray, cost: FloatArray) -> float:
+        """Return U(alpha); minus infinity, or NaN, outside of the dual bounds."""
+        raise NotImplementedError
+
+    def dual_bounds(self, cost: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the least and greatest alpha of each row."""
+        raise NotImplementedError
+
+    def residual(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
+        """Return u = alpha y."""
+        return self.dual(y, f, cost) * y
+
+    def gradient(self, y: FloatArray, f: FloatArray, cost: FloatArray) -> FloatArray:
+        """Return the gradient of P in f, -alpha y."""
+        return -self.dual(y, f, cost) * y
+
+    def best_constant(self, positive: float, negative: float) -> float:
+        """Return the f of least loss, the same for all rows, from the costs of both classes: a root of the balance by bisection."""
+        y, cost = np.array([1.0, -1.0]), np.array([positive, negative])
+        low, high = -1.0, 1.0
+        while self.gradient(y, np.full(2, low), cost).sum() > 0:
+            low *= 2.0
+        while self.gradient(y, np.full(2, high), cost).sum() < 0:
+            high *= 2.0
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self.gradient(y, np.full(2, middle), cost).sum() > 0 else (middle, high)
+        return 0.5 * (low + high)
+
+    def constant_value(self, positive: float, negative: float, f: float) -> float:
+        """Return P where f is the same for all rows, from the costs of both classes."""
+        return self.value(np.array([1.0, -1.0]), np.full(2, f), np.array([positive, negative]))
+
+    def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
+        """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, s alpha within the dual bounds: here by sections of a concave function.
+        With norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, it is a lower bound of the Feature Generating Machine's exact
+        optimum from any dual vector (docs/methods.md, "Outer bounds").
+        """
+        used = alpha > 0
+        if not used.any():
+            return 0.0
+        a, c = alpha[used], cost[used]
+
+        def dual(s: float) -> float:
+            return self.utility(s * a, c) - 0.5 * s * s * norm2
+
+        high = float(np.min(self.dual_bounds(c)[1] / a))
+        if math.isinf(high):
+            high = 1.0
+            while dual(2.0 * high) > dual(high):
+                high *= 2.0
+            high *= 2.0
+        low, best = 0.0, max(0.0, dual(high))
+        for _ in range(80):
+            left, right = low + 0.382 * (high - low), low + 0.618 * (high - low)
+            at_left, at_right = dual(left), dual(right)
+            low, high = (left, high) if at_left < at_right else (low, right)
+            best = max(best, at_left, at_right)
+        return best
+
+    def best_bound(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
+        """Return the better of U(alpha) - norm2 / 2 and :meth:`best_scaled_dual`."""
+        return max(self.utility(alpha, cost) - 0.5 * norm2, self.best_scaled_dual(alpha, cost, norm2))
+
+    def bound(self, y: FloatArray, u: FloatArray, cost: FloatArray, norm2: float) -> float:
+        """Return :meth:`best_bound` of alpha = u y."""
+        return self.best_bound(u * y, cost, norm2)
+
+
+class RowLoss(Loss):
+    """A loss of single rows, whose mean a linear model minimises: what the group lasso needs."""
+
+    is_quadratic: ClassVar[bool] = False  # whether moments of the rows tell everything
+    needs_smoothing: ClassVar[bool] = False  # whether it has slopes everywhere only when it is smoothed
+    mu: float = 0.0  # its smoothing
+    max_curvature: Any  # largest second derivative of one row's loss in its decision value
+
+    def smoothed(self, mu: float) -> RowLoss:
+        """Return the loss smoothed by mu: itself where it needs none."""
+        return self
+
+    def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
+        """Return the loss of every row, smoothed where it is."""
+        raise NotImplementedError
+
+    def exact(self, y: FloatArray, f: FloatArray) -> FloatArray:
+        """Return the loss of every row without smoothing."""
+        return self.values(y, f)
+
+    def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
+        """Return s, minus the derivative of every row's loss in f."""
+        raise NotImplementedError
+
+    def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:
+        """Return the second derivative of every row's loss in f."""
+        raise NotImplementedError
+
+    def utilities(self, y: FloatArray, s: FloatArray) -> FloatArray:
+        """Return U(s) of every row, for slopes scaled towards 0."""
+        raise NotImplementedError
+
+    def dual_value(self, y: FloatArray, cost: FloatArray, s: FloatArray, reach: float, lam: float) -> float:
+        """Return the dual value ``sum c U(t s)`` of slopes scaled until ``t Omega*(sum c s x) <= lam``; with a bias ``sum c s`` must be 0.
+        ``reach`` is ``Omega*(sum c s x)``.
+        """
+        return float(cost @ self.utilities(y, min(1.0, lam / reach if reach > 0.0 else np.inf) * s))

@@ -1,0 +1,145 @@
+"""Covariates: columns of the rows that a model has without a penalty, given beside the data or kept in a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...kernels.mixed_norm.free_basis import DependentColumns, FreeBasis, constant_columns, dependent_columns, free_basis
+from ...storage import DataError
+from ...storage.value_types import UserData
+
+MAX_COVARIATES = 100
+TABLE = "covariates"  # row table of a store
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """Columns without a penalty, ``(n, q)``, and their names."""
+
+    values: np.ndarray
+    names: tuple[str, ...]
+    _bases: dict[bool, FreeBasis] = field(default_factory=dict, repr=False)
+
+    @property
+    def q(self) -> int:
+        """Number of columns."""
+        return len(self.names)
+
+    def basis(self, has_bias: bool) -> FreeBasis:
+        """Return the basis that solvers see, with a bias or without; made once.
+
+        Raises DataError: a column is constant beside a bias, or a combination of others; it is named.
+        """
+        if has_bias not in self._bases:
+            self._refuse(constant_columns(self.values) if has_bias else [], "has one value, which is the intercept")
+            try:
+                self._bases[has_bias] = free_basis(self.values, has_bias)
+            except DependentColumns as error:
+                self._refuse(error.columns, f"is a combination of the others{' and the intercept' * has_bias}")
+                raise
+        return self._bases[has_bias]
+
+    def refuse_dependent_in(self, rows: np.ndarray, has_bias: bool) -> None:
+        """Refuse columns that are constant beside a bias, or combinations of others, in the rows of a mask. Raises DataError, which names
+        them.
+        """
+        values, where = self.values[rows], " in the rows that are learned from"
+        self._refuse(constant_columns(values) if has_bias else [], f"has one value{where}, which is the intercept")
+        self._refuse(dependent_columns(values, has_bias), f"is a combination of the others{' and the intercept' * has_bias}{where}")
+
+    def _refuse(self, columns: Sequence[int], why: str) -> None:
+        if columns:
+            raise DataError(f"covariates: {', '.join(repr(self.names[k]) for k in columns)} {why}; leave it out")
+
+
+def checked_covariates(values: UserData, n: int) -> Covariates:
+    """Return columns as users hand them over, ``(n, q)`` or ``(n,)``, with names where a frame has some.
+
+    Raises ValueError: no numbers, not as many rows, too many columns, or values that are not finite; row and column are named.
+    """
+    names = [str(name) for name in values.columns] if hasattr(values, "columns") else None
+    if sp.issparse(values):
+        raise ValueError("covariates: a sparse matrix; give an array, (n_samples, n_covariates)")
+    try:
+        array = np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise ValueError("covariates: must be numbers, (n_samples, n_covariates)") from None
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or len(array) != n:
+        raise ValueError(f"covariates has shape {np.shape(values)}: must have a row for each of the {n} rows")
+    if not 1 <= array.shape[1] <= MAX_COVARIATES:
+        raise ValueError(f"covariates has {array.shape[1]} columns: must be 1 to {MAX_COVARIATES}")
+    return _finite(array, tuple(names or (f"z{k}" for k in range(array.shape[1]))))
+
+
+def _finite(array: np.ndarray, names: tuple[str, ...]) -> Covariates:
+    odd = np.argwhere(~np.isfinite(array))
+    if len(odd):
+        row, column = odd[0].tolist()
+        raise ValueError(f"covariates: row {row} of {names[column]!r} is {array[row, column]}, must be finite (no NaN)")
+    return Covariates(array, names)
+
+
+def given_covariates(value: Any, n: int) -> Covariates | None:
+    """Return the covariates of n rows that were given: an array, a file, or its record (:func:`gramplane.storage.columns_file`)."""
+    if value is None or isinstance(value, Covariates):
+        return value
+    if not isinstance(value, Mapping | str | os.PathLike):
+        return checked_covariates(value, n)
+    from ...storage import columns_file, load_columns
+
+    values, names = load_columns(value if isinstance(value, Mapping) else columns_file(os.fspath(value), n))
+    checked = checked_covariates(values, n)
+    return Covariates(checked.values, tuple(names) if names else checked.names)
+
+
+def stored_covariates(data: Any) -> Covariates | None:
+    """Return the covariates that a store keeps of its rows, or ``None``."""
+    if not data.has_table(TABLE):
+        return None
+    checked = checked_covariates(data.row_table(TABLE), data.n_rows)
+    return Covariates(checked.values, tuple(getattr(data.meta, TABLE, None) or checked.names))
+
+
+def covariates_to_fit(value: Any, data: Any) -> Covariates | None:
+    """Return the covariates of a fit: those given, else those that the data keep. Raises DataError: both are there."""
+    given, stored = given_covariates(value, data.n_rows), stored_covariates(data)
+    if given is not None and stored is not None:
+        raise DataError(f"covariates are given and the store keeps {_counted(stored.names)}; leave one of them out", data.url)
+    return stored if given is None else given
+
+
+def covariates_to_decide(names: Sequence[str], value: Any, n: int, data: Any = None) -> np.ndarray | None:
+    """Return the covariates of the n rows that a model decides on, ``(n, q)``: those given, else those that a store keeps.
+
+    ``names``: of the covariates that the model was fitted with. Raises ValueError: there are none and the model has some, or the other way
+    round, or not as many, or others by their names.
+    """
+    known = given_covariates(value, n)
+    known = stored_covariates(data) if known is None and data is not None else known
+    if not names:
+        if known is not None:
+            raise ValueError(f"covariates: there are {_counted(known.names)}, and the model was fitted without any")
+        return None
+    if known is None:
+        raise ValueError(f"covariates: the model was fitted with {_counted(names)}; give those of these rows")
+    if known.q != len(names):
+        raise ValueError(f"covariates has {known.q} columns, the model was fitted with {_counted(names)}")
+    if known.names != tuple(names) and not (_are_numbered(known.names) or _are_numbered(names)):
+        raise ValueError(f"covariates are {', '.join(known.names)}, the model was fitted with {', '.join(names)}, in this order")
+    return known.values
+
+
+def _are_numbered(names: Sequence[str]) -> bool:
+    return all(name == f"z{k}" for k, name in enumerate(names))
+
+
+def _counted(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    return f"{len(names)} covariate{'s' if len(names) > 1 else ''} ({shown})"
