@@ -38,9 +38,7 @@ _CATEGORICAL = "Columns of a table whose values are names, although they look li
 @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
 @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
 @click.option("--id-column", metavar="NAME", help="Column or array that names the rows; predictions show it.")
-@click.option(
-    "--covariates", type=ColumnNames(), metavar="NAME,...", help="Columns or arrays that are no features but covariates, for fgm."
-)
+@click.option("--covariates", type=ColumnNames(), metavar="COLS", help="Columns or arrays that are no features but covariates, for fgm.")
 @click.option("--categorical", type=ColumnNames(), metavar="COLS", help=_CATEGORICAL)
 @click.option("--drop", type=ColumnNames(), metavar="COLS", help="Columns of a table to leave out.")
 @click.option("--columns", type=ColumnNames(), metavar="COLS", help="The only columns of a table that are features.")
