@@ -111,7 +111,7 @@ def covariates_to_fit(value: Any, data: Any) -> Covariates | None:
     """Return the covariates of a fit: those given, else those that the data keep. Raises DataError: both are there."""
     given, stored = given_covariates(value, data.n_rows), stored_covariates(data)
     if given is not None and stored is not None:
-        raise DataError(f"covariates are given and the store keeps {_counted(stored.names)}; leave one of them out", data.url)
+        raise DataError(f"covariates are given and the store keeps {_names_text(stored.names)}; leave one of them out", data.url)
     return stored if given is None else given
 
 
@@ -125,12 +125,12 @@ def covariates_to_decide(names: Sequence[str], value: Any, n: int, data: Any = N
     known = stored_covariates(data) if known is None and data is not None else known
     if not names:
         if known is not None:
-            raise ValueError(f"covariates: there are {_counted(known.names)}, and the model was fitted without any")
+            raise ValueError(f"covariates: there are {_names_text(known.names)}, and the model was fitted without any")
         return None
     if known is None:
-        raise ValueError(f"covariates: the model was fitted with {_counted(names)}; give those of these rows")
+        raise ValueError(f"covariates: the model was fitted with {_names_text(names)}; give those of these rows")
     if known.q != len(names):
-        raise ValueError(f"covariates has {known.q} columns, the model was fitted with {_counted(names)}")
+        raise ValueError(f"covariates has {known.q} columns, the model was fitted with {_names_text(names)}")
     if known.names != tuple(names) and not (_are_numbered(known.names) or _are_numbered(names)):
         raise ValueError(f"covariates are {', '.join(known.names)}, the model was fitted with {', '.join(names)}, in this order")
     return known.values
@@ -140,6 +140,6 @@ def _are_numbered(names: Sequence[str]) -> bool:
     return all(name == f"z{k}" for k, name in enumerate(names))
 
 
-def _counted(names: Sequence[str]) -> str:
+def _names_text(names: Sequence[str]) -> str:
     shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f"{len(names)} covariate{'s' if len(names) > 1 else ''} ({shown})"

@@ -14,6 +14,7 @@ from ...cluster import driver_bytes, open_executor
 from ...kernels.jit import one_thread
 from ...kernels.svm.triclass import crossing_point
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
+from ...storage.value_types import UserData
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
@@ -51,7 +52,7 @@ def _folder_of(run: str) -> Path:
 
 
 def _decide(
-    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: Any = None, proba: bool = False
+    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: UserData = None, proba: bool = False
 ) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
     check_encoding(model.parent, data)
@@ -70,7 +71,7 @@ def _decide(
     return estimator, data, values
 
 
-def _known_covariates(estimator: MethodEstimator, covariates: Any, data: BlockStore) -> Covariates | None:
+def _known_covariates(estimator: MethodEstimator, covariates: UserData, data: BlockStore) -> Covariates | None:
     """Return the covariates that were given for the rows of a store: an array, a file, or its record. Raises ValueError: none are taken."""
     if covariates is None:
         return None
@@ -103,7 +104,7 @@ def _planned(
     out: str | None,
     where: ComputeOptions,
     emit: Emit,
-    covariates: Any,
+    covariates: UserData,
     three_way: bool = False,
     proba: bool = False,
 ) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def predict_store(
     store: str,
     out: str,
     *,
-    covariates: Any = None,
+    covariates: UserData = None,
     three_way: bool = False,
     proba: bool = False,
     replace: bool = False,
@@ -173,7 +174,7 @@ def _predict(
     write: Callable[[Predicted], None],
     options: ComputeOptions,
     emit: Emit,
-    covariates: Any,
+    covariates: UserData,
     three_way: bool,
     proba: bool,
 ) -> dict[str, Any]:
@@ -222,7 +223,7 @@ def score_store(
     run: str,
     store: str,
     *,
-    covariates: Any = None,
+    covariates: UserData = None,
     cluster: str = "sync",
     allow_plaintext: bool = False,
     on_event: Emit | None = None,
@@ -247,7 +248,7 @@ def score_store(
         return _score(run, place, options, emit, covariates)
 
 
-def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates: Any) -> dict[str, Any]:
+def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates: UserData) -> dict[str, Any]:
     estimator, data, values = _decide(run, store, options, emit, None, covariates)
     folder = RunStore.open(run)
     record, summary = folder.config, folder.read_json("summary")

@@ -12,7 +12,7 @@ from ...loops.run import run_loop
 from ...records.context import RunContext
 from ...records.data_set import feature_namer
 from .atoms import build_atoms
-from .config import FGMConfig, resolved
+from .config import FGMConfig, resolve_config
 from .designs import driver_holdings, refuse_columns
 from .loop import FGMLoop
 from .model import FGMModel, positions
@@ -32,7 +32,7 @@ def _resample(problems: list[MachineProblem], seed: np.random.SeedSequence) -> l
 
 def bootstrap_loop(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int) -> FGMLoop:
     """Return one loop for all resamples, which share its passes. Raises MemoryBoundExceeded: more scores and columns than memory allows."""
-    config = resolved(config, inputs)
+    config = resolve_config(config, inputs)
     atoms = build_atoms(config, inputs)
     available = atoms.count(int(inputs.data.n_cols))
     problems = machine_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)

@@ -56,7 +56,7 @@ def test_named_columns_of_tables_are_no_features(table, tmp_path, suffix, names)
 
 
 def test_rows_too_wide_for_a_reader_of_columns(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("gramplane.storage.ingest.tables.tabular.is_too_wide", lambda *_: True)
+    monkeypatch.setattr("gramplane.storage.ingest.tables.csv_text.is_too_wide", lambda *_: True)
     store = ingest(written(table, tmp_path / "t.csv"), tmp_path / "s.zarr", target="y", task="regression", covariates=["dose", "age"])
     expect(store, table, ["dose", "age"])
     assert store.feature_names() == ["a", "b"]
