@@ -14,9 +14,10 @@ import numpy.typing as npt
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow
 from ...encoding.chunks import MISSING_WORDS, Chunk, as_number, is_missing_word, is_numeral
 from ...errors import DataError, SchemaError
-from ..options import Options
+from ..options import COVARIATE, Options
 from ..text.streams import FileDigest, detect_compression, open_source
 from ..text.wide_text import WideRows
+from .row_tables import COVARIATE_RULE
 from .tabular import Table
 
 _MAX_HEADER = 64 << 20
@@ -149,6 +150,7 @@ class CsvSource(Table):
             return DataError(why, self.name)
         words = self._word_columns
         numeric = [k for k in self.columns_read if self.columns[k] not in words]
+        covariates = {k for table, k in self._roles.columns.items() if table.startswith(COVARIATE)}
         for line, row in self._lines():
             if len(row) != len(self.columns):
                 return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
@@ -158,6 +160,8 @@ class CsvSource(Table):
                     reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number"
                     if k in self._roles.features and self._options.guided is None and not is_missing_word(row[k]):
                         reason += f", in a column of numbers; if its values are names, say so (--categorical {self.columns[k]})"
+                    elif k in covariates:
+                        reason += f"; {COVARIATE_RULE}"
                     return DataError(reason, self.name, line, k + 1)
         return DataError(why, self.name)
 

@@ -10,9 +10,11 @@ import numpy.typing as npt
 from ...encoding.chunks import is_missing, name_of_number
 from ...errors import DataError
 from ..labels import Target
+from ..options import COVARIATE
 from ..text.spool import Block
 
 _TEXTS = "OUST"  # kinds of arrays that hold texts
+COVARIATE_RULE = "covariates are numbers, none missing: fill them in, write levels as columns of 0 and 1, or make them features"
 
 
 def array_digest(arrays: Mapping[str, Any]) -> str:
@@ -45,7 +47,7 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, i
         elif name == "task" and array.dtype.kind in _TEXTS:
             block["task"] = target.tasks.add(_check_texts(array, "the task is missing", fault), fault)
         else:
-            block[name] = _check_numbers(array, name.replace(":", " "), fault)
+            block[name] = _check_numbers(array, name.replace(":", " "), fault, f"; {COVARIATE_RULE}" if name.startswith(COVARIATE) else "")
     if "task" in block and block["task"].dtype.kind == "f":
         whole = np.rint(block["task"])
         _refuse_rows(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
@@ -78,11 +80,13 @@ def _check_texts(values: npt.NDArray[Any], gone: str, fault: Callable[[str, int]
     return [value.decode() if isinstance(value, bytes) else str(value) for value in texts]
 
 
-def _check_numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+def _check_numbers(
+    values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError], advice: str = ""
+) -> npt.NDArray[np.float64]:
     if values.dtype.kind not in "biuf":
-        raise fault(f"{what} has the type {values.dtype}; numbers are expected", 0)
+        raise fault(f"{what} has the type {values.dtype}; numbers are expected{advice}", 0)
     numbers = values.astype(np.float64)
-    _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite", fault)
+    _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite{advice}", fault)
     return numbers
 
 
