@@ -18,9 +18,9 @@ HEAD = """# Command line
 
 Written by `python docs/make_cli.py` from the commands themselves.
 
-Results go to stdout, progress and messages to stderr. With `--json` the last line on stdout is one JSON object of at most 4 KiB
-(schema: `gramplane config schema result`). Parameters of methods and of workflow files: `gramplane config schema fgm`,
-`gramplane config schema workflow`.
+Results go to stdout, progress and messages to stderr, as lines for people; with `--json` the last line on stdout is one JSON object of at
+most 4 KiB (schema: `gramplane config schema result`), and progress in a pipe is JSON lines. Parameters of methods and of workflow files:
+`gramplane config schema fgm`, `gramplane config schema workflow`.
 """
 
 

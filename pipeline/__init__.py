@@ -11,7 +11,7 @@ _RUNS = {
     "ConfigMismatch": "runs.run",
     "RunOutcome": "runs.run",
     "cross_validate": "runs.tune",
-    "load_model": "runs.run",
+    "load_model": "runs.load",
     "predict_store": "runs.predict_and_score",
     "resume_run": "runs.run",
     "run_method": "runs.run",

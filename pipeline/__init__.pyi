@@ -9,11 +9,11 @@ from .estimators.inputs import use_client as use_client
 from .methods.fgm.estimator import PathPoint as PathPoint
 from .methods.kta_path.estimator import PathMachine as PathMachine
 from .methods.two_layer_mkl.estimator import generalization_bound as generalization_bound
+from .runs.load import load_model as load_model
 from .runs.predict_and_score import predict_store as predict_store
 from .runs.predict_and_score import score_store as score_store
 from .runs.run import ConfigMismatch as ConfigMismatch
 from .runs.run import RunOutcome as RunOutcome
-from .runs.run import load_model as load_model
 from .runs.run import resume_run as resume_run
 from .runs.run import run_method as run_method
 from .runs.stability import selection_stability as selection_stability
@@ -79,6 +79,7 @@ class FGMClassifier(_fgm.FGMClassifier):
         debias: bool = False,
         outer_stop: Literal['gap', 'decrease'] = 'gap',
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -105,6 +106,7 @@ class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
         max_iter: int = 1000,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         edges: Any = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -159,6 +161,7 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -210,6 +213,7 @@ class KTASelectionPath(_kta_path.KTASelectionPath):
         C: float = 1.0,
         n_machines: int = 11,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -238,6 +242,7 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -289,6 +294,7 @@ class MKLClassifier(_mkl.MKLClassifier):
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -350,6 +356,7 @@ class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -395,6 +402,7 @@ class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
         tol: float = 0.0001,
         max_iter: int = 1000,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -422,6 +430,7 @@ class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
         refit: bool = True,
         solver: Literal['auto', 'newton', 'mirror'] = 'auto',
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -465,6 +474,7 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -568,13 +578,15 @@ class TriClassSVC(_tri_class_svm.TriClassSVC):
         balance: Literal['labels'] | float | None = None,
         all_relevant: bool = False,
         n_random: int = 1,
-        validation: int = 0,
+        validation: Literal['auto'] | int = 'auto',
+        irrelevant_label: bool | int | float | str | None = 0,
         D: float | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         tol: float = 0.0001,
         inner_tol: float = 0.001,
         max_iter: int = 50,
         grams: Literal['auto', 'memory', 'recompute'] = 'auto',
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -599,6 +611,7 @@ class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,10 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from .inputs.kernels import with_decided_kernels
+from .inputs.labels import Inputs
+from .inputs.scores import with_held_out
 from .loops.protocol import Loop, LoopState
+from .models.kernel import kernel_names
 from .models.predictor import Predictor
 from .records.config import MethodConfig
 from .records.context import RunContext
@@ -109,9 +113,51 @@ class Method(Generic[C, I, S, M]):
         raise NotImplementedError
 
     @classmethod
+    def model_tables(cls, model: M, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return those of the report's tables that follow from a model alone, which displays of an estimator show; ``names`` are the
+        features', where the model does not know them."""
+        return {}
+
+    @classmethod
     def predictor(cls, model: M) -> Predictor:
         """Return what decides with a model of this method."""
         return cls.models[type(model)]
+
+    # -- probabilities: fits without some rows, and what they decide on these ----------------------------------------------------------
+
+    @classmethod
+    def is_logistic(cls, config: C) -> bool:
+        """Return whether decision values of classifiers with these parameters are log odds: those of the logistic loss."""
+        return getattr(config, "loss", None) == "logistic"
+
+    @classmethod
+    def for_folds(cls, config: C) -> C:
+        """Return the parameters of fits that are made for their decision values alone."""
+        return config
+
+    @classmethod
+    def labelled(cls, inputs: I) -> Inputs:
+        """Return the rows that have a class, with their weights; rows that do not count have weight zero."""
+        assert isinstance(inputs, Inputs)
+        return inputs
+
+    @classmethod
+    def without(cls, inputs: I, held_out: np.ndarray) -> I:
+        """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
+        assert isinstance(inputs, Inputs)
+        return with_held_out(inputs, held_out)
+
+    @classmethod
+    def shared_folds(cls, config: C, inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask, where such fits share passes; else ``None``. MemoryBoundExceeded: together
+        they are more than the memory allows.
+        """
+        return None
+
+    def decision_values(self, state: S, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
+        model = self.model(state, ctx)
+        return self.predictor(model).decision_values(model, ctx).T
 
 
 def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, float]:
@@ -119,6 +165,11 @@ def weights_by_label(weights: np.ndarray, labels: Iterable[Any]) -> dict[str, fl
     if len(weights) == 1:
         return {"weight": float(weights[0])}
     return {f"weight[{label}]": float(weight) for label, weight in zip(labels, weights, strict=True)}
+
+
+def name_features(features: Iterable[int], names: Sequence[str] | None) -> list[str]:
+    """Return the names of features, by their numbers; ``x3`` where there are none."""
+    return [f"x{j}" if names is None else str(names[j]) for j in features]
 
 
 N_FOLLOWED = 20  # kernels whose weights a report follows along the iterations
@@ -140,7 +191,19 @@ def weight_tables(
         for label, path in zip(labels, paths, strict=True)
         for t, row in enumerate(path, 1)
     ]
-    return {"kernels": [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in order], "weights": followed}
+    return {"kernels": kernel_rows(names, labels, weights), "weights": followed}
+
+
+def kernel_rows(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray) -> list[dict[str, Any]]:
+    """Return kernels with a weight in some machine, the heaviest first; ``weights`` ``(n_machines, k)``."""
+    return [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in heaviest_first(weights.max(axis=0))]
+
+
+def followed_tables(model: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of `weight_tables` of a model on kernels that keeps the weights of its machines along the iterations."""
+    labels, count = json.loads(model.classes_json) or (), len(model.theta)
+    paths = [model.arrays[f"weights_path_{m}"] for m in range(count)]
+    return weight_tables(kernel_names(model), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)
 
 
 def bound_figures(lower: float, upper: float, state: LoopState, unfinished: Sequence[str]) -> dict[str, float]:

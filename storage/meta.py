@@ -17,7 +17,7 @@ SCHEMA_WITH_TASK_NAMES = "gramplane.blocks/3"
 """Of stores whose tasks have names: programs that know nothing of them would match the codes of two stores. It may hold missing values."""
 _SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES)
 
-Label = str | int | float
+Label = str | int | float | bool
 ScaleKind = Literal["none", "unit-column", "standard", "unit-row"]
 _SCALES = ("none", "unit-column", "standard", "unit-row")
 _VALUES = ("float32", "float64")

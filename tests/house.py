@@ -283,7 +283,7 @@ def figures() -> list[Figure]:
         Figure("test files side by side in one folder", tests, 30, where_tests),
         Figure("circles of imports", len(circles), 0, "; ".join(" <-> ".join(group) for group in circles)),
         Figure("imports from one system into another", len(crossing), 0, "; ".join(crossing)),
-        Figure("files entered before the first arithmetic of fit fgm", files_before_arithmetic(), 30, f"of {len(files_of_a_fit())}", 52),
+        Figure("files entered before the first arithmetic of fit fgm", files_before_arithmetic(), 30, f"of {len(files_of_a_fit())}", 53),
         Figure("annotations that say Any", sum(map(annotations_of_any, files)), 350),
         Figure("function names of one word, %", round(100 * len(single) / len(names), 1), 30),
         Figure("bare participles", len(participles), 40, ", ".join(f"{n} {c}" for n, c in Counter(participles).most_common(5))),

@@ -5,12 +5,14 @@ A :class:`MethodCase` is a method with parameters and a small data set. Each che
 """
 
 import contextlib
+import importlib
 import json
 import math
 import pickle
 import pkgutil
 import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_meth
 from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.ingest import ingest
+from ..storage.value_types import plain_json
 from .exits import exit_code
 from .report.glossary import explain_heading, stop_text
 
@@ -31,6 +34,9 @@ COMMON_FIGURES = {"method", "objective", "gap", "certified_over", "relative_gap"
 """Figures that the summary of every method has."""
 
 SEED = 3
+
+MAX_SLACK = 4
+"""How often the bytes of the largest step of a fit those that its plan says may be: a plan has the most that data of a size can take."""
 
 
 @dataclass(frozen=True)
@@ -330,6 +336,40 @@ def a_dry_run_tells_the_plan_and_writes_nothing(bench: Bench) -> None:
     assert (RunStore.open(str(bench.straight)).read_json("decisions") or {}).items() <= plan.items()
 
 
+def no_pass_takes_more_than_the_plan_says(bench: Bench) -> None:
+    """No step of any pass of a fit is bounded above the plan's ``task_bytes``, which are not far above the largest of them, either.
+
+    What is distributed on no account has no passes, though ``task_bytes`` may be those of a like step in this process: a fit whose kernels
+    of tasks are in memory takes the tasks in the same batches.
+    """
+    bounds: dict[str, int] = {}
+
+    def emit(event: Mapping[str, Any]) -> None:
+        if event["event"] == "plan":
+            bounds[event["program"]] = max(bounds.get(event["program"], 0), event["memory_bound"])
+
+    with changed_sizes(_without_freed_bytes()):
+        plan = bench.start(bench.scratch / "run", dry_run=True).plan or {}
+        bench.start(bench.scratch / "run", on_event=emit)
+    # The rank of a matrix shows as its eigenpairs are found: before, a plan has the least of a step on them, and the most.
+    most, largest = plan.get("task_bytes_at_most", plan["task_bytes"]), max(bounds.values(), default=0)
+    over = {name: nbytes for name, nbytes in bounds.items() if nbytes > most}
+    assert not over, f"the plan says {most} bytes a task at most; steps of passes take {over}"
+    if bounds:
+        assert plan["distributed"], f"the plan calls nothing distributed; there are passes: {sorted(bounds)}"
+        coarse = f"the plan says {plan['task_bytes']} bytes a task, more than {MAX_SLACK} times what the largest step of a pass takes"
+        assert plan["task_bytes"] <= MAX_SLACK * largest, f"{coarse}, {largest}: {bounds}"
+
+
+def _without_freed_bytes() -> dict[str, int]:
+    """Return the sizes at which steps of few rows differ: without the bytes that every bound has for what is freed, and not returned."""
+    package = importlib.import_module("..pipeline", __package__)
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(info.name)  # none may come later, and take the changed size for good
+    modules = [name for name, module in sys.modules.items() if name.startswith(f"{package.__name__}.") and hasattr(module, "FREED_BYTES")]
+    return {f"{name}.FREED_BYTES": 0 for name in modules}
+
+
 def the_plan_lists_what_the_driver_holds(bench: Bench) -> None:
     """Every thing with its bytes, as declared; the sum is theirs."""
     plan = bench.start(bench.scratch / "run", dry_run=True).plan or {}
@@ -365,6 +405,15 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
     else:
         values = getattr(model, next(key for key in ("decision_function", "transform", "predict") if hasattr(model, key)))(bench.data)
     assert np.isfinite(values.toarray() if hasattr(values, "toarray") else values).all()
+
+
+def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
+    """What displays draw of an estimator is what the report draws of its run, which may say more of every row."""
+    model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
+    names, stored = BlockStore.open(bench.data).feature_names(), run.read_json("tables") or {}
+    for name, rows in plain_json(type(model)._method.model_tables(model.model_, names)).items():
+        assert len(rows) == len(stored[name]), name
+        assert all(row.items() <= known.items() for row, known in zip(rows, stored[name], strict=True)), f"the tables {name} differ"
 
 
 def the_estimator_is_one_of_scikit_learn(bench: Bench) -> None:
@@ -413,9 +462,11 @@ CHECKS: tuple[Callable[[Bench], None], ...] = (
     other_data_are_refused,
     one_process_at_a_time,
     a_dry_run_tells_the_plan_and_writes_nothing,
+    no_pass_takes_more_than_the_plan_says,
     the_plan_lists_what_the_driver_holds,
     too_little_memory_is_refused_before_work,
     the_loaded_estimator_decides_on_the_store,
+    tables_of_a_model_are_those_of_its_run,
     the_estimator_is_one_of_scikit_learn,
     the_command_fits_the_same_bits,
 )

@@ -1,5 +1,6 @@
 """The ``gramplane`` command. Importing this module imports no numerical library: ``gramplane --help`` must be quick."""
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from .commands import config, data, fit, gram, runs
-from .console import Carried, OutputClosed, open_closed_streams, settle_output, show_error, version_text
+from .console import COMPLETE, Carried, OutputClosed, open_closed_streams, settle_output, show_error, version_text
 from .exits import Exit, exit_code
 from .signals import Interrupted, interruptible
 
@@ -28,7 +29,7 @@ class Ordered(click.Group):
 
 _ORDER = (
     *("demo", "ingest", "gram", "fit", "tune", "resume", "predict", "cluster", "score", "stability", "report"),
-    *("status", "history", "run", "config", "inspect", "verify", "repair", "clean", "warmup"),
+    *("status", "history", "run", "config", "inspect", "verify", "repair", "clean", "warmup", "completion"),
 )
 
 
@@ -63,7 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = cli.main(words, prog_name="gramplane", standalone_mode=False)
     except (Exception, KeyboardInterrupt, Interrupted) as error:
         return _report_failure(error.__cause__ if isinstance(error, Carried) and error.__cause__ else error, words)
-    except SystemExit:
+    except SystemExit as end:
+        if os.environ.get(COMPLETE):
+            return int(end.code or 0)
         # So click ends where its help cannot be written; nothing else here ends so.
         return _report_failure(OutputClosed(), words)
     finally:

@@ -16,6 +16,7 @@ from .exits import Exit, exit_code
 from .signals import find_signal
 
 OUTPUT = "the standard output"
+COMPLETE = "_GRAMPLANE_COMPLETE"  # variable by which a shell asks for completions, as click calls it
 JSON_LIMIT = 4096  # bytes of the last line: what Airflow keeps of a task
 _KEPT = ("status", "exit", "command", "kind", "truncated")
 

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, one JSON line per outer iteration elsewhere."""
+"""Progress on stderr: a bar on a terminal, elsewhere a line per outer iteration, for people or with ``--json`` as JSON."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -11,10 +11,10 @@ from ..cluster.events import ignore_event
 from .console import one_line
 
 Emit = Callable[[Mapping[str, Any]], None]
-LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold"})
+LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold", "calibration"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
 
-KEPT = frozenset({"iteration", "warning", "grams", "fold"})  # events that stay on the screen above the bar
+KEPT = frozenset({"iteration", "warning", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 
 
@@ -25,22 +25,35 @@ def json_line(event: Mapping[str, Any]) -> None:
             click.echo(one_line(event), err=True)
 
 
+def text_line(event: Mapping[str, Any]) -> None:
+    """Write the events that belong in a log as one line each, for people."""
+    if event.get("event") in LINES and (text := headline(event)) is not None:
+        with suppress(OSError):
+            click.echo(text, err=True)
+
+
 def headline(event: Mapping[str, Any]) -> str | None:
     """Return what the bar shows for an event, or ``None`` to leave it as it is."""
     kind = event.get("event")
     if kind == "iteration":
         parts = [f"{name} {event[key]:{form}}" for key, name, form in _FIGURES if isinstance(event.get(key), (int, float))]
-        return f"round {event.get('iteration', '?')}  " + "  ".join(parts)
+        return "  ".join([f"round {event.get('iteration', '?')}", *parts])
     if kind == "grams":
         blocks = event.get("blocks_computed")
         return f"Gram matrices: {event.get('gram_reason', '')}" if blocks is None else f"Gram store: {blocks} blocks computed"
-    if kind in ("phase", "step"):
-        return str(event.get("phase") or event.get("step") or event.get("name") or "")
+    if kind == "step":
+        return " ".join(str(event[key]) for key in ("step", "status") if event.get(key))
+    if kind == "phase":
+        return str(event.get("phase") or event.get("name") or "")
+    if kind == "calibration":
+        return f"probabilities: {event.get('cost', '')}"
     if kind == "rows":
         return f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB"
     if kind == "fold":
         scores = [f"  {name} {event[name]:.4g}" for name in ("accuracy", "r2") if isinstance(event.get(name), float)]
         return f"point {event['point']} of {event['points']}, fold {event['fold']} of {event['folds']}{''.join(scores)}"
+    if kind == "warning":
+        return f"warning: {event.get('message', '')}"
     return f"resumed after round {event.get('iteration')}" if kind == "resume" else None
 
 
@@ -59,18 +72,18 @@ def _progress_bar() -> Iterator[Emit]:
             if text is not None:
                 bar.update(task, description=text)
             if event.get("event") in KEPT:
-                console.print(text or str(event.get("message", event)), markup=False, highlight=False)
+                console.print(text or str(event), markup=False, highlight=False)
 
         yield emit
 
 
 @contextmanager
-def show_progress(quiet: bool = False) -> Iterator[Emit]:
-    """Yield the sink of a run's events. ``quiet``: drop all of them."""
+def show_progress(quiet: bool = False, as_json: bool = False) -> Iterator[Emit]:
+    """Yield the sink of a run's events. ``quiet``: drop all of them; ``as_json``: what goes into a file or pipe are JSON lines."""
     if quiet:
         yield ignore_event
     elif sys.stderr.isatty():
         with _progress_bar() as emit:
             yield emit
     else:
-        yield json_line
+        yield json_line if as_json else text_line

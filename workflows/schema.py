@@ -148,7 +148,8 @@ class PredictArgs(Closed):
 
     store: Store = Field(description="data to predict")
     out: Out = Field(description="file or folder to write; .npz, .csv, .parquet or .zarr")
-    three_way: bool = Field(False, description="predict 0, too, for rows of neither class (tri-class-svm)")
+    three_way: bool = Field(False, description="predict irrelevant_label, too, for rows of neither class (tri-class-svm)")
+    proba: bool = Field(False, description="calibrate probabilities from the store of the fit, if the model has none: about five fits")
     recommend: int | None = Field(None, ge=1, description="candidates for every user of the fit (social-strength)")
     members: File | None = Field(None, description="groups to recommend in place of users: a group and a row of a member a line")
     user_labels: File | None = Field(None, description="labels of some users, one a line, empty where unknown, to be carried over to all")

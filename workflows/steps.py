@@ -201,15 +201,16 @@ def _predict(context: StepContext, step: PredictStep, dry_run: bool = False) -> 
     args, store = step.args, context.store(step)
     if args.recommend is not None or args.members is not None or args.user_labels is not None:
         members, labels = (None if name is None else context.read.path(name) for name in (args.members, args.user_labels))
-        asked = user_questions(args.recommend, members, labels, store, three_way=args.three_way)
+        asked = user_questions(args.recommend, members, labels, store, three_way=args.three_way, proba=args.proba)
         figures = answer_users(str(run), store, out, asked, **settings)
     else:
-        figures = predict_store(str(run), store, out, three_way=args.three_way, **settings)
+        figures = predict_store(str(run), store, out, three_way=args.three_way, proba=args.proba, **settings)
     return StepResult(figures, {} if dry_run else _digest_paths(out))
 
 
 def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> StepResult:
     from ..pipeline import score_store
+    from ..pipeline.runs.evaluation import told_figures
     from .report.collect import save_score, write_json
 
     (run,) = context.models(step)
@@ -217,7 +218,7 @@ def _score(context: StepContext, step: ScoreStep, dry_run: bool = False) -> Step
     if dry_run:
         return StepResult(scores, {})
     save_score(run, context.store(step), scores)
-    return StepResult(scores, _digest_paths(write_json(context.step_folder(step.id) / "score.json", scores)))
+    return StepResult(told_figures(scores), _digest_paths(write_json(context.step_folder(step.id) / "score.json", scores)))
 
 
 def _stability_inputs(context: StepContext, step: StabilityStep) -> dict[str, str]:

@@ -18,15 +18,18 @@ from .battery import CHECKS, Bench, MethodCase, assert_equal_runs, prepare_case
 
 @dataclass
 class Passes:
-    """What a run on workers tells of its passes: tasks and workers of each, and how many workers there are."""
+    """What a run on workers tells of its passes: tasks and workers of each, the largest step, and how many workers there are."""
 
     tasks: list[int] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
     n_workers: int = 1
+    largest: int = 0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Note an event."""
         self.n_workers = max(self.n_workers, event.get("n_workers", 1) if event["event"] == "phase" else 1)
+        if event["event"] == "plan":
+            self.largest = max(self.largest, event["memory_bound"])
         if event["event"] == "finish":
             self.tasks.append(event["n_tasks"])
             self.used.append(event["workers_used"])
@@ -40,12 +43,16 @@ class Passes:
 
 
 def workers_find_the_same_bits(bench: Bench, cluster: str) -> None:
-    """A run on workers ends like the undisturbed one; what the plan calls distributed takes two tasks, and two workers where they are."""
+    """A run on workers ends like the undisturbed one; what the plan calls distributed takes two tasks, and two workers where they are.
+
+    No task takes more than the plan says.
+    """
     passes, run = Passes(), bench.scratch / "on-workers"
-    distributed = (bench.start(run, dry_run=True, cluster=cluster).plan or {})["distributed"]
+    plan = bench.start(run, dry_run=True, cluster=cluster).plan or {}
     bench.start(run, cluster=cluster, on_event=passes)
     assert_equal_runs(bench.straight, run)
-    passes.check(distributed)
+    passes.check(plan["distributed"])
+    assert passes.largest <= plan.get("task_bytes_at_most", plan["task_bytes"]), f"a step takes {passes.largest} bytes: {plan}"
     (bench.folder / "passes.json").write_text(json.dumps(passes.tasks))
 
 

@@ -51,11 +51,11 @@ def fit(folder: str, name: str, n: int, seed: int, cost: float, where: dict[str,
         "data": str(Path(folder) / "data"),
         "extra": {"constraints": pairs},
         "run": str(Path(folder) / name),
-        "on_event": events.append,
     }
+    params = {"C": cost, "n_neighbors": 8}
     before = psutil.Process().memory_info().rss
     with bench.PeakWatch() as watch:
-        clock, done = bench.clocked(lambda: run_method("npkl", {"C": cost, "n_neighbors": 8}, on_event=events.append, **given, **where))
+        clock, done = bench.clocked(lambda: run_method("npkl", params, on_event=events.append, **given, **where))
     started = sum(event.get("seconds") or 0.0 for event in events if event["event"] == "phase" and event.get("phase") == "cluster")
     planned = max((event.get("planned_peak") or 0 for event in events if event["event"] == "plan"), default=0)
     told = [event.get("peak_memory") or 0 for event in events if event["event"] == "finish"]
@@ -83,7 +83,7 @@ def main() -> None:
     """Print the table."""
     parser = bench.arguments(__doc__ or "", rows=16_000, cost=0.7, workers=2)
     parser.add_argument("--worker-memory", default="2GiB", help="memory of a worker")
-    parser.add_argument("--driver-memory", default="512MiB", help="memory of the process that may not hold the block")
+    parser.add_argument("--driver-memory", default="640MiB", help="memory of the process that may not hold the block")
     parser.add_argument("--skip-little", action="store_true", help="leave the fit in one process of little memory out")
     options = parser.parse_args()
     n = 1500 if options.tiny else options.rows

@@ -145,14 +145,15 @@ def fixed_hull(n: int, kind: str, report: bench.Report, options: Any) -> None:
     else:
         cuts = np.quantile(X, [0.2, 0.4, 0.6, 0.8], axis=0)
         flags = np.stack([side for j in range(20) for c in cuts[:, j] for side in (X[:, j] <= c, X[:, j] > c)])
-    from gramplane.kernels.rules.bits import pack_bits
+    from gramplane.kernels.rules.bits import pack_bits, unpack_bits
 
     y = np.where(np.asarray(y) == np.max(y), 1.0, -1.0)
     for C, rho in ((1.0, 2.0), (10.0, 1.5), (10.0, 1.1)):
         rows, cost = np.arange(len(y)), np.full(len(y), C)
         lattice = RuleLattice(pack_bits(flags.astype(np.uint8)), len(y), (rows,), (y,), (cost,), np.eye(1), 2.0)
+        compatible = unpack_bits(lattice.pairs, lattice.p)
         best = np.argsort(-lattice.single_forms(), kind="stable")[:12].tolist()
-        pairs = [[int(min(a, b)), int(max(a, b))] for k, a in enumerate(best) for b in best[:k] if lattice.pairs[a, b]]
+        pairs = [[int(min(a, b)), int(max(a, b))] for k, a in enumerate(best) for b in best[:k] if compatible[a, b]]
         nodes = lattice.hull(lattice.named([[e] for e in range(lattice.p)] + pairs))
         problem = lattice.problem(nodes, rho)
         calls = {"ours": lambda p=problem: solve_rules(p, tol=1e-3), "mirror": lambda p=problem: solve_mirror(p, tol=1e-3, max_iter=100)}

@@ -56,7 +56,7 @@ def main() -> None:
             child("write", folder=str(small), rows=min(70_000, options.rows))
             child("write", folder=str(folder), rows=options.rows)
         with bench.Child(__file__) as child:
-            child("fit", folder=str(small), params=params, driver_memory="512MiB", cluster="sync", worker_memory=None)
+            child("fit", folder=str(small), params=params, **place)  # compiles
             found = child("fit", folder=str(folder), params=params, **place)
     show(report, found)
 

@@ -7,7 +7,7 @@ by itself, and the tiles are added row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -47,35 +47,25 @@ def total_forms(parts: Iterable[TileSums]) -> FloatArray:
     return np.cumsum(every, axis=2)[:, :, -1]
 
 
-class ProductSums(NamedTuple):
-    """Shares of one block pair in products ``K_q beta``: ``(k, m, rows)`` of its rows, ``(k, m, columns)`` of its columns."""
-
-    rows: Span
-    cols: Span
-    to_rows: FloatArray
-    to_cols: FloatArray
-
-
-def product_sums(block: Array, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray) -> ProductSums:
-    """Return the shares of a block pair in ``K_q beta`` of ``vectors`` ``(m, n)`` at the ``wanted`` rows; ``units`` as of
-    ``product_units``.
+def product_sums(
+    block: Array, rows: Span, cols: Span, vectors: FloatArray, wanted: NDArray[np.bool_], units: FloatArray
+) -> dict[Span, FloatArray]:
+    """Return the shares of a block pair in ``K_q beta`` of ``vectors`` ``(m, n)`` at the ``wanted`` rows: ``(k, m, rows)`` of its rows, and
+    of its columns. ``units`` as of ``product_units``: shares of the same rows are added exactly, in any order.
     """
     left, right = (np.ascontiguousarray(vectors[:, slice(*span)]) for span in (rows, cols))
     to_rows, to_cols = (np.zeros((len(block), *part.shape)) for part in (left, right))
     needed = np.ascontiguousarray(wanted[:, slice(*rows)])
     block_products(np.ascontiguousarray(block), rows == cols, left, right, needed, units, to_rows, to_cols)
-    return ProductSums(rows, cols, to_rows, to_cols)
+    return {rows: to_rows + to_cols} if rows == cols else {rows: to_rows, cols: to_cols}
 
 
-def total_products(parts: Iterable[ProductSums], wanted: NDArray[np.bool_]) -> FloatArray:
-    """Return ``(k, m, n)`` products, zero at rows not wanted, from the shares of all block pairs, which come in any order."""
-    out: FloatArray | None = None
-    for part in parts:
-        if out is None:
-            out = np.zeros((len(part.to_rows), *wanted.shape))
-        out[:, :, slice(*part.rows)] += part.to_rows
-        out[:, :, slice(*part.cols)] += part.to_cols
-    assert out is not None
+def total_products(shares: Mapping[Span, FloatArray], wanted: NDArray[np.bool_]) -> FloatArray:
+    """Return ``(k, m, n)`` products, zero at rows not wanted, from the sums of all shares of every range of rows."""
+    first = next(iter(shares.values()))
+    out = np.zeros((len(first), *wanted.shape))
+    for span, share in shares.items():
+        out[:, :, slice(*span)] = share
     out[:, ~wanted] = 0.0
     return out
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..jit import one_thread
 from ..memory_bound import refuse_array
-from .chebyshev import SPARE_COLUMNS, chebyshev_positive
+from .chebyshev import RANK_MARGINS, SPARE_COLUMNS, chebyshev_positive
 from .column_block import ArrayBlock, BlockEngine, ColumnBlock, StoredBlock, Vectors, WarmBlock
 from .dense import dense_bytes, dense_positive
 from .operator import MatrixPart, SymmetricOperator, connected_parts
@@ -28,6 +28,7 @@ from .tall_blocks import usable_cores
 MAX_DENSE_ROWS = 800  # Rows up to which a connected part of the matrix is solved as a dense one.
 MAX_WHOLE_ROWS = 128  # Rows up to which looking for parts takes longer than a dense decomposition of the whole.
 MAX_BLOCK_SHARE = 0.4  # Columns a block may have, relative to the rows, before a dense solution comes sooner.
+MAX_LAST_SHARE = 0.8  # Columns it may have where the dense matrix is more than the memory.
 MIN_BLOCK_ROWS = 64  # Rows below which a part is solved as a dense one by every method.
 METHODS = ("auto", "dense", "lanczos", "chebyshev")
 ROWS_PER_CHUNK = 1024
@@ -184,7 +185,7 @@ def _solve_part(
         if pairs is not None:
             return PositivePart(*pairs, pairs[1].astype(np.float32), "lanczos")
     size = rank if max_rank is None else min(rank, max_rank)
-    if 1.1 * size + SPARE_COLUMNS > min(0.8, MAX_BLOCK_SHARE if prefers_dense else 1.0) * n:
+    if RANK_MARGINS[0] * size + SPARE_COLUMNS > min(MAX_LAST_SHARE, MAX_BLOCK_SHARE if prefers_dense else 1.0) * n:
         return PositivePart(*dense_positive(_make_dense(operator, memory)), None, "dense")
 
     def make_block(columns: int, rank: float) -> ColumnBlock:

@@ -156,6 +156,11 @@ class NumberPlan(NamedTuple):
     growing: list[tuple[int, float, float, int, bool]]
 
 
+def make_plan(specs: Sequence[KernelSpec], members: Sequence[int]) -> NumberPlan:
+    """Return the plan of some kernels over the same features."""
+    return _make_plan(tuple((specs[q].name, specs[q].params) for q in members))
+
+
 @lru_cache(maxsize=1 << 10)
 def _make_plan(kinds: tuple[tuple[str, Any], ...]) -> NumberPlan:
     # Cached: a grid has the same kernels on every feature, and in every block again.
@@ -187,7 +192,7 @@ class NumberKernels(NamedTuple):
             raise ValueError(f"kernel {chosen[0]} reads numbers; X holds strings")
         x = Side.take(left, "X", chosen[0].columns, chosen[0])
         z = x if right is left else Side.take(right, "Z", chosen[0].columns, chosen[0])
-        plan = _make_plan(tuple((spec.name, spec.params) for spec in chosen))
+        plan = make_plan(specs, members)
         for q in plan.signed:
             _check_signs(chosen[q], (x, z))
         return cls(members, chosen, plan, x, z)

@@ -14,17 +14,18 @@ import numpy as np
 from ..arrays import Array
 from ..bank.loops import BAND, count_packed
 from ..jit import compiled, one_thread
-from .blocks import NumberKernels, check_result, complete_square, group_by_columns, make_sums
+from .blocks import NumberKernels, check_result, complete_square, group_by_columns, make_plan, make_sums
 from .distances import dot_product
 from .functions import kernel_family
 from .pair_tiles import Tiles
 from .products import AnyKernel, ProductSpec
 from .rows import Rows, as_rows, n_columns, row_shape
 from .spec import KernelSpec, check_columns
-from .tiles import MAX_TILE, SPARE_COLUMNS, Target, Workspace, tile_size
+from .tiles import BLAS_SIDE, MAX_TILE, SPARE_COLUMNS, Target, Workspace, tile_size
 
 STRIP_BYTES = 1 << 20  # Greatest number of bytes of a strip of all kernels over the same features, where that allows MIN_STRIP_ROWS.
 MIN_STRIP_ROWS = 16  # Least number of rows of a strip.
+COPIES = 4  # Of the rows in float64 at a time.
 
 
 def has_number_kernels_only(specs: Sequence[AnyKernel]) -> TypeGuard[Sequence[KernelSpec]]:
@@ -68,6 +69,21 @@ def kernel_decisions(specs: Sequence[KernelSpec], weights: Array, X: object, Z: 
                 strip.entries, group_weights, np.ascontiguousarray(beta[:, strip.j : strip.j + width]), out[strip.i : strip.i + rows]
             )
     return out
+
+
+def packed_bytes(specs: Sequence[KernelSpec], n: int, d: int) -> int:
+    """Bound the memory of :func:`packed_grams` over n rows of d features, beside the rows and ``out``: rows of one set of features as they
+    are taken, padded and transposed; a tile of every kind of sums, part of each copied, and strips of all the kernels.
+    """
+    size, rows, largest = tile_size(n), 8 * n + 8 * BLAS_SIDE, 0
+    for (_, columns), members in group_by_columns(specs).items():
+        kinds = len(make_plan(specs, members).sum_kinds)
+        tiles = 8 * (size + SPARE_COLUMNS) * ((kinds + 1) * size + kinds * BAND)
+        strips = max(STRIP_BYTES, 8 * len(members) * MIN_STRIP_ROWS * size)
+        # Sparse rows over many features are multiplied a tile of rows at a time.
+        width = d if columns is None else len(columns)
+        largest = max(largest, COPIES * rows * (width + 1) + tiles + strips)
+    return largest
 
 
 class _Strip(NamedTuple):

@@ -46,8 +46,8 @@ def _rule_truth(flags: Flags, item: Sequence[int]) -> FloatArray:
 
 
 def rule_gains(machine: CutMachine, flags: Flags, e: int) -> FloatArray:
-    """Return what proposition e adds to the decision of a row where it holds, ``(n, T)``: the weights of the rules it stands in, where their
-    other propositions hold.
+    """Return what proposition e adds to the decision of a row where it holds, ``(n, T)``: the weights of the rules it stands in, where
+    their other propositions hold.
     """
     with_e = [r for r, item in enumerate(machine.items) if e in item]
     others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)

@@ -129,8 +129,8 @@ class LevelSearch:
         self._batch, self._pairs_at_once = max(BATCH // len(self.similarity), 1), max(PAIR_BYTES // max(self.p, 1), 1)
 
     def frontier(self, depth: int = MAX_LENGTH, most: int = 1 << 40) -> ViolatorSearch:
-        """Visit the children of the hull of at most ``depth`` propositions, but for those that the bound rules out; of the propositions that
-        are left ``most`` may extend sets, those of the greatest bounds.
+        """Visit the children of the hull of at most ``depth`` propositions, but for those that the bound rules out; of the propositions
+        that are left ``most`` may extend sets, those of the greatest bounds.
         """
         singles: list[Open] = []
         finds = self._visit([Open((), np.arange(self.p))], 1 << 62, MAX_VIOLATORS, singles)

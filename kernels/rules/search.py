@@ -157,8 +157,9 @@ def find_violators(
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
     depth = min(depth, MAX_LENGTH)
     search = _Walk(
-        rows.columns, rows.starts, rows.values, float(rows.unit), rows.similarity, hull, keys, rows.columns if truth is None else truth, truth is not None, scales,
-        float(threshold), bool(frontier), int(depth), int(visits), int(most),
+        rows.columns, rows.starts, rows.values, float(rows.unit), rows.similarity, hull, keys,
+        rows.columns if truth is None else truth, truth is not None, scales, float(threshold),
+        bool(frontier), int(depth), int(visits), int(most),
     )  # fmt: skip
     count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
     return ViolatorSearch(items[:count], values[:count], n_visits, depth, end != GIVEN_UP, end == COMPLETE)
@@ -206,7 +207,8 @@ def _empty_path(search: _Walk) -> _Path:
     candidates[0], count[0] = np.arange(p), p
     return _Path(
         np.full((levels, n_words), ~np.uint64(0)), np.zeros(levels, np.uint64), np.full(levels, -1), candidates,
-        np.zeros((levels, p), np.bool_), count, np.full(levels, -1), np.empty(p), np.empty(n_words, np.uint64), np.empty(tasks), np.empty(tasks),
+        np.zeros((levels, p), np.bool_), count, np.full(levels, -1), np.empty(p), np.empty(n_words, np.uint64), np.empty(tasks),
+        np.empty(tasks),
     )  # fmt: skip
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -13,12 +14,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from ...cluster import machine_memory
+from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import LoopState
 from ..loops.run import run_loop
 from ..method import Method
 from ..models.predictor import Predictor
 from ..records.config import make_config
-from ..records.context import RunContext
+from ..records.context import RunContext, ignore
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
 from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
 
@@ -87,12 +89,14 @@ class MethodEstimator(OneThread, BaseEstimator):
         """Where passes run."""
         return self.cluster
 
-    @contextlib.contextmanager
-    def _context(self, data: Any) -> Iterator[RunContext]:
-        """Yield the context of a fit; matrices and strings in memory are worked on in this process."""
-        place = self._place if getattr(data, "travels", True) else "sync"
-        with fit_context(data, place, fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
-            yield replace(ctx, warn=warn_user, tell=warn_user, limit=machine_memory() if self._takes_all_memory else None)
+    def _fit_place(self, data: Any) -> str | None:
+        """Return where passes of a fit run: matrices and strings in memory are worked on in this process."""
+        return self._place if getattr(data, "travels", True) else "sync"
+
+    def _context(self, data: Any) -> AbstractContextManager[RunContext]:
+        """Return a context manager that yields the context of a fit."""
+        emit, seed = fan_out(self.callbacks, self.verbose), seed_of(self.random_state)
+        return method_context(data, self._fit_place(data), seed, self._takes_all_memory, emit)
 
     def _fit(self, inputs: Any, config: Any = None) -> Any:
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
@@ -103,7 +107,11 @@ class MethodEstimator(OneThread, BaseEstimator):
             model = run.model(outcome.state, ctx)
             self._set_model(model)
             self._keep_run(run, outcome.state)
-            messages = run.warnings(outcome.state, model, ctx)
+            messages, fit = run.warnings(outcome.state, model, ctx), Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
+            del run  # what its loop holds makes room for the fits of a calibration
+            calibrated = self._with_calibration(fit, model, ctx)
+            if calibrated is not model:
+                self.model_ = calibrated
         self._set_history(outcome.history)
         for message in messages:
             warn_user(message)
@@ -113,6 +121,10 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     def _keep_run(self, run: Method, state: LoopState) -> None:
         """Keep what later calls need of a fit beside its model."""
+
+    def _with_calibration(self, fit: Fit, model: Any, ctx: RunContext) -> Any:
+        """Return the model with the calibration that is part of a fit, or keep what it can be made from later."""
+        return model
 
     def _unfinished(self, state: LoopState) -> str:
         """Return what to say of a fit that ended before its tolerance was reached; nothing where the user did not ask for one."""
@@ -127,6 +139,11 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _set_model(self, model: object) -> None:
         """Set the fitted attributes that follow from the model; subclasses add theirs."""
         self.model_ = model
+
+    def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the tables that displays draw from."""
+        names = getattr(self, "feature_names_in_", None)
+        return self._method.model_tables(self.model_, None if names is None else [str(name) for name in names])
 
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Set ``history_``: one array per figure over the iterations."""
@@ -154,6 +171,15 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _model_params(cls, model: object, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the parameters that a saved model was fitted with."""
         return params
+
+
+@contextlib.contextmanager
+def method_context(
+    data: Any, place: str | None, seed: int, all_memory: bool = False, emit: Callable[[Mapping[str, Any]], None] = ignore
+) -> Iterator[RunContext]:
+    """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
+    with fit_context(data, place, emit, seed) as ctx:
+        yield replace(ctx, warn=warn_user, tell=warn_user, limit=machine_memory() if all_memory else None)
 
 
 def predictor_of(estimator: MethodEstimator) -> Predictor:

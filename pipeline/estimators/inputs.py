@@ -76,6 +76,22 @@ def validated(estimator: Any, X: object, y: object = "no_validation", **options:
     return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
 
 
+def label_array(y: np.ndarray) -> np.ndarray:
+    """Return a target whose objects are all truth values, all whole numbers or all numbers as an array of these; any other as it is."""
+    if y.dtype.kind != "O" or not y.size:
+        return y
+    for kind, to in (((bool, np.bool_), np.bool_), ((int, np.integer), np.int64), ((float, np.floating, int, np.integer), np.float64)):
+        if all(isinstance(value, kind) and (to is np.bool_ or not isinstance(value, bool)) for value in y):
+            return y.astype(to)
+    return y
+
+
+def labels_of(y: object) -> Any:
+    """Return labels as :func:`label_array` does, of whatever users hand over."""
+    y = in_memory(y, "y")
+    return label_array(y) if isinstance(y, np.ndarray) else y
+
+
 # Where code lies that no user wrote: this package, scikit-learn, and what runs its folds.
 _INNER = (
     *(str(Path(__file__).parents[2] / folder) + os.sep for folder in ("cluster", "kernels", "pipeline", "storage", "workflows")),
@@ -118,7 +134,7 @@ class Classifying(ClassifierMixin):
 
     def score(self, X: object, y: object, sample_weight: object = None) -> float:
         """Return the share of right labels."""
-        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
+        return super().score(X, labels_of(y), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
 
 
 class Predicting(RegressorMixin):

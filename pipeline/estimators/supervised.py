@@ -15,7 +15,8 @@ from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
 from ..records.data_set import DataSet
 from .base import MethodEstimator
-from .inputs import Classifying, Column, Predicting, UserRows, is_store, opened_for, validated
+from .inputs import Classifying, Column, Predicting, UserRows, is_store, label_array, opened_for, validated
+from .probabilities import ClassProbabilities
 
 
 class SupervisedEstimator(MethodEstimator):
@@ -61,7 +62,7 @@ class SupervisedEstimator(MethodEstimator):
 
     def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
-        y = self._stored_target(data) if y is None else column_or_1d(y, warn=True)
+        y = self._stored_target(data) if y is None else label_array(column_or_1d(y, warn=True))
         if len(y) != data.n_rows:
             where = "the data" if data.url == "memory" else data.url
             raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")
@@ -92,8 +93,8 @@ class SupervisedEstimator(MethodEstimator):
         raise NotImplementedError
 
 
-class SupervisedClassifier(Classifying, SupervisedEstimator):
-    """What classifiers share: decisions and labels."""
+class SupervisedClassifier(Classifying, ClassProbabilities, SupervisedEstimator):
+    """What classifiers share: decisions, probabilities and labels."""
 
     def decision_function(self, X: UserRows) -> np.ndarray:
         """Return ``f(x)``: ``(n_samples,)`` for two classes, else ``(n_samples, n_classes)``."""
@@ -108,7 +109,7 @@ class SupervisedClassifier(Classifying, SupervisedEstimator):
 class SupervisedRegressor(Predicting, SupervisedEstimator):
     """What regressors share: values."""
 
-    _left_out = ("class_weight",)
+    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows) -> np.ndarray:

@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...storage.value_types import UserData
@@ -15,8 +14,9 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, labels_of, opened_for
 from .kernels import KernelEstimator, is_text
+from .probabilities import TaskProbabilities
 from .supervised import predicted_labels
 
 
@@ -28,9 +28,10 @@ class TaskEstimator(KernelEstimator):
     Attributes
     ----------
     tasks_, intercept_
-        Names of the tasks, and ``(n_tasks,)`` their intercepts.
+        Names of the tasks, and ``(n_tasks,)`` their intercepts; ``(n_classes, n_tasks)`` of more than two classes.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients.
+        Training rows with a coefficient, and ``(n_support,)`` their signed coefficients; of more than two classes
+        ``(n_classes, n_support)``.
     """
 
     model_: Any
@@ -57,7 +58,7 @@ class TaskEstimator(KernelEstimator):
         Raises
         ------
         ValueError
-            A parameter out of range, data that are not finite, more than two classes, an empty task.
+            A parameter out of range, data that are not finite, one class only, an empty task.
         gramplane.cluster.MemoryBoundExceeded
             A matrix of all rows is needed, and is beyond the memory that a fit may take.
         """
@@ -71,7 +72,7 @@ class TaskEstimator(KernelEstimator):
         self.support_vectors_, self.dual_coef_ = model.support_ids, model.beta
 
     def _values(self, X: UserData, task: UserData = None) -> np.ndarray:
-        """Return ``(n_samples, 1)`` decision values of any form of data."""
+        """Return ``(n_samples, n_machines)`` decision values of any form of data."""
         check_is_fitted(self, "model_")
         model: TaskModel = self.model_
         if is_store(X) and not model.precomputed:
@@ -79,24 +80,20 @@ class TaskEstimator(KernelEstimator):
                 return decide_task_store(model, ctx, task)
         if model.precomputed:
             grams = self._test_matrices(X)
-            return decide_task_grams(model, grams, known_codes(task, model.tasks, grams.shape[1]))[:, None]
+            return decide_task_grams(model, grams, known_codes(task, model.tasks, grams.shape[1]))
         rows = np.array(list(X), dtype=object) if is_text(X) else scaled_rows(model, self._checked(X, reset=False))
-        return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))[:, None]
+        return decide_task_rows(model, rows, known_codes(task, model.tasks, rows.shape[0]))
 
 
-class TaskClassifier(Classifying, TaskEstimator):
-    """What classifiers for many tasks share; two classes, the same for all tasks."""
+class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
+    """What classifiers for many tasks share; the classes are the same for all tasks."""
 
     _left_out = ("epsilon",)
 
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
-
     def decision_function(self, X: UserRows, task: Column = None) -> np.ndarray:
-        """Return ``f_t(x)`` of every row x of task t, ``(n_samples,)``; positive speaks for the second class."""
-        return self._values(X, task)[:, 0]
+        """Return ``f_t(x)`` of every row x of task t: ``(n_samples,)``, positive for the second class, or ``(n_samples, n_classes)``."""
+        values = self._values(X, task)
+        return values[:, 0] if values.shape[1] == 1 else values
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:
         """Return the predicted labels, ``(n_samples,)``."""
@@ -104,13 +101,13 @@ class TaskClassifier(Classifying, TaskEstimator):
 
     def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
 class TaskRegressor(Predicting, TaskEstimator):
     """What regressors for many tasks share."""
 
-    _left_out = ("class_weight",)
+    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:

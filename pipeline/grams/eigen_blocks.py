@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from ...cluster import BlockProgram, plan
+from ...kernels.eigen import positive_part
 from ...kernels.eigen.column_block import RANDOM_ROWS, Vectors, WarmBlock, block_bytes, filter_block, random_rows
 from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...kernels.eigen.positive_part import PositivePart
@@ -27,12 +28,15 @@ from ..passes.blocks import join_lists
 from ..records.context import RunContext, Shared
 from . import neighbours
 from .eigen_steps import (
+    RESULT_BYTES,
     ROW_TASKS,
     Piece,
+    Shape,
     SharedOperator,
     Span,
     filter_chunk,
     inner_chunk,
+    joined_bytes,
     matrix_bytes,
     peak_chunk,
     place_chunk,
@@ -41,8 +45,8 @@ from .eigen_steps import (
     rotate_chunk,
     sample_chunk,
     solve_chunk,
-    step_bytes,
     take_chunk,
+    task_columns,
     tile_rows,
     tiles_bytes,
 )
@@ -66,7 +70,7 @@ class TiledBlock:
     def __init__(self, engine: WorkerEngine, operator: SymmetricOperator, rows: np.ndarray) -> None:
         self._engine, self._rows, self._n, self._entries = engine, rows, operator.n, operator.sparse.nnz
         factor = 0 if operator.factor is None else operator.factor.shape[1]
-        self._matrix_bytes = matrix_bytes(operator.n, self._entries) + 16 * operator.n * factor
+        self._matrix_bytes = matrix_bytes(operator.n, self._entries, factor)
         self._matrix = SharedOperator.of(engine.ctx, operator)
         self.tiles = engine.new(operator.n, 0)
 
@@ -77,7 +81,11 @@ class TiledBlock:
 
     def driver_bytes(self, columns: int, rank: float) -> int:
         """Return the bytes that this process holds of a block, with the step of a pass that runs in it."""
-        return self._engine.driver_bytes(self._n, columns, self._entries)
+        return self._engine.driver_bytes(self._n, columns, self._matrix_bytes)
+
+    @property
+    def _shape(self) -> Shape:
+        return Shape(self._n, self.columns)
 
     def begin(self, columns: int, start: WarmBlock, seed: int) -> bool:
         """Make V of the columns of ``start`` that are not zero and of random ones; tell whether most of them were known."""
@@ -92,13 +100,14 @@ class TiledBlock:
 
     def _fill(self, columns: int, source: TiledMatrix | None, rows: Shared | None, seed: int) -> bool:
         target, ids = self._engine.new(self._n, columns), np.zeros(0, np.int64)
+        taken = 0
         if source is not None:
-            taken = 16 * source.shape[0] * PANEL_COLUMNS
+            taken = self._shape.taken(source.shape[0])
             peaks = self._run("block-peaks", peak_chunk, _panels(source.shape[1], source.shape[0]), source, rows, step=taken)
             ids = np.flatnonzero(np.concatenate(peaks) > 0)[:columns]
         if len(ids) and source is not None:
             refs = [ref for ref in _panels(columns, self._n) if ref.lo < len(ids)]
-            self._run("block-columns", take_chunk, refs, source, rows, ids, target, step=16 * source.shape[0] * PANEL_COLUMNS)
+            self._run("block-columns", take_chunk, refs, source, rows, ids, target, step=taken)
         self._draw(target, len(ids), seed)
         self._replace(target)
         return 2 * len(ids) > columns
@@ -121,17 +130,17 @@ class TiledBlock:
         """Overwrite V as :func:`gramplane.kernels.eigen.column_block.filter_block` does."""
         target = self._engine.new(*self.tiles.shape)
         refs = _panels(self.columns, self._n, self._group(degree))
-        self._run("block-filter", filter_chunk, refs, self._matrix, self.tiles, target, degree, damped, top, step=self._panel_bytes(refs))
+        step = self._multiplied(refs)
+        self._run("block-filter", filter_chunk, refs, self._matrix, self.tiles, target, degree, damped, top, step=step)
         self._replace(target)
 
     def _group(self, degree: int) -> int:
         """Return the columns of a task: as many as make it worth its way, up to a tile of products."""
         panels = int(TASK_PRODUCTS // max(1, degree * (self._entries + self._n) * PANEL_COLUMNS)) + 1
-        return min(TILE_COLUMNS, panels * PANEL_COLUMNS)
+        return max(1, min(task_columns(self.columns, self._engine.is_here), panels * PANEL_COLUMNS))
 
-    def _panel_bytes(self, refs: Sequence[Span]) -> int:
-        # The matrix in both precisions, columns as they are read and written, panels in double precision.
-        return self._matrix_bytes + max(ref.hi - ref.lo for ref in refs) * 24 * self._n + 32 * PANEL_COLUMNS * self._n
+    def _multiplied(self, refs: Sequence[Span]) -> int:
+        return self._shape.multiplied(self._matrix_bytes, max(ref.hi - ref.lo for ref in refs))
 
     def gram(self) -> np.ndarray:
         """Return ``V'V``, products in V's precision."""
@@ -145,7 +154,7 @@ class TiledBlock:
         """Return ``V'AV`` in double precision."""
         image = self._engine.new(*self.tiles.shape, np.float64)
         refs = _panels(self.columns, self._n, self._group(1))
-        self._run("block-product", product_chunk, refs, self._matrix, self.tiles, image, step=self._panel_bytes(refs))
+        self._run("block-product", product_chunk, refs, self._matrix, self.tiles, image, step=self._multiplied(refs))
         out = self._inner(image, "float64")
         image.remove()
         return out
@@ -154,8 +163,8 @@ class TiledBlock:
         b, rows = self.columns, self.tiles.tile_rows
         # The largest first, so that workers end together.
         refs = [Span(lo, min(b, lo + TILE_COLUMNS), 4 * self._n * b) for lo in range(0, b, TILE_COLUMNS)][::-1]
-        step = 8 * b * TILE_COLUMNS * 2 + 24 * rows * b + 8 * rows * TILE_COLUMNS
-        results = self._run("block-inner", inner_chunk, refs, self.tiles, right, dtype, step=step, result=8 * b * TILE_COLUMNS)
+        step, result = self._shape.multiplying(rows), self._shape.product
+        results = self._run("block-inner", inner_chunk, refs, self.tiles, right, dtype, step=step, result=result)
         out = np.zeros((b, b))
         for ref, part in zip(refs, results, strict=True):
             lo, hi = ref.lo, ref.hi
@@ -169,15 +178,15 @@ class TiledBlock:
         """Overwrite V by ``V diag(scale) L'^{-1}``."""
         target = self._engine.new(*self.tiles.shape)
         shared = self._engine.ctx.broadcast("eigen-lower", lower, ROW_TASKS)
-        self._run("block-solve", solve_chunk, self._row_refs(), self.tiles, target, scale, shared, step=self._row_bytes())
+        self._run("block-solve", solve_chunk, self._row_refs(), self.tiles, target, scale, shared, step=self._turned())
         self._replace(target)
 
     def squared_residuals(self, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return ``||A u_i - values_i u_i||^2`` of the columns u of ``V weights``."""
         sample = self._engine.new(self._n, weights.shape[1], np.float64, self.tiles.tile_rows)
         shared = self._engine.ctx.broadcast("eigen-sample", weights, ROW_TASKS)
-        self._run("block-sample", sample_chunk, self._row_refs(), self.tiles, sample, shared, step=self._row_bytes())
-        step = self._matrix_bytes + 32 * self._n * weights.shape[1]
+        self._run("block-sample", sample_chunk, self._row_refs(), self.tiles, sample, shared, step=self._turned())
+        step = self._shape.compared(self._matrix_bytes)
         whole = [Span(0, self._n, 8 * self._n * weights.shape[1])]
         (out,) = self._run("block-residuals", residual_chunk, whole, self._matrix, sample, values, step=step)
         sample.remove()
@@ -188,7 +197,7 @@ class TiledBlock:
         target, rows = self._engine.new(*self.tiles.shape), self.tiles.tile_rows
         vectors = self._engine.new(self._n, count, np.float64, rows) if count else None
         shared = self._engine.ctx.broadcast("eigen-weights", weights, ROW_TASKS)
-        self._run("block-rotate", rotate_chunk, self._row_refs(), self.tiles, target, vectors, shared, step=self._row_bytes())
+        self._run("block-rotate", rotate_chunk, self._row_refs(), self.tiles, target, vectors, shared, step=self._turned())
         self._replace(target)
         return np.zeros((self._n, 0)) if vectors is None else vectors
 
@@ -199,16 +208,15 @@ class TiledBlock:
     def _row_refs(self) -> list[Span]:
         return [Span(lo, hi, 4 * (hi - lo) * self.columns) for lo, hi in self.tiles.row_spans()]
 
-    def _row_bytes(self) -> int:
-        # Two small matrices that a process keeps, one of them in V's precision, too; rows as read, in double precision, and rotated.
-        return 24 * self.columns**2 + 32 * self.tiles.tile_rows * self.columns
+    def _turned(self) -> int:
+        return self._shape.turned(self.tiles.tile_rows)
 
     def _replace(self, tiles: TiledMatrix) -> None:
         self.tiles.remove()
         self.tiles = tiles
 
     def _run(
-        self, name: str, chunk: Callable[..., list[Any]], refs: Sequence[Span], *shared: object, step: int, result: int = 1024
+        self, name: str, chunk: Callable[..., list[Any]], refs: Sequence[Span], *shared: object, step: int, result: int = RESULT_BYTES
     ) -> list[Any]:
         return self._engine.run(name, chunk, refs, *shared, step=step, result=result)
 
@@ -238,12 +246,17 @@ class WorkerEngine:
     def takes(self, n: int, columns: int, rank: float) -> bool:
         """Tell whether a block goes to tiles: on workers a large one, else one that this process could not hold. No bit depends on it."""
         here = block_bytes(n, int(WIDENING * columns), WIDENING * rank)
-        on_workers = self.ctx.executor.kind != "sync" and n >= WORKER_ROWS
+        on_workers = not self.is_here and n >= WORKER_ROWS
         return on_workers or here > max(self._memory, self.driver_bytes(n, columns, 0))
 
-    def driver_bytes(self, n: int, columns: int, entries: int) -> int:
-        """Return the bytes that this process holds of a block in tiles, with the step of a pass that runs in it."""
-        step = step_bytes(n, columns, entries) if self.ctx.executor.kind == "sync" else 0
+    @property
+    def is_here(self) -> bool:
+        """Whether passes on blocks run in this process."""
+        return self.ctx.executor.kind == "sync"
+
+    def driver_bytes(self, n: int, columns: int, matrix: int) -> int:
+        """Return the bytes that this process holds of a block in tiles with the step of a pass in it; ``matrix`` takes as many."""
+        step = Shape(n, columns).most(matrix, task_columns(columns, here=True)) if self.is_here else 0
         return tiles_bytes(n, columns) + step
 
     def open(self, operator: SymmetricOperator, rows: np.ndarray) -> TiledBlock:
@@ -269,17 +282,18 @@ class WorkerEngine:
         return tiles
 
     def run(
-        self, name: str, chunk: Callable[..., list[Any]], refs: Sequence[Span], *shared: object, step: int, result: int = 1024
+        self, name: str, chunk: Callable[..., list[Any]], refs: Sequence[Span], *shared: object, step: int, result: int = RESULT_BYTES
     ) -> list[Any]:
         """Run a pass that writes tiles, and return what its tasks do, in order."""
-        program = BlockProgram(name, chunk, join_lists, lambda ref: step + FREED_BYTES, result, combine_bytes=3 * result * len(refs))
+        joined = joined_bytes(result, len(refs))
+        program = BlockProgram(name, chunk, join_lists, lambda ref: step + FREED_BYTES, result, combine_bytes=joined)
         return self.ctx.run_pass(plan(program, refs, *shared))
 
     def assemble(self, n: int, solved: list[Solved], order: np.ndarray) -> tuple[Vectors, WarmBlock]:
         """Return eigenvectors and block of the whole, in tiles; earlier eigenvectors are removed."""
         for old in self._folder.glob("vectors-*"):
             TiledMatrix(str(old), (0, 0), 1, np.dtype(np.float64)).remove()
-        large = [part for part in solved if part[1].block is not None]
+        large = [part for part in solved if not _is_small(part)]
         rows = [self.ctx.broadcast(f"eigen-part-{k}", ids, ROW_TASKS) for k, (ids, _) in enumerate(large)]
         vectors = self._place_vectors(n, solved, large, rows, order) if len(order) else np.zeros((n, 0))
         block = self._place_block(n, large, rows, order) if self._keeps_blocks else None
@@ -293,9 +307,9 @@ class WorkerEngine:
         self, n: int, solved: Sequence[Solved], large: Sequence[Solved], rows: Sequence[Shared], order: np.ndarray
     ) -> Vectors:
         # The pairs of all parts in the order that pieces have: large parts, then small ones.
-        of_small = np.repeat([part.block is None for _, part in solved], [len(part.values) for _, part in solved])
+        small = [part for part in solved if _is_small(part)]
+        of_small = np.repeat([_is_small(part) for part in solved], [len(part.values) for _, part in solved])
         places = np.argsort(of_small, kind="stable")
-        small = [part for part in solved if part[1].block is None]
         back = np.empty(len(places), np.int64)
         back[places] = np.arange(len(places))
         pieces, first = [], 0
@@ -322,12 +336,13 @@ class WorkerEngine:
         )
 
     def _place_block(self, n: int, large: Sequence[Solved], rows: Sequence[Shared], order: np.ndarray) -> KeptBlock:
-        blocks = [part.block.tiles if isinstance(part.block, TiledBlock) else self.written(part.block) for _, part in large]
+        kept_parts = [(ids, part) for ids, (_, part) in zip(rows, large, strict=True) if part.block is not None]
+        blocks = [part.block.tiles if isinstance(part.block, TiledBlock) else self.written(part.block) for _, part in kept_parts]
         columns = max(block.shape[1] for block in blocks)
-        values = np.concatenate([part.values for _, part in large])
+        values = np.concatenate([part.values for _, part in kept_parts])
         kept = self.stored(f"kept-{hashlib.sha256(values.tobytes()).hexdigest()[:16]}-{columns}")
         refs = _panels(columns, n)
-        pieces = tuple(Piece(ids, block, 0) for ids, block in zip(rows, blocks, strict=True))
+        pieces = tuple(Piece(ids, block, 0) for (ids, _), block in zip(kept_parts, blocks, strict=True))
         self._place(pieces, (), np.arange(columns), kept.tiles, signed=False, refs=refs)
         others = [path for path in self._folder.glob("kept-*") if path != Path(kept.tiles.path)]
         for old in sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)[KEPT_BLOCKS - 1 :]:
@@ -345,8 +360,16 @@ class WorkerEngine:
         refs: Sequence[Span] | None = None,
     ) -> None:
         n, columns = target.shape
-        step = 4 * target.dtype.itemsize * n * PANEL_COLUMNS + 8 * n + sum(16 * part.nbytes for part in rest)
+        step = Shape(n, columns).placed(target.dtype.itemsize, sum(part.nbytes for part in rest))
         self.run("block-place", place_chunk, refs or _panels(columns, n), pieces, rest, order, target, signed, step=step)
+        for piece in pieces:
+            piece.matrix.remove()
+
+
+def _is_small(solved: Solved) -> bool:
+    """Tell whether all tasks get the eigenvectors of a part, for its rows are few."""
+    rows, part = solved
+    return part.block is None and len(rows) <= positive_part.MAX_DENSE_ROWS
 
 
 def _panels(columns: int, n: int, group: int = PANEL_COLUMNS) -> list[Span]:

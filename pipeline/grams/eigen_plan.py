@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from ...kernels.eigen.dense import dense_bytes
 from ..records.holdings import Held, Holding
 from . import eigen_blocks
 from .eigen_blocks import WIDENING
-from .eigen_steps import step_bytes, tiles_bytes
+from .eigen_steps import Shape, matrix_bytes, task_columns, tiles_bytes
 
 TILES = Held(
     "small matrices of a block in tiles",
@@ -29,8 +30,9 @@ WORK = "the eigensolver's block of columns: filter, products, rotations"
 
 @dataclass(frozen=True)
 class EigenPlan:
-    """The eigensolver on a symmetric matrix of n rows, with at most ``rank`` positive eigenvalues and so many sparse ``entries``;
-    ``pairs`` are the bytes of its eigenpairs in n, b and r, ``memory`` those that the driver has left for it.
+    """The eigensolver on a symmetric matrix of n rows, with at most ``rank`` positive eigenvalues, so many sparse ``entries`` and columns
+    of a low rank ``factor``, to which a proximal step ``adds`` eigenvectors found before; ``pairs`` are the bytes of its eigenpairs in n, b
+    and r, ``memory`` those that the driver has left for it, ``here`` whether passes run in this process.
     """
 
     n: int
@@ -38,6 +40,9 @@ class EigenPlan:
     entries: int
     pairs: Held
     memory: int
+    here: bool = True
+    factor: int = 0
+    adds: bool = False
 
     @property
     def in_tiles(self) -> bool:
@@ -47,8 +52,12 @@ class EigenPlan:
     @property
     def may_use_tiles(self) -> bool:
         """Whether they take it, or would if it had the most columns there can be, which this process could not hold."""
-        grown = WIDENING * self._most_columns, WIDENING * self.rank
-        return self.in_tiles or (not self._is_dense and self.pairs.of(n=self.n, b=grown[0], r=grown[1]).nbytes > self.memory)
+        return self.in_tiles or self._may_exceed
+
+    @property
+    def _may_exceed(self) -> bool:
+        columns, rank = WIDENING * self._most_columns, WIDENING * self.rank
+        return not self._is_dense and self.pairs.of(n=self.n, b=columns, r=rank).nbytes > self.memory
 
     @property
     def _is_dense(self) -> bool:
@@ -78,9 +87,30 @@ class EigenPlan:
         columns = min(self.n, int(RANK_MARGINS[-1] * rank) + SPARE_COLUMNS)
         return tiles_bytes(self.n, columns) if self.in_tiles else self.pairs.of(n=self.n, b=columns, r=rank).nbytes
 
-    def task_bytes(self) -> int:
-        """Return the bytes of the largest task on a block of the least columns there can be; 0 where none may go to workers."""
-        return step_bytes(self.n, SPARE_COLUMNS + 1, self.entries) if self.may_use_tiles else 0
+    def task_figures(self, others: int) -> dict[str, int]:
+        """Return the bytes of the largest task beside ``others`` of other passes: on a block of the least columns there can be, and of the
+        most, as the rank shows only on the way; nothing of it where no block may lie in tiles.
+        """
+        if not (self._may_exceed if self.here else self.may_use_tiles):
+            return {"task_bytes": others}
+        least, most = SPARE_COLUMNS + 1, self._widest()
+        factor = self.factor + (min(self.rank, most) if self.adds else 0)
+        # Eigenvectors of small parts, which every task that puts the parts together has: their numbers, rows and ends.
+        small = 16 * self.n * min(self.rank, positive_part.MAX_DENSE_ROWS) + 8 * self.rank
+        bytes_of = (self._step_bytes(least, self.factor, 0), self._step_bytes(most, factor, small))
+        return {name: max(others, given) for name, given in zip(("task_bytes", "task_bytes_at_most"), bytes_of, strict=True)}
+
+    def _step_bytes(self, columns: int, factor: int, small: int) -> int:
+        matrix = matrix_bytes(self.n, self.entries, factor)
+        return Shape(self.n, columns).most(matrix, task_columns(columns, self.here), small)
+
+    def _widest(self) -> int:
+        """Return the columns of a block at most: a dense matrix comes sooner than a wide one, and the driver has small matrices of it."""
+        prefers_dense = dense_bytes(self.n) <= self.memory
+        share = min(positive_part.MAX_LAST_SHARE, positive_part.MAX_BLOCK_SHARE if prefers_dense else 1.0)
+        rank = min(self.rank, max(0, int((share * self.n - SPARE_COLUMNS) / RANK_MARGINS[0])))
+        columns = min(self.n, int(RANK_MARGINS[-1] * rank) + SPARE_COLUMNS)
+        return max(SPARE_COLUMNS + 1, min(columns, math.isqrt(max(0, self.memory) // tiles_bytes(0, 1))))
 
     def work(self) -> tuple[str, ...]:
         """Return what workers do."""

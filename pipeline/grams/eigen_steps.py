@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ...kernels.eigen.chebyshev import RESIDUAL_SAMPLES
 from ...kernels.eigen.column_block import RANDOM_ROWS, filter_block
 from ...kernels.eigen.operator import Panels, SymmetricOperator
 from ...kernels.eigen.signs import column_signs
@@ -22,6 +23,7 @@ from .sources import FREED_BYTES
 
 TILE_BYTES = 32 << 20  # rows of a tile, all columns together in float64, about
 ROW_TASKS = 16  # tasks over rows at least, where rows suffice
+RESULT_BYTES = 1024  # what a task returns at most, where it writes what it does
 ROW_STEP = max(TILE_ROWS, RANDOM_ROWS)  # rows of a tile are a multiple of it: it decides the order of sums
 
 
@@ -178,18 +180,72 @@ def tiles_bytes(n: int, columns: int) -> int:
     return 40 * columns**2 + 1024 * n
 
 
-def matrix_bytes(n: int, entries: int) -> int:
-    """Return the bytes of a sparse matrix in a task: as it is shared, and in another precision."""
-    return 24 * entries + 8 * n
+def matrix_bytes(n: int, entries: int, factor: int) -> int:
+    """Return the bytes of a sparse matrix in a task, as it is shared and in another precision, and of a low rank part with its columns."""
+    return 24 * entries + 8 * n + 16 * n * factor
 
 
-def step_bytes(n: int, columns: int, entries: int) -> int:
-    """Return the bytes of the largest step of a pass on a block; the matrix has no low rank part."""
-    rows, panel = tile_rows(n, columns), min(PANEL_COLUMNS, columns)
-    over_columns = matrix_bytes(n, entries) + (24 * panel + 32 * PANEL_COLUMNS) * n
-    over_rows = 24 * columns**2 + 32 * rows * columns
-    products = (16 * columns + 8 * rows) * TILE_COLUMNS + 24 * rows * columns
-    return max(over_columns, over_rows, products) + FREED_BYTES
+def task_columns(columns: int, here: bool) -> int:
+    """Return the columns that a task multiplies by the matrix, at most; one panel where tasks run in this process, which no bit shows."""
+    return min(PANEL_COLUMNS if here else TILE_COLUMNS, columns)
+
+
+def pass_bytes(step: int, result: int, tasks: int) -> int:
+    """Return the bytes of a pass on a block: a task of it, or the results as they are joined."""
+    return max(step + FREED_BYTES, joined_bytes(result, tasks))
+
+
+def joined_bytes(result: int, tasks: int) -> int:
+    """Return the bytes of the results of all tasks, as they are joined."""
+    return 3 * result * tasks
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A block of so many columns on n rows: what a step of every pass on it takes."""
+
+    n: int
+    columns: int
+
+    def taken(self, rows: int) -> int:
+        """Columns of another block, which has so many rows: as they are read, those that are taken of them, and in their rows."""
+        return 16 * rows * PANEL_COLUMNS
+
+    def multiplied(self, matrix: int, wide: int) -> int:
+        """Some columns as they are read and written, beside the matrix, and panels in double precision."""
+        return matrix + (24 * wide + 32 * PANEL_COLUMNS) * self.n
+
+    @property
+    def product(self) -> int:
+        """Columns of a product of the block with another: what the result takes."""
+        return 8 * self.columns * TILE_COLUMNS
+
+    def multiplying(self, rows: int) -> int:
+        """What such a product takes, tiles having so many rows."""
+        return 2 * self.product + 24 * rows * self.columns + 8 * rows * TILE_COLUMNS
+
+    def turned(self, rows: int) -> int:
+        """Rows as they are read, in double precision, and rotated; two small matrices that a process keeps, one also in V's precision."""
+        return 24 * self.columns**2 + 32 * rows * self.columns
+
+    def compared(self, matrix: int) -> int:
+        """Columns whose residuals are wanted, with their products."""
+        return matrix + 32 * self.n * min(RESIDUAL_SAMPLES, self.columns)
+
+    def placed(self, itemsize: int, rest: int) -> int:
+        """Columns of the whole, where small parts have so many bytes of ``rest``."""
+        return 4 * itemsize * self.n * PANEL_COLUMNS + 8 * self.n + 3 * rest
+
+    def most(self, matrix: int, wide: int, rest: int = 0) -> int:
+        """Return the bytes of the largest pass on the block and of those that make one of it, each of all its tasks."""
+        rows, n, b = tile_rows(self.n, self.columns), self.n, self.columns
+        panels, tiles = -(-b // PANEL_COLUMNS), -(-b // TILE_COLUMNS)
+        over_columns = max(self.taken(n), self.multiplied(matrix, wide), self.placed(8, rest))
+        over_rows = pass_bytes(self.turned(rows), RESULT_BYTES, -(-n // rows))
+        whole = pass_bytes(self.compared(matrix), RESULT_BYTES, 1)
+        return max(
+            pass_bytes(over_columns, RESULT_BYTES, panels), over_rows, whole, pass_bytes(self.multiplying(rows), self.product, tiles)
+        )
 
 
 def tile_rows(n: int, columns: int) -> int:

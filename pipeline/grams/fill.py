@@ -13,17 +13,17 @@ from ...kernels.bank.bank import PackedBank
 from ...kernels.bank.loops import count_packed
 from ...kernels.grams.normalization import needs_diagonal_only
 from ...kernels.grams.spec import KernelSpec
-from ...kernels.grams.strips import has_number_kernels_only, packed_grams
+from ...kernels.grams.strips import has_number_kernels_only, packed_bytes, packed_grams
 from ...storage import BlockStore, MemoryBlocks
 from ..passes.blocks import join_lists
 from ..records.context import RunContext
 from ..records.data_set import DataSet
+from ..records.joined import JoinedStores
 from .given import GivenGrams
 from .sources import FREED_BYTES, all_rows
 
 ROW_BYTES = 256 << 20  # rows that are held whole while a bank is filled
 TASK_BYTES = 64 << 20  # entries of one task, at least where there are as many
-ROOM_BYTES = 64 << 20  # bound of what the kernels of one set of features are computed in
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Part:
 def fills_here(ctx: RunContext, specs: Sequence[Any]) -> bool:
     """Return whether a bank can be filled in place: in this process, from few enough numbers, scaled by diagonals alone."""
     data = ctx.data
-    if ctx.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks)) or not data.n_cols:
+    if ctx.executor.kind != "sync" or not isinstance(data, (BlockStore, MemoryBlocks, JoinedStores)) or not data.n_cols:
         return False
     return 8 * data.n_rows * data.n_cols <= ROW_BYTES and has_number_kernels_only(specs) and all(map(needs_diagonal_only, specs))
 
@@ -53,19 +53,19 @@ def given_bank(data: object, specs: Sequence[Any]) -> PackedBank | None:
 
     It is a copy where a normalisation changes entries.
     """
-    if not _are_given(data, specs):
+    if not is_given_bank(data, specs):
         return None
     return data.bank.packed() if _changed(specs) else data.bank
 
 
 def bank_bytes(data: DataSet, specs: Sequence[Any]) -> int:
     """Return the bytes that a bank of these kernels takes: none where matrices that were handed over serve where they lie."""
-    if _are_given(data, specs) and data.bank.lent and not _changed(specs):
+    if is_given_bank(data, specs) and data.bank.lent and not _changed(specs):
         return 0
     return PackedBank.bytes_for(len(specs), data.n_rows, np.float32)
 
 
-def _are_given(data: object, specs: Sequence[Any]) -> TypeGuard[Any]:
+def is_given_bank(data: object, specs: Sequence[Any]) -> TypeGuard[Any]:
     """Return whether the bank of given matrices is that of these kernels, before entries are normalised."""
     if not isinstance(data, GivenGrams) or data.bank is None:
         return False
@@ -81,9 +81,15 @@ def filled_bank(ctx: RunContext, specs: Sequence[KernelSpec]) -> PackedBank:
     n, rows = ctx.data.n_rows, all_rows(ctx.data)
     bank = PackedBank(np.empty((len(specs), count_packed(n)), np.float32), n)
     parts = [_Part(tuple(specs[lo:hi]), bank.values[lo:hi], rows) for lo, hi in _spans(specs, bank.nbytes // bank.k)]
-    program = BlockProgram("gram-bank", fill_chunk, join_lists, lambda part: ROW_BYTES + ROOM_BYTES + FREED_BYTES, 256)
-    ctx.run_pass(plan(program, parts))
+    bound = fill_bytes(ctx, specs)
+    ctx.run_pass(plan(BlockProgram("gram-bank", fill_chunk, join_lists, lambda part: bound, 256), parts))
     return bank
+
+
+def fill_bytes(ctx: RunContext, specs: Sequence[KernelSpec]) -> int:
+    """Return the bytes of a step of the pass that fills a bank: all rows, with what kernels over some of their features are computed in."""
+    n, d = ctx.data.n_rows, ctx.data.n_cols
+    return 8 * n * d + packed_bytes(specs, n, d) + FREED_BYTES
 
 
 def fill_chunk(part: _Part) -> list[Any]:

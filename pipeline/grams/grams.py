@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...cluster import BlockProgram, plan
 from ...kernels.bank.bank import PackedBank
 from ...kernels.bank.block_product import add_product
-from ...kernels.bank.block_sums import ProductSums, TileSums, combine_kernels, product_sums, tile_sums, total_forms, total_products
+from ...kernels.bank.block_sums import TileSums, combine_kernels, product_sums, tile_sums, total_forms, total_products
 from ...kernels.bank.products import product_units
 from ...kernels.bank.task_sums import TaskSums, block_task_sums, check_codes, check_weights, combine_block_tasks, task_units
 from ...kernels.grams.blocks import gram_block
@@ -33,23 +32,35 @@ from ...kernels.grams.normalization import (
 from ...kernels.grams.spec import KernelSpec
 from ...kernels.svm.dual import DenseGram, Gram, Scratch
 from ...storage import GramStore, GramTask, open_gram
-from ..passes.blocks import join_lists
+from ..passes.spans import Spans, add_spans
 from ..records.context import RunContext, resolve
 from .contents import confirm_contents
 from .fill import filled_bank, fills_here, given_bank
+from .pair_passes import (
+    Build,
+    Chunk,
+    block_bytes,
+    build_pass,
+    diagonal_bytes,
+    entries_bytes,
+    forms_bytes,
+    joined_pass,
+    matrix_bytes,
+    on_diagonal,
+    pair_batches,
+    products_pass,
+    sums_bytes,
+    task_forms_pass,
+)
 from .pairs import StoredPair
-from .settings import BATCH_BYTES, GramSettings
-from .sources import PairRef, RowPair, group_pairs, load_normalised, pair_bytes, row_pairs
+from .settings import GramSettings
+from .sources import PairRef, RowPair, load_normalised, row_pairs
 from .weighted_sum import BlockTaskSum, combined_gram, fits_driver, gram_by_passes
 
 if TYPE_CHECKING:
     from ..records.context import Shared
 
 Norms = tuple[Normalization, ...] | None
-Chunk = Callable[..., list[Any]]
-
-# Block pairs of one task of a pass, together at least where there are as many: some 50 ms of work where kernels are computed.
-PASS_BYTES = 16 << 20
 
 
 class Filled(NamedTuple):
@@ -58,23 +69,6 @@ class Filled(NamedTuple):
     rows: tuple[int, int]
     cols: tuple[int, int]
     block: np.ndarray
-
-
-class Build(NamedTuple):
-    """A block pair to be computed into its store."""
-
-    task: GramTask
-    pair: Any  # what computes it
-
-
-def group_chunk(group: tuple[PairRef, ...], chunk: Chunk, *broadcast: Any) -> list[Any]:
-    """Return what a step makes of some block pairs, one after the other."""
-    return [part for ref in group for part in chunk(ref, *broadcast)]
-
-
-def pass_groups(refs: Sequence[PairRef]) -> list[tuple[PairRef, ...]]:
-    """Return the tasks of a pass."""
-    return group_pairs(refs, PASS_BYTES)
 
 
 def block_chunk(ref: PairRef) -> list[Filled]:
@@ -105,11 +99,14 @@ def forms_chunk(ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray
 
 
 def products_chunk(
-    ref: PairRef, vectors: Shared, norms: Norms, kernels: np.ndarray | None, wanted: Shared, units: np.ndarray
-) -> list[ProductSums]:
-    """Return the shares of one block pair in the products."""
-    block = _some(load_normalised(ref, norms), kernels)
-    return [product_sums(block, ref.rows, ref.cols, resolve(vectors), resolve(wanted), units)]
+    group: tuple[PairRef, ...], vectors: Shared, norms: Norms, kernels: np.ndarray | None, wanted: Shared, units: np.ndarray
+) -> Spans:
+    """Return the shares of some block pairs in the products."""
+    columns, rows, out = resolve(vectors), resolve(wanted), Spans()
+    for ref in group:
+        block = _some(load_normalised(ref, norms), kernels)
+        out = add_spans([out, product_sums(block, ref.rows, ref.cols, columns, rows, units)])
+    return out
 
 
 def _some(block: np.ndarray, kernels: np.ndarray | None) -> np.ndarray:
@@ -169,18 +166,15 @@ def task_sums_pass(
     ``codes``: ``(n,)`` tasks of the rows, or ``(m, n)`` for each vector its own; ``units``: ``(m, k, T, T)`` what shares are rounded to.
     Nothing is held but one sum.
     """
-    groups, result = pass_groups(refs), 2 * units.nbytes
-    shared = [ctx.broadcast(name, array, len(groups)) for name, array in (("vectors", vectors), ("form-tasks", codes), ("units", units))]
-
-    def task_bytes(group: tuple[PairRef, ...]) -> int:
-        return max(map(pair_bytes, group)) + 4 * result + vectors.nbytes + codes.nbytes
-
-    program = BlockProgram("task-forms", task_sums_chunk, add_task_sums, task_bytes, result)
-    return ctx.run_pass(plan(program, groups, norms, *shared)).total().reshape(units.shape)
+    work = task_forms_pass(task_sums_chunk, add_task_sums, refs, units.nbytes, vectors.nbytes + codes.nbytes)
+    arrays = (("vectors", vectors), ("form-tasks", codes), ("units", units))
+    shared = [ctx.broadcast(name, array, work.n_tasks) for name, array in arrays]
+    return ctx.run_pass(replace(work, broadcast=(norms, *shared))).total().reshape(units.shape)
 
 
 def build_chunk(build: Build) -> list[Any]:
     """Compute one block pair into its Gram store; returns what lists the stored object."""
+    assert build.task is not None
     store = open_gram(build.task.url, [build.task.bundle])
     return [store.write(build.task, build.pair.load())]
 
@@ -192,7 +186,7 @@ def build_blocks(ctx: RunContext, tasks: Sequence[GramTask], specs: Mapping[str,
     """
     by_range = {(pair.rows, pair.cols): pair for pair in pairs}
     builds = [Build(task, replace(by_range[task.rows, task.cols], specs=tuple(specs[key] for key in task.digests))) for task in tasks]
-    return ctx.run_pass(plan(BlockProgram("gram-build", build_chunk, join_lists, lambda build: pair_bytes(build.pair), 256), builds))
+    return ctx.run_pass(build_pass(build_chunk, builds))
 
 
 def filled_store(
@@ -275,7 +269,7 @@ class Grams:
             raw = self._bank.forms(vectors, kernels)
         else:
             columns = self._columns(vectors)
-            result = 8 * len(scale) * len(columns) * (self.settings.block // 128 + 1) ** 2
+            result = forms_bytes(len(scale), len(columns), self.settings.block)
             raw = total_forms(self._pass("quadratic-forms", forms_chunk, result, self._broadcast("vectors", columns), self._norms, kernels))
             raw = raw[:, 0] if np.ndim(vectors) == 1 else raw
         return raw * (scale if raw.ndim == 1 else scale[:, None])
@@ -289,9 +283,9 @@ class Grams:
             raw = self._bank.products(vectors, chosen, wanted=wanted, units=units)
         else:
             rows = np.ascontiguousarray(wanted.T)
-            result = 16 * len(chosen) * len(columns) * self.settings.block
             shared = self._broadcast("vectors", columns), self._norms, kernels, self._broadcast("wanted", rows), units
-            raw = total_products(self._pass("gram-products", products_chunk, result, *shared), rows)
+            work = products_pass(products_chunk, self._refs, 8 * len(chosen) * columns.size, *shared)
+            raw = total_products(self.ctx.run_pass(work), rows)
         return raw * self.scale[chosen][:, None, None]
 
     def _columns(self, vectors: np.ndarray) -> np.ndarray:
@@ -316,7 +310,7 @@ class Grams:
             return self._bank.entries(rows, columns) * self.scale[:, None]
         places = np.stack([np.minimum(rows, columns), np.maximum(rows, columns)])
         raw = np.zeros((self.k, len(rows)))
-        result = 4 * self.k * min(len(rows), self.settings.block**2) + 8 * len(rows)
+        result = entries_bytes(self.k, len(rows), self.settings.block)
         for part in self._pass("gram-entries", entries_chunk, result, self._broadcast("entries", places), self._norms):
             raw[:, part.places] = part.values
         return raw * self.scale[:, None]
@@ -395,8 +389,8 @@ class Grams:
         return self._matrix
 
     def _fill(self, matrix: np.ndarray, name: str, chunk: Chunk, *broadcast: Any) -> None:
-        for batch in self._batches():
-            for part in self._pass(name, chunk, _pair_result(batch[0]), *broadcast, refs=batch):
+        for batch in pair_batches(self._refs):
+            for part in self._pass(name, chunk, max(map(matrix_bytes, batch)), *broadcast, refs=batch):
                 place_pair(matrix, part)
 
     def _load_sums(self) -> list[KernelSums]:
@@ -410,12 +404,12 @@ class Grams:
         if all(isinstance(ref, RowPair) for ref in self._refs) and all(map(needs_diagonal_only, self.specs)):
             # Sums of rows, one part for every block pair, would be more than the driver may hold of large matrices.
             return KernelSums.of_diagonals(self._diagonals())
-        return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, 24 * self.k * self.settings.block))
+        return kernel_sums(self.n, self._pass("kernel-sums", sums_chunk, sums_bytes(self.k, self.settings.block)))
 
     def _diagonals(self) -> np.ndarray:
         """Return the raw diagonals ``(k, n)``: a pass over the blocks on the diagonal."""
-        blocks = [ref for ref in self._refs if ref.rows == ref.cols]
-        parts = self._pass("kernel-diagonals", diagonals_chunk, 8 * self.k * self.settings.block + 256, refs=blocks)
+        result, blocks = diagonal_bytes(self.k, self.settings.block), on_diagonal(self._refs)
+        parts = self._pass("kernel-diagonals", diagonals_chunk, result, refs=blocks)
         return np.concatenate([part.values for part in sorted(parts, key=lambda part: part.rows)], axis=1)
 
     def _fill_bank(self) -> list[KernelSums]:
@@ -428,39 +422,18 @@ class Grams:
             return KernelSums.of_diagonals(bank.diagonals())
         bank = PackedBank.empty(self.k, self.n, np.float32)
         parts: list[BlockSums] = []
-        for batch in self._batches():
-            for part in self._pass("gram-blocks", block_chunk, _pair_result(batch[0]), refs=batch):
+        for batch in pair_batches(self._refs):
+            for part in self._pass("gram-blocks", block_chunk, max(map(block_bytes, batch)), refs=batch):
                 bank.put(0, part.rows[0], part.cols[0], part.block)
                 parts.append(block_sums(part.block, part.rows, part.cols))
         self._bank = bank
         return kernel_sums(self.n, parts)
 
     def _pass(self, name: str, chunk: Chunk, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
-        chosen = self._refs if refs is None else refs
-        groups = pass_groups(chosen)
-        largest = result * max(map(len, groups))
-
-        def task_bytes(group: tuple[PairRef, ...]) -> int:
-            return max(map(pair_bytes, group)) + largest
-
-        program = BlockProgram(name, group_chunk, join_lists, task_bytes, largest, combine_bytes=2 * result * len(chosen))
-        return self.ctx.run_pass(plan(program, groups, chunk, *broadcast))
+        return self.ctx.run_pass(joined_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))
 
     def _broadcast(self, name: str, array: np.ndarray) -> Shared:
         return self.ctx.broadcast(name, array, len(self._refs))
-
-    def _batches(self) -> Iterator[list[PairRef]]:
-        batch: list[PairRef] = []
-        for ref in self._refs:
-            if batch and sum(item.nbytes for item in batch) + ref.nbytes > BATCH_BYTES:
-                yield batch
-                batch = []
-            batch.append(ref)
-        yield batch
-
-
-def _pair_result(ref: PairRef) -> int:
-    return ref.nbytes + 256
 
 
 def place_pair(matrix: np.ndarray, part: Filled) -> None:

@@ -29,13 +29,29 @@ class LazyGrams(Generic[G]):
         self._make, self._data = make, data
         self.found: G | None = None
 
+    def over(self, ctx: RunContext) -> RunContext:
+        """Return a context with what the kernels are over as its data."""
+        return ctx if self._data is None else replace(ctx, data=self._data)
+
     def __call__(self, ctx: RunContext) -> G:
         """Return the matrices, their passes to run where ``ctx`` says."""
-        ctx = ctx if self._data is None else replace(ctx, data=self._data)
+        ctx = self.over(ctx)
         if self.found is None:
             self.found = self._make(ctx)
         self.found.ctx = ctx
         return self.found
+
+
+def hand_over(grams: Any, loop: object) -> Any:
+    """Give a loop the matrices that another one over the same kernels made, if there is one and it keeps some; return what the next one is
+    to get.
+    """
+    own = getattr(loop, "grams", None)
+    if not isinstance(own, LazyGrams):
+        return grams
+    if isinstance(grams, LazyGrams):
+        own.found = grams.found
+    return own
 
 
 def lazy_grams(specs: Sequence[Any], settings: GramSettings | None, data: GivenGrams | None = None) -> LazyGrams[Grams]:

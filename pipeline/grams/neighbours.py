@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...cluster import BlockProgram, Plan, plan
-from ...kernels.spectral.neighbors import TILE_COLUMNS, Nearest, merge_nearest, nearest_between
+from ...kernels.spectral.neighbors import TILE_COLUMNS, TILE_ROWS, Nearest, merge_nearest, nearest_between
 from ...storage import BlockStore, MemoryBlocks, open_shared
 from ..passes.blocks import join_lists
 from ..records.context import RunContext, Shared, resolve
@@ -26,7 +26,6 @@ Rows: TypeAlias = Any  # rows as a store gives them: an array or CSR
 ROWS = 4096  # rows of a task: from the data alone, never from the number of workers
 CANDIDATE_BYTES = 32 << 20  # bytes of the candidates of a task, in float64; at least ROWS of them
 PAIRS = 8192  # pairs of rows whose differences are in memory at a time
-TILES = 3 * 8 * 256 * TILE_COLUMNS  # bytes of what a task computes at a time, beside its rows
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,9 @@ class _Merge:
 def _pass(data: BlockStore | MemoryBlocks, k: int) -> Plan[list[Found]]:
     def task_bytes(ref: Candidates) -> int:
         # The rows as they are read and in float64, tiles of products, packed rows, lists while they are sorted, freed blocks.
-        return 3 * ref.nbytes + TILES + 64 * k * (ref.rows[1] - ref.rows[0]) + FREED_BYTES
+        rows, cols = (hi - lo for lo, hi in (ref.rows, ref.cols))
+        tile = min(TILE_ROWS, rows) * min(TILE_COLUMNS, cols)
+        return 3 * ref.nbytes + 24 * tile + 64 * k * rows + FREED_BYTES
 
     size, whole = 16 * k * min(ROWS, data.n_rows) + 256, 16 * k * data.n_rows + 256
     program = BlockProgram("nearest-neighbours", nearest_chunk, _Merge(k), task_bytes, size, combine_bytes=4 * whole)

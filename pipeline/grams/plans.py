@@ -1,17 +1,121 @@
-"""What a plan tells of machines on weighted sums of Gram matrices: where they are solved, what workers do, what memory a task takes."""
+"""What a plan tells of Gram matrices and of machines on their weighted sums: where these are solved, what workers do, what a task takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from .grams import pass_groups
+from ...kernels.grams.normalization import needs_diagonal_only
+from ..records.context import RunContext
+from .fill import fill_bytes, fills_here, is_given_bank
+from .grams import add_task_sums, products_chunk, task_sums_chunk
+from .pair_passes import (
+    Build,
+    batches_bytes,
+    block_bytes,
+    build_pass,
+    diagonal_bytes,
+    entries_bytes,
+    forms_bytes,
+    joined_bytes,
+    matrix_bytes,
+    on_diagonal,
+    pass_groups,
+    products_pass,
+    sums_bytes,
+    task_forms_pass,
+)
 from .settings import GramSettings
-from .sources import FREED_BYTES, PairRef, pair_bytes
-from .weighted_sum import BATCH_BYTES, MATRIX_SHARE, PART_BYTES, fits_driver
+from .sources import PairRef, RowPair, row_pairs
+from .weighted_sum import fits_driver, solver_bytes
 
 BLOCKS_WORK, FORMS_WORK = "Gram blocks", "quadratic forms of the kernels"
 SUM_WORK = ("weighted sums of kernels, written into the run", "products and entries of these sums, for the solver")
+
+
+@dataclass(frozen=True)
+class GramPasses:
+    """The passes that :class:`Grams` of a fit may run, by the bytes of the largest step of each: 0 where the entries are in this process.
+
+    ``ctx``: with what the kernels are over as its data, and an executor of the kind that will run them.
+    """
+
+    ctx: RunContext
+    specs: Sequence[Any]
+    settings: GramSettings
+
+    @cached_property
+    def refs(self) -> Sequence[PairRef]:
+        """Block pairs of all kernels."""
+        return row_pairs(self.ctx.data, self.specs, self.settings.block)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of a pass over all of them."""
+        return len(pass_groups(self.refs))
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.ctx.data.n_rows
+
+    @property
+    def k(self) -> int:
+        """Number of kernels."""
+        return len(self.specs)
+
+    @property
+    def holds_sum(self) -> bool:
+        """Whether one weighted sum is a matrix in this process."""
+        return fits_driver(self.n, self.ctx.driver_memory)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the entries lie in this process."""
+        return self.settings.policy == "memory"
+
+    def load(self) -> int:
+        """Return the bytes of what makes the entries, or what is known of all of them."""
+        if self.settings.policy == "store":
+            return build_pass(list, [Build(None, ref) for ref in self.refs]).memory_bound
+        if self.is_here:
+            if is_given_bank(self.ctx.data, self.specs):
+                return 0
+            return fill_bytes(self.ctx, self.specs) if fills_here(self.ctx, self.specs) else batches_bytes(self.refs, block_bytes)
+        if all(isinstance(ref, RowPair) for ref in self.refs) and all(map(needs_diagonal_only, self.specs)):
+            return joined_bytes(on_diagonal(self.refs), diagonal_bytes(self.k, self.settings.block))
+        return joined_bytes(self.refs, sums_bytes(self.k, self.settings.block))
+
+    def forms(self, m: int) -> int:
+        """Return the bytes of quadratic forms of m vectors."""
+        return 0 if self.is_here else joined_bytes(self.refs, forms_bytes(self.k, m, self.settings.block))
+
+    def products(self, m: int) -> int:
+        """Return the bytes of products with m vectors."""
+        return 0 if self.is_here else products_pass(products_chunk, self.refs, 8 * self.k * m * self.n).memory_bound
+
+    def entries(self, m: int) -> int:
+        """Return the bytes of m chosen entries."""
+        return 0 if self.is_here else joined_bytes(self.refs, entries_bytes(self.k, m, self.settings.block))
+
+    def task_forms(self, m: int, n_tasks: int) -> int:
+        """Return the bytes of the forms of m vectors in all pairs of tasks."""
+        if self.is_here:
+            return 0
+        sizes = 8 * m * self.k * n_tasks**2, 8 * self.n * (m + 1)
+        return task_forms_pass(task_sums_chunk, add_task_sums, self.refs, *sizes).memory_bound
+
+    def sum(self) -> int:
+        """Return the bytes of a weighted sum: as a matrix in this process, or written and asked by a solver."""
+        if not self.holds_sum:
+            return self.solver()
+        return 0 if self.is_here else batches_bytes(self.refs, matrix_bytes)
+
+    def solver(self, repeats: int = 1) -> int:
+        """Return the bytes of what writes a weighted sum and answers a solver from it, which may ask for a row ``repeats`` times."""
+        return solver_bytes(self.refs, self.n, self.settings.block, self.ctx.driver_memory, repeats)
 
 
 def sum_work(settings: GramSettings, n: int, driver_memory: int) -> tuple[str, ...]:
@@ -20,25 +124,10 @@ def sum_work(settings: GramSettings, n: int, driver_memory: int) -> tuple[str, .
     return (BLOCKS_WORK, *sums, *(() if settings.policy == "memory" else (FORMS_WORK,)))
 
 
-def sum_plan(settings: GramSettings, refs: Sequence[PairRef], n: int, forms: int, driver_memory: int) -> dict[str, Any]:
+def sum_plan(passes: GramPasses, *others: int) -> dict[str, Any]:
     """Return where machines on sums of the kernels of block pairs are solved, tasks of a pass, and a bound of the memory of a task.
 
-    ``forms``: bytes of the forms that one pass brings.
+    ``others``: bytes of further passes of the fit.
     """
-    here = fits_driver(n, driver_memory)
-    largest = max(map(pair_bytes, refs))
-    step = largest + 4 * forms + 32 * n
-    if not here:
-        step = max(step, solver_task_bytes(settings, n, driver_memory), largest + 16 * min(settings.block, n) ** 2)
-    place = "a matrix in this process" if here else "a file of the run, by passes"
-    return {"tasks_per_pass": len(pass_groups(refs)), "task_bytes": int(step), "machines_solved_on": place}
-
-
-def solver_task_bytes(settings: GramSettings, n: int, driver_memory: int) -> int:
-    """Bound a task of a solver's passes over a written sum: one block pair of it, a vector, entries on their way."""
-    block = min(settings.block, n)
-    square = int(MATRIX_SHARE * driver_memory)  # entries of the working set
-    places = 16 * int((square // 4) ** 0.5) * (n // block + 2) + 512 * (n // block + 1) ** 2
-    whole = min(BATCH_BYTES + PART_BYTES + 4 * block**2, square) + places
-    part = min(PART_BYTES + 4 * block**2, square) + places
-    return 16 * block**2 + FREED_BYTES + max(24 * n, 2 * part + whole)
+    place = "a matrix in this process" if passes.holds_sum else "a file of the run, by passes"
+    return {"tasks_per_pass": passes.tasks, "task_bytes": max(passes.load(), passes.sum(), *others), "machines_solved_on": place}

@@ -112,7 +112,7 @@ def read_rows(data: BlockStore | MemoryBlocks | JoinedStores | TextRows) -> Matr
     return stacked([rows_of(data, lo, min(lo + READ, data.n_rows)) for lo in range(0, data.n_rows, READ)])
 
 
-def all_rows(data: BlockStore | MemoryBlocks) -> Matrix:
+def all_rows(data: BlockStore | MemoryBlocks | JoinedStores) -> Matrix:
     """Return all rows with the scaling applied, float64: an array or a CSR array."""
     rows = read_rows(data)
     return sp.csr_array(rows, dtype=np.float64) if sp.issparse(rows) else rows.astype(np.float64)

@@ -16,16 +16,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ...cluster import BlockProgram, plan
+from ...cluster import BlockProgram, Plan, plan
 from ...kernels.bank.block_product import add_product
 from ...kernels.bank.block_sums import combine_kernels
 from ...kernels.bank.task_sums import combine_entry_tasks, used_weights
 from ...kernels.bank.two_layer import block_layer
 from ...kernels.grams.normalization import Normalization
+from ...kernels.svm.decomposition import MIN_WORKING_SET
 from ...storage import GramStore, GramTask, RunStore, open_gram
 from ..passes.blocks import TASK_BYTES, add_parts, join_lists
 from ..records.context import RunContext, Shared, resolve
-from .pairs import StoredPair
+from .pairs import GivenPair, StoredPair
 from .sources import PairRef, group_pairs, load_normalised, loaded_bytes, normalised_part, pair_bytes
 
 Norms = tuple[Normalization, ...] | None
@@ -54,13 +55,19 @@ class Rectangle(NamedTuple):
 class SumBuild:
     """A block pair whose weighted sum is to be written."""
 
-    task: GramTask
+    task: GramTask | None  # none where it is only planned
     pair: PairRef
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes of the sum."""
+        (top, bottom), (left, right) = self.pair.rows, self.pair.cols
+        return 4 * (bottom - top) * (right - left)
 
     @property
     def nbytes(self) -> int:
         """Bytes that are read and written."""
-        return self.pair.nbytes + self.task.nbytes
+        return self.pair.nbytes + self.written_bytes
 
 
 Places = slice | np.ndarray  # rows or columns of the whole matrix
@@ -204,7 +211,8 @@ def _rectangles(ref: PairRef, total: BlockTotal, wanted: np.ndarray, fresh: int)
 
 def sum_chunk(builds: tuple[SumBuild, ...], total: BlockTotal) -> list[Any]:
     """Write the weighted sums of some block pairs; returns what lists the stored objects."""
-    return [open_gram(b.task.url, [b.task.bundle]).write(b.task, total.whole(b.pair)[None]) for b in builds]
+    tasks = [(build.task, build.pair) for build in builds if build.task is not None]
+    return [open_gram(task.url, [task.bundle]).write(task, total.whole(pair)[None]) for task, pair in tasks]
 
 
 class CombinedGram:
@@ -254,11 +262,8 @@ class CombinedGram:
         return self._product_pass("gram-products", products_chunk, "vectors", np.ascontiguousarray(V))
 
     def _product_pass(self, name: str, chunk: Callable[..., np.ndarray], what: str, vectors: np.ndarray) -> np.ndarray:
-        def task_bytes(group: Group) -> int:
-            return max(map(pair_bytes, group)) + 3 * vectors.nbytes
-
-        program = BlockProgram(name, chunk, add_parts, task_bytes, vectors.nbytes)
-        return self._ctx.run_pass(plan(program, self._groups, self._total, self._ctx.broadcast(what, vectors, len(self._groups))))
+        shared = self._ctx.broadcast(what, vectors, len(self._groups))
+        return self._ctx.run_pass(product_pass(name, chunk, self._groups, vectors.nbytes, self._total, shared))
 
     def between(self, new: np.ndarray, old: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield ``(places of rows, places of columns, values)`` over variables ``new`` then ``old``: every pair with a new one.
@@ -267,13 +272,7 @@ class CombinedGram:
         """
         ids = np.concatenate([np.asarray(new, np.int64), np.asarray(old, np.int64)])
         for batch, limit, whole in self._batches(ids, len(new)):
-
-            def task_bytes(group: Group, limit: int = limit, whole: int = whole) -> int:
-                # What other tasks of the pass found may lie on the same worker.
-                return max(map(pair_bytes, group)) + 2 * limit + whole
-
-            program = BlockProgram("gram-entries", between_chunk, join_lists, task_bytes, limit, combine_bytes=3 * whole)
-            yield from self._ctx.run_pass(plan(program, batch, self._total, ids, len(new)))
+            yield from self._ctx.run_pass(entries_pass(batch, limit, whole, self._total, ids, len(new)))
 
     def _batches(self, wanted: np.ndarray, fresh: int) -> Iterator[tuple[list[Group], int, int]]:
         """Yield tasks with the bytes of the largest result and of all results."""
@@ -294,14 +293,60 @@ class CombinedGram:
             yield [*tasks, tuple(task)], max([*sizes, size]), sum(sizes) + size
 
 
-def passes_bytes(refs: Sequence[PairRef], n: int, driver_memory: int) -> int:
-    """Bound the memory of a task of the passes that a solver asks, and of those that write the sum before."""
-    # Entries are those between rows of a working set, and come with the places of their rows and columns.
-    largest, places = max(ref.nbytes for ref in refs), 16 * n + 512 * len(refs)
-    whole = min(loaded_bytes(refs), int(MATRIX_SHARE * driver_memory)) + places
-    limit = min(max(PART_BYTES, largest + places), whole)
-    whole = min(BATCH_BYTES + limit, whole)
-    return max(max(map(pair_bytes, refs)) + max(24 * n, 4 * largest, 2 * limit + whole), 3 * whole)
+def product_pass(name: str, chunk: Callable[..., np.ndarray], groups: Sequence[Group], nbytes: int, *broadcast: Any) -> Plan[np.ndarray]:
+    """Return the pass of products with vectors of ``nbytes`` bytes."""
+
+    def task_bytes(group: Group) -> int:
+        return max(map(pair_bytes, group)) + 3 * nbytes
+
+    return plan(BlockProgram(name, chunk, add_parts, task_bytes, nbytes), groups, *broadcast)
+
+
+def entries_pass(groups: Sequence[Group], limit: int, whole: int, *broadcast: Any) -> Plan[list[Rectangle]]:
+    """Return the pass that brings chosen entries: at most ``limit`` bytes of a task, ``whole`` of all."""
+
+    def task_bytes(group: Group) -> int:
+        # What other tasks of the pass found may lie on the same worker.
+        return max(map(pair_bytes, group)) + 2 * limit + whole
+
+    return plan(BlockProgram("gram-entries", between_chunk, join_lists, task_bytes, limit, combine_bytes=3 * whole), groups, *broadcast)
+
+
+def sum_pass(builds: Sequence[tuple[SumBuild, ...]], *broadcast: Any) -> Plan[list[Any]]:
+    """Return the pass that writes a sum."""
+
+    def task_bytes(group: tuple[SumBuild, ...]) -> int:
+        return max(pair_bytes(build.pair) + 4 * build.written_bytes for build in group)
+
+    return plan(BlockProgram("gram-sum", sum_chunk, join_lists, task_bytes, 512 * max(map(len, builds))), builds, *broadcast)
+
+
+def entries_at_most(n: int, block: int, driver_memory: int, repeats: int = 1) -> tuple[int, int]:
+    """Return the bytes of entries that a task, and that all tasks of a pass, bring at most to a solver of so many bytes, which may ask for
+    each of the n rows ``repeats`` times.
+    """
+    blocks, side = -(-n // block), repeats * min(block, n)
+    room = max(int(MATRIX_SHARE * driver_memory), 4 * MIN_WORKING_SET**2)
+    every = room + 8 * repeats * n * (blocks + 1) + 256 * blocks * (blocks + 1)
+    limit = min(max(PART_BYTES, 4 * side**2 + 16 * side + 512), every)
+    return limit, min(BATCH_BYTES + limit, every)
+
+
+def written_pairs(refs: Sequence[PairRef]) -> list[PairRef]:
+    """Return the block pairs of a sum that is still to be written: references by their sizes, which nothing is read from."""
+    return [GivenPair(ref.rows, ref.cols, (0,), np.zeros((1, 0, 0))) for ref in refs]
+
+
+def written_bytes(refs: Sequence[PairRef], vectors: int) -> int:
+    """Return the bytes of the largest step of what writes a sum and multiplies it with ``vectors``, bytes of them all."""
+    writing = sum_pass(group_pairs([SumBuild(None, ref) for ref in refs]))
+    return max(writing.memory_bound, product_pass("planned", product_chunk, group_pairs(written_pairs(refs)), vectors).memory_bound)
+
+
+def solver_bytes(refs: Sequence[PairRef], n: int, block: int, driver_memory: int, repeats: int = 1) -> int:
+    """Return the bytes of the largest step of any pass that writes a sum and answers a solver: products, and entries."""
+    entries = entries_pass(group_pairs(written_pairs(refs)), *entries_at_most(n, block, driver_memory, repeats))
+    return max(written_bytes(refs, 8 * n), entries.memory_bound)
 
 
 def _result_bytes(refs: Sequence[PairRef], wanted: np.ndarray, fresh: int) -> list[int]:
@@ -354,13 +399,8 @@ def _write_sum(ctx: RunContext, run: RunStore, refs: Sequence[PairRef], total: B
     if missing:
         pairs = {(ref.rows, ref.cols): ref for ref in refs}
         builds = group_pairs([SumBuild(task, pairs[task.rows, task.cols]) for task in missing])
-
-        def task_bytes(group: tuple[SumBuild, ...]) -> int:
-            return max(pair_bytes(build.pair) + 4 * build.task.nbytes for build in group)
-
-        program = BlockProgram("gram-sum", sum_chunk, join_lists, task_bytes, 512 * max(map(len, builds)))
         with store.lock():
-            store.commit(ctx.run_pass(plan(program, builds, total.for_workers(ctx, len(builds)))))
+            store.commit(ctx.run_pass(sum_pass(builds, total.for_workers(ctx, len(builds)))))
     ctx.emit({"event": "phase", "phase": "weighted sum of Gram matrices", "blocks_computed": len(missing)})
     return [StoredPair(ref, (0,)) for ref in store.refs([key])]
 

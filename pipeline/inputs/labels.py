@@ -113,17 +113,18 @@ def class_factors(
     if isinstance(class_weight, str):
         counts = np.bincount(codes, sample_weight, minlength=len(classes))
         return counts.sum() / (len(counts) * np.maximum(counts, np.finfo(float).tiny))
-    known = {_spelling(label): k for k, label in enumerate(classes)}
+    known = {label_spelling(label): k for k, label in enumerate(classes)}
     factors = np.ones(len(classes))
     for label, factor in class_weight.items():
-        if _spelling(label) not in known:
+        if label_spelling(label) not in known:
             raise ValueError(f"class_weight names class {label!r}; the classes are {list(classes)!r}")
-        factors[known[_spelling(label)]] = factor
+        factors[known[label_spelling(label)]] = factor
     return factors
 
 
-def _spelling(label: Label) -> str:
-    """Return one spelling for 1, 1.0 and "1"."""
+def label_spelling(label: Label) -> str:
+    """Return one spelling for 1, 1.0, True and "1", and for "True"."""
+    label = {"True": True, "False": False}.get(label, label) if isinstance(label, str) else label
     try:
         number = float(label)
     except (TypeError, ValueError):

@@ -157,16 +157,16 @@ def task_accuracies(codes: np.ndarray, names: Sequence[Any], truth: np.ndarray, 
     """Return the mean accuracy over tasks (and area under the curve, over tasks with both labels), and a row per task.
 
     ``codes``, ``names``: ``(n,)`` task of each row as its position in the names; ``truth``: ``(n,)`` class of each row as its index;
-    ``values``: ``(n,)`` decision values.
+    ``values``: ``(n, n_machines)`` decision values; the area is that of two classes.
     """
     from sklearn.metrics import roc_auc_score
 
-    rows, right = [], predicted_codes(values[None]) == truth
+    rows, right = [], predicted_codes(values.T) == truth
     for t in np.unique(codes):
         of_task = codes == t
         row = {"task": names[t], "rows": int(of_task.sum()), "accuracy": float(right[of_task].mean())}
-        if len(np.unique(truth[of_task])) == 2:
-            row["auc"] = float(roc_auc_score(truth[of_task], values[of_task]))
+        if values.shape[1] == 1 and len(np.unique(truth[of_task])) == 2:
+            row["auc"] = float(roc_auc_score(truth[of_task], values[of_task, 0]))
         rows.append(row)
     areas = [row["auc"] for row in rows if "auc" in row]
     mean = {"mean_accuracy": float(np.mean([row["accuracy"] for row in rows]))}

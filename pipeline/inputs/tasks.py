@@ -16,7 +16,7 @@ from ..grams.given import GivenGrams
 from ..grams.lazy import lazy_grams
 from ..grams.settings import GramSettings
 from ..records.context import RunContext
-from .labels import Inputs, resolve_loss, row_costs, store_inputs
+from .labels import Inputs, labels_of, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 
 MAX_NAMES = 5  # names that a message lists at most
@@ -29,11 +29,6 @@ class TaskInputs(Inputs):
     # `(n_samples,)` task of each row, as its position in `names`
     codes: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     names: tuple[Any, ...] = ()  # the tasks, in ascending order
-
-    @property
-    def n_machines(self) -> int:
-        """One per task; classes are two for all tasks."""
-        return len(self.names)
 
     @property
     def n_tasks(self) -> int:
@@ -54,9 +49,12 @@ class TaskInputs(Inputs):
         """Return the rows of one task, ascending."""
         return self.order[self.edges[task] : self.edges[task + 1]]
 
-    def signs(self) -> np.ndarray:
-        """Return the numbers that solvers fit: -1 and +1 for classes, else the target; ``(n_samples,)``."""
-        return np.asarray(self.target, np.float64) if self.classes is None else np.where(self.target == 1, 1.0, -1.0)
+    def signs(self, machine: int = 0) -> np.ndarray:
+        """Return the numbers that solvers fit: -1 and +1 for classes, else the target; ``(n_samples,)``.
+
+        +1 is the second class of two; of more, one machine per class, the one against the rest.
+        """
+        return np.asarray(self.target, np.float64) if self.classes is None else labels_of(self, machine)
 
 
 def task_codes(task: object, n: int) -> tuple[np.ndarray, tuple[Any, ...]]:
@@ -113,18 +111,22 @@ def known_codes(task: object, names: Sequence[Any], n: int) -> np.ndarray:
 def with_tasks(inputs: Inputs, task: object, url: str = "") -> TaskInputs:
     """Return inputs with the task of every row, ``(n_samples,)`` names, or ``None`` for a single task; ``url`` is for messages.
 
-    Raises ValueError: more than two classes, or tasks that cannot be read; DataError: a task without a row of positive weight.
+    Raises ValueError: tasks that cannot be read; DataError: a task without a row of positive weight.
     """
-    if inputs.classes is not None and len(inputs.classes) > 2:
-        raise ValueError(
-            "Only binary classification is supported. The type of the target is multiclass. "
-            f"There are {len(inputs.classes)} classes; make every class a task of its own, against the rest"
-        )
     codes, names = task_codes(task, len(inputs.target))
     data, target, classes, weight = inputs.data, inputs.target, inputs.classes, inputs.sample_weight
     tasks = TaskInputs(data, target, classes, weight, held_out=inputs.held_out, codes=codes, names=names)
     refuse_empty(tasks, url)
     return tasks
+
+
+def refuse_more_classes(inputs: Inputs) -> None:
+    """Refuse more than two classes, for methods that separate two. Raises ValueError: how many there are."""
+    if inputs.classes is not None and len(inputs.classes) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass. "
+            f"There are {len(inputs.classes)} classes; make every class a task of its own, against the rest"
+        )
 
 
 def refuse_empty(inputs: TaskInputs, url: str = "") -> None:
@@ -147,7 +149,7 @@ def store_tasks(data: Any) -> np.ndarray | None:
 def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
     """Return a store's target, weights and tasks; a store without a task table is a single task.
 
-    Raises DataError: no target, one class only, or an empty task; ValueError: more than two classes.
+    Raises DataError: no target, one class only, or an empty task.
     """
     return with_tasks(store_inputs(ctx, name), store_tasks(ctx.data), ctx.data.url)
 
@@ -161,22 +163,23 @@ def held_out_task_inputs(ctx: RunContext, name: str, extra: Mapping[str, Any]) -
 
 
 def task_fit(inputs: TaskInputs, first: int = 0) -> AccuracyTracker | R2Tracker:
-    """Return what follows accuracy, or R2, of a fit for many tasks; ``first`` is the number of its machine in the loop."""
+    """Return what follows accuracy, or R2, of a fit for many tasks; ``first`` is the number of its first machine in the loop."""
     if inputs.classes is None:
         return R2Tracker(first, inputs.target, inputs.held_out)
-    return AccuracyTracker(first, 1, inputs.target, inputs.held_out)
+    return AccuracyTracker(first, inputs.n_machines, inputs.target, inputs.held_out)
 
 
-def single_label_tasks(inputs: TaskInputs) -> np.ndarray:
+def single_label_tasks(inputs: TaskInputs, machine: int = 0) -> np.ndarray:
     """Return ``(n_tasks,)`` the label -1 or +1 of tasks all of whose weighted rows have it, 0 for the others and for regression.
 
-    Such a task gets a constant prediction: the equality of its dual leaves no variable to move.
+    Such a task gets a constant prediction: the equality of its dual leaves no variable to move. ``machine``: as in `TaskInputs.signs`.
     """
     if inputs.classes is None:
         return np.zeros(inputs.n_tasks)
     used = np.ones(len(inputs.codes), bool) if inputs.sample_weight is None else inputs.sample_weight > 0
-    ups = np.bincount(inputs.codes, used & (inputs.target == 1), minlength=inputs.n_tasks)
-    downs = np.bincount(inputs.codes, used & (inputs.target == 0), minlength=inputs.n_tasks)
+    signs = inputs.signs(machine)
+    ups = np.bincount(inputs.codes, used & (signs > 0), minlength=inputs.n_tasks)
+    downs = np.bincount(inputs.codes, used & (signs < 0), minlength=inputs.n_tasks)
     return np.where(ups == 0, -1.0, np.where(downs == 0, 1.0, 0.0))
 
 
@@ -188,16 +191,16 @@ class TaskProblem:
     constants: np.ndarray  # `(T,)` label of such tasks, 0 for others
 
 
-def pooled_problem(config: Any, inputs: TaskInputs) -> TaskProblem:
+def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskProblem:
     """Return the losses of all rows in the order of the data, beta of every task with sum zero.
 
-    Rows of tasks with one label have no box: a constant is predicted there.
+    Rows of tasks with one label have no box: a constant is predicted there. ``machine``: as in `TaskInputs.signs`.
 
     Raises ValueError: a loss of classes on a real target or the other way round.
     """
     loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared"))
-    constants = single_label_tasks(inputs)
-    cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs()
+    constants = single_label_tasks(inputs, machine)
+    cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs(machine)
     if loss == "hinge" or not cost.any():
         problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
     else:

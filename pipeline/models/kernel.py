@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
+from ...kernels.grams.products import kernel_from_json
 from ..records.scale import FeatureScale
+from .calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class KernelModel:
     """
 
     record_name: ClassVar[str] = "KernelModel"
+    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, as JSON; `null` for regression
     kernels_json: str  # all kernels in order, as a JSON list of records
@@ -52,6 +56,12 @@ class KernelModel:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
     layers: int = 1  # 1 or 2
     features: FeatureKernels | None = None  # one kernel per feature in place of `kernels_json`, or None
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
+
+
+def kernel_names(model: Any) -> list[str]:
+    """Return the texts of a model's kernels, in their order."""
+    return [str(kernel_from_json(record)) for record in json.loads(model.kernels_json)]
 
 
 def is_selected(theta: np.ndarray, threshold: float) -> np.ndarray:

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from .calibration import Calibration
+
 WIDE = 50_000  # from this many features coefficients are kept sparse: dense ones would be mostly zeros
 
 
@@ -17,6 +19,7 @@ class LinearModel:
     """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``."""
 
     record_name: ClassVar[str] = "LinearModel"
+    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, as JSON; `null` for regression. Two classes have one machine, more have one each
     tasks_json: str  # the names of the tasks in order, as JSON, machines being tasks; `null` where there are none
@@ -26,6 +29,7 @@ class LinearModel:
     row_scaled: bool = False  # whether rows are divided by their norm before use
     figures: dict[str, float] = field(default_factory=dict)  # objective, gap and the like, by name
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
     @property
     def features(self) -> np.ndarray:

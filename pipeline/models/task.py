@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,15 +12,21 @@ import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
 from ..records.scale import FeatureScale
+from .calibration import Calibration
 
 
 @dataclass(frozen=True)
 class TaskModel:
-    """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t."""
+    """``f_t(x) = sum_q sum_s S_q[s, t] sum_{i in task s} beta_i K_q(x_i, x) + intercept_t`` for every task t.
+
+    Of more than two classes a machine per class against the rest: then ``beta``, ``intercepts`` and ``weights`` have an axis for them
+    before all others, that of the weights of length one where the machines share them.
+    """
 
     record_name: ClassVar[str] = "TaskModel"
+    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
-    classes_json: str  # the two class labels in order, as JSON; `null` for regression
+    classes_json: str  # the class labels in order, as JSON; `null` for regression
     kernels_json: str  # all kernels in order, as a JSON list of records
     tasks_json: str  # the names of the tasks in order, as JSON
     # n_features, n_train: width and rows of the training data; `n_features` is 0 for strings
@@ -43,6 +49,7 @@ class TaskModel:
     row_scaled: bool = False
     figures: dict[str, float] = field(default_factory=dict)  # objective, gap and the like, by name
     arrays: dict[str, np.ndarray] = field(default_factory=dict)  # further results of a method, by name
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
     @property
     def features(self) -> None:
@@ -50,12 +57,34 @@ class TaskModel:
         return
 
     @property
+    def labels(self) -> tuple[Any, ...]:
+        """The class labels in order; none of a regression."""
+        return tuple(json.loads(self.classes_json) or ())
+
+    @property
     def tasks(self) -> tuple[Any, ...]:
         """Names of the tasks."""
         return tuple(json.loads(self.tasks_json))
 
+    @property
+    def n_machines(self) -> int:
+        """Machines of a task: one, or one per class."""
+        return 1 if self.beta.ndim == 1 else len(self.beta)
+
+    @property
+    def n_kernels(self) -> int:
+        """Number of kernels."""
+        return self.weights.shape[self.beta.ndim - 1]
+
+    def machine(self, m: int) -> TaskModel:
+        """Return the model of one class against the rest; a model of two classes, or of a target, is itself."""
+        if self.beta.ndim == 1:
+            return self
+        weights = self.weights[m if len(self.weights) > 1 else 0]
+        return replace(self, beta=self.beta[m], intercepts=self.intercepts[m], weights=weights, calibration=None)
+
     def shares(self, task: int) -> np.ndarray:
-        """Return ``S_q[s, task]`` of every used kernel and support row, ``(n_used, n_support)``, s the row's task."""
+        """Return ``S_q[s, task]`` of every used kernel and support row, ``(n_used, n_support)``, s the row's task; of one machine."""
         weights = self.weights[self.used]
         if weights.ndim == 3:
             return weights[:, self.support_tasks, task]
@@ -64,7 +93,7 @@ class TaskModel:
 
 def task_counts(model: TaskModel, stop: str | None) -> dict[str, Any]:
     """Return what a summary says of the size of a model, of its classes, and of why its search ended."""
-    counts = {"n_kernels": len(model.weights), "n_tasks": len(model.intercepts), "n_support": len(model.support_ids)}
+    counts = {"n_kernels": model.n_kernels, "n_tasks": len(model.tasks), "n_support": len(model.support_ids)}
     return {**counts, "stop": stop, "classes": json.loads(model.classes_json)}
 
 
@@ -73,3 +102,22 @@ def task_table(names: Sequence[Any], codes: np.ndarray, beta: np.ndarray, interc
     sizes, supports = (np.bincount(codes, used, len(names)).astype(int).tolist() for used in (None, beta != 0))
     columns = zip(names, sizes, supports, intercepts.tolist(), strict=True)
     return [{"task": task, "rows": size, "support": support, "intercept": b} for task, size, support, b in columns]
+
+
+def machine_stack(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return what a model holds of some machines: one part as it is, several one after the other."""
+    return parts[0] if len(parts) == 1 else np.stack(parts)
+
+
+def by_class(tables: Sequence[dict[str, list[dict[str, Any]]]], labels: Sequence[Any]) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of machines one against the rest as one set of tables: the class first in every row, weights of kernels side by
+    side.
+    """
+    joined = {name: [{"class": label, **row} for label, one in zip(labels, tables, strict=True) for row in one[name]] for name in tables[0]}
+    if "kernels" in joined:
+        weights: dict[str, dict[str, Any]] = {}
+        for row in joined["kernels"]:
+            own = weights.setdefault(row["kernel"], {"kernel": row["kernel"], **{f"weight[{label}]": 0.0 for label in labels}})
+            own[f"weight[{row['class']}]"] = row["weight"]
+        joined["kernels"] = sorted(weights.values(), key=lambda row: -max(row[f"weight[{label}]"] for label in labels))
+    return joined

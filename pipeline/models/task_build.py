@@ -27,23 +27,26 @@ def build_task_model(
     figures: dict[str, float],
     arrays: dict[str, np.ndarray] | None = None,
 ) -> TaskModel:
-    """Return the model of weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``.
+    """Return the model of weights ``(k, T)`` or ``(k, T, T)``, coefficients ``(n_samples,)`` and intercepts ``(T,)``; of a machine per
+    class all three have one more axis, before the others.
 
     ``specs`` and ``norms`` are all kernels and their normalisation over the training rows.
     """
-    used = np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))
+    first = beta.ndim - 1
+    used = np.flatnonzero(weights.any(axis=tuple(axis for axis in range(weights.ndim) if axis != first)))
     used_norms = [norms[int(q)] for q in used]
     # The means of a test row run over all training rows, so a centred kernel keeps them all.
-    ids = np.arange(len(beta)) if any(norm.row_mean is not None for norm in used_norms) else np.flatnonzero(beta)
+    rows = np.asarray(np.atleast_2d(beta).any(axis=0))
+    ids = np.arange(len(rows)) if any(norm.row_mean is not None for norm in used_norms) else np.flatnonzero(rows)
     return TaskModel(
         tasks_json=json.dumps(list(inputs.names)),
         weights=weights,
         used=used,
         norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in used_norms),
         support_tasks=inputs.codes[ids],
-        beta=beta[ids],
+        beta=np.ascontiguousarray(beta[..., ids]),
         intercepts=intercepts,
         figures=figures,
         arrays=arrays or {},
-        **data_fields(config, inputs, specs, len(beta), ids),
+        **data_fields(config, inputs, specs, len(rows), ids),
     )

@@ -35,7 +35,7 @@ Diagonals = Callable[[np.ndarray, np.ndarray], np.ndarray]  # `diagonals(kernels
 
 
 def decide_task_rows(model: TaskModel, X: Matrix, codes: np.ndarray) -> np.ndarray:
-    """Return ``(n,)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
+    """Return ``(n, n_machines)`` decision values of rows to which scaling has been applied, or of strings; ``codes`` are their tasks."""
     specs, support = used_specs(model), support_rows(model)
 
     def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -48,11 +48,11 @@ def decide_task_rows(model: TaskModel, X: Matrix, codes: np.ndarray) -> np.ndarr
 
 
 def decide_task_grams(model: TaskModel, grams: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Return ``(n_test,)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
+    """Return ``(n_test, n_machines)`` decision values from matrices ``(n_kernels, n_test, n_train)``.
 
     Raises ValueError as :func:`check_test_grams` does.
     """
-    check_test_grams(grams, len(model.weights), model.n_train, model.used)
+    check_test_grams(grams, model.n_kernels, model.n_train, model.used)
 
     def blocks(kernels: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         ids = model.support_ids[columns]
@@ -62,16 +62,17 @@ def decide_task_grams(model: TaskModel, grams: np.ndarray, codes: np.ndarray) ->
 
 
 def _decision_values(model: TaskModel, codes: np.ndarray, blocks: Blocks, diagonals: Diagonals | None) -> np.ndarray:
-    out = model.intercepts[codes]
+    machines = [model.machine(m) for m in range(model.n_machines)]
+    out = np.column_stack([machine.intercepts[codes] for machine in machines])
     if not len(model.support_ids) or not len(model.used):
         return out
     for t in np.unique(codes):
         rows = np.flatnonzero(codes == t)
-        shares = model.shares(int(t)) * model.beta
+        shares = np.stack([machine.shares(int(t)) * machine.beta for machine in machines])
         # The means of a test row run over all training rows.
         all_columns = any(norm.row_mean is not None for norm in model.norms)
-        columns = np.arange(len(model.beta)) if all_columns else np.flatnonzero(shares.any(axis=0))
-        kernels = np.flatnonzero(shares.any(axis=1))
+        columns = np.arange(len(model.support_ids)) if all_columns else np.flatnonzero(shares.any(axis=(0, 1)))
+        kernels = np.flatnonzero(shares.any(axis=(0, 2)))
         if len(kernels):
             for lo, hi in spans(len(rows), max(1, BLOCK_BYTES // (8 * len(kernels) * len(columns)))):
                 out[rows[lo:hi]] += _kernel_part(model, shares, kernels, rows[lo:hi], columns, blocks, diagonals)
@@ -87,16 +88,17 @@ def _kernel_part(
     blocks: Blocks,
     diagonals: Diagonals | None,
 ) -> np.ndarray:
-    """Return what the kernels add to the decision values of some rows of one task."""
-    raw, sums = blocks(kernels, rows, columns), np.zeros(len(rows))
+    """Return what the kernels add to the decision values of some rows of one task, ``(n_rows, n_machines)``."""
+    raw, sums = blocks(kernels, rows, columns), np.zeros((len(rows), len(shares)))
     has_lengths = any(model.norms[q].diag_root is not None for q in kernels)
     diagonal = diagonals(kernels, rows) if diagonals is not None and has_lengths else None
     for i, q in enumerate(kernels):
         norm = model.norms[q]
         mean = None if norm.row_mean is None else raw[i].mean(axis=1, dtype=np.float64)
         values = norm.apply_test(raw[i], diagonal=None if diagonal is None else diagonal[i], row_mean=mean, columns=columns)
-        # Row by row: a matrix product may round a row differently in other company.
-        sums += (values * shares[q, columns]).sum(axis=1)
+        for m, of_machine in enumerate(shares):
+            # Row by row: a matrix product may round a row differently in other company.
+            sums[:, m] += (values * of_machine[q, columns]).sum(axis=1)
     return sums
 
 
@@ -120,11 +122,11 @@ class TaskRows:
 
 def decide_chunk(ref: TaskRows, model: TaskModel) -> list[RowDecisions]:
     """Return the decision values of a range of rows."""
-    return [RowDecisions(ref.rows, decide_task_rows(model, ref.span.load(model), ref.codes)[:, None])]
+    return [RowDecisions(ref.rows, decide_task_rows(model, ref.span.load(model), ref.codes))]
 
 
 def decide_task_store(model: TaskModel, ctx: RunContext, task: object = None) -> np.ndarray:
-    """Return ``(n, 1)`` decision values of every row of a store (one pass over its rows); ``task`` is in place of its table of tasks.
+    """Return ``(n, n_machines)`` decision values of every row of a store (one pass over its rows); ``task`` is in place of its tasks.
 
     Raises ValueError: a task that was not there at fit, data of another width, or no row factors where the model needs them.
     """
@@ -132,7 +134,7 @@ def decide_task_store(model: TaskModel, ctx: RunContext, task: object = None) ->
     check_store(model, data)
     codes = store_codes(model, data) if task is None else known_codes(task, model.tasks, data.n_rows)
     refs = [TaskRows(span, codes[slice(*span.rows)]) for span in row_spans(data, model.n_features)]
-    return run_decisions(ctx, "task-decisions", decide_chunk, refs, model, 1)
+    return run_decisions(ctx, "task-decisions", decide_chunk, refs, model, model.n_machines)
 
 
 def store_codes(model: Any, data: DataSet) -> np.ndarray:
@@ -155,9 +157,9 @@ class TaskPredictor(Predictor):
     """Machines of many tasks: tasks read the rows, each decided on by the machine of its task."""
 
     def decision_values(self, model: TaskModel, ctx: RunContext) -> np.ndarray:
-        """Return the decision value of each row's task."""
+        """Return the decision values of each row's task."""
         return decide_task_store(model, ctx)
 
     def n_values(self, model: TaskModel) -> int:
-        """Return one: that of the row's task."""
-        return 1
+        """Return those of the row's task: one, or one per class."""
+        return model.n_machines

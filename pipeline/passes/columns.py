@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...cluster import BlockProgram, plan
+from ...cluster import BlockProgram, Plan, plan
 from ...storage import BlockStore, MemoryBlocks
 from ..records.context import RunContext
 from .blocks import Columns, Task, column_tasks, columns_of, features_inside, table_of, task_bytes, tasks_holding
 
-FETCH_BYTES = 64 << 20  # columns of one pass: whoever puts them side by side holds them twice
+FETCH_BYTES = 24 << 20  # columns of one pass: whoever puts them side by side holds them twice
 
 
 def stack(parts: Sequence[Columns]) -> Columns:
@@ -46,6 +47,20 @@ def entry_count(data: BlockStore | MemoryBlocks) -> int:
     return int(np.asarray(data.column_table("counts"), np.int64).sum())
 
 
+_HEAVIEST: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()
+
+
+def heaviest_entries(data: BlockStore | MemoryBlocks, columns: int) -> int:
+    """Return the stored values of as many columns as have most, of sparse data (kept: the counts of a wide store are searched once)."""
+    known = _HEAVIEST.setdefault(data, {})
+    if columns not in known:
+        # The sum of the largest counts, of all where there are fewer: by how often each occurs, which takes no sorting.
+        frequencies = np.bincount(table_of(data, "counts"))[::-1]
+        chosen = np.clip(columns - (np.cumsum(frequencies) - frequencies), 0, frequencies)
+        known[columns] = int(chosen @ np.arange(len(frequencies))[::-1])
+    return known[columns]
+
+
 def _batches(data: BlockStore | MemoryBlocks, features: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     if isinstance(data, MemoryBlocks):
         yield features, 12 * data.n_rows * len(features)
@@ -62,13 +77,32 @@ def fetch_columns(ctx: RunContext, features: np.ndarray) -> Columns:
 
     Scaling is not applied here: see :func:`scaled`. Many columns come in several passes, so that no worker holds them all.
     """
-    return stack([_fetch_batch(ctx, batch, nbytes) for batch, nbytes in _batches(ctx.data, features)])
+    tasks, batches = column_tasks(ctx.data), _batches(ctx.data, features)
+    return stack([ctx.run_pass(columns_pass(tasks_holding(tasks, batch), nbytes, batch)) for batch, nbytes in batches])
 
 
-def _fetch_batch(ctx: RunContext, features: np.ndarray, nbytes: int) -> Columns:
+def columns_pass(tasks: Sequence[Task], nbytes: int, *broadcast: object) -> Plan[Columns]:
+    """Return the pass that fetches columns of so many bytes."""
+
     def fetch_bytes(task: Task) -> int:
         # The stripe a column is cut from, and the task's columns twice while they are put side by side.
         return task_bytes(task) + 2 * nbytes
 
-    program = BlockProgram("columns", fetch_chunk, stack, fetch_bytes, nbytes, combine_bytes=2 * nbytes)
-    return ctx.run_pass(plan(program, tasks_holding(column_tasks(ctx.data), features), features))
+    return plan(BlockProgram("columns", fetch_chunk, stack, fetch_bytes, nbytes, combine_bytes=2 * nbytes), tasks, *broadcast)
+
+
+def columns_bytes(data: BlockStore | MemoryBlocks, count: int, most: int | None = None) -> int:
+    """Return the bytes of the largest step of the passes that fetch at most ``count`` columns, whichever they are, of at most so many bytes
+    in all.
+    """
+    count = min(count, data.n_cols)
+    if not count:
+        return 0
+    if isinstance(data, MemoryBlocks):
+        largest = 12 * data.n_rows * count
+    elif data.meta.kind == "dense":
+        largest = min(count, FETCH_BYTES // (data.meta.itemsize * data.n_rows) + 1) * data.meta.itemsize * data.n_rows
+    else:
+        one, every = ((data.meta.itemsize + 4) * heaviest_entries(data, k) + 8 * k for k in (1, count))
+        largest = min(every, FETCH_BYTES + one)
+    return columns_pass(column_tasks(data), largest if most is None else min(largest, most)).memory_bound

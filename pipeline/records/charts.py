@@ -15,7 +15,10 @@ FAINT = "#6b7280"
 # Up to this many steps every one has its mark or bar; more are drawn as plain lines and areas, which keeps a page small.
 MAX_MARKED_STEPS = 60
 
-Mark = Literal["line", "step", "band", "bar", "area", "point"]
+# Letters; with a longer name every name of a ranking stands above its bar.
+LONG_NAME = 24
+
+Mark = Literal["line", "step", "band", "bar", "area", "point", "whisker"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Series:
     x: Sequence[float]
     y: Sequence[float]
     label: str = ""  # in the legend; empty: it has no entry
-    # `band` fills from `base` to y, `bar` stands on `base`, `area` on the areas before it; `step` changes half way
+    # `band` fills from `base` to y, `whisker` is a line from there; `bar` stands on `base`, `area` on the areas before it; `step` changes
+    # half way
     mark: Mark = "line"
     colour: int | str = 0  # number in the palette of the page, or a colour
     # style, marker: of lines: `"-"`, `"--"` or `":"`; `""`, `"o"` or `"D"` at its points
@@ -50,8 +54,9 @@ class Legend:
 class Chart:
     """A figure of a report.
 
-    ``kind``: ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y; ``"heat"``: ``matrix``, whose
-    columns are ``names`` and whose rows are ``row_names``. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
+    ``kind``: ``"series"`` on two axes; ``"ranking"``: a bar for each of ``names``, from the one series' y, or where there is a second one
+    a point, with an interval from its ``base`` to its y; ``"heat"``: ``matrix``, whose columns are ``names`` and whose rows are
+    ``row_names``. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
     from right to left; ``y_scale``: ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for
     zero. ``whole``: axes whose ticks are whole numbers.
     """
@@ -68,6 +73,7 @@ class Chart:
     whole: Literal["", "x", "y", "xy"] = ""
     from_zero: bool = False  # whether the y axis begins at zero
     equal: bool = False  # whether one unit is as long on both axes
+    unit: bool = False  # whether both axes run from 0 to 1
     legend: Legend | None = None
     size: tuple[float, float] = (6.0, 3.3)  # inches
     names: Sequence[str] = ()
@@ -93,6 +99,8 @@ class SystemCharts:
     comparing: Sequence[Callable[[Sequence[RunView]], list[Chart]]] = ()
     single: Sequence[Callable[[RunView], list[Chart]]] = ()  # functions that return charts of one run
     tables: Sequence[ShownTable] = ()  # tables of a run that the page shows; the others are files only
+    # charts of one run that have a display of their own in Python: `path`, `weights`, `rules`, `groups`, `map`
+    displays: Mapping[str, Callable[[RunView], list[Chart]]] = field(default_factory=dict)
     glossary: Mapping[str, str] = field(default_factory=dict)  # what the headings of its tables mean that no other system has
 
 
@@ -100,6 +108,16 @@ def short(name: object, width: int = 40) -> str:
     """Return a name fit for a label: on one line, at most ``width`` characters."""
     text = " ".join(str(name).split())
     return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def has_long_names(names: Sequence[str]) -> bool:
+    """Return whether the names of a ranking have no room beside its bars."""
+    return max(map(len, names), default=0) > LONG_NAME
+
+
+def ranking_height(names: Sequence[str]) -> float:
+    """Return how many inches a ranking is high."""
+    return 0.6 + (0.36 if has_long_names(names) else 0.19) * len(names)
 
 
 def run_label(run: RunView, runs: Sequence[RunView], what: str = "") -> str:

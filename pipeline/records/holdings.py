@@ -29,6 +29,7 @@ SYMBOLS = {
     "model": "bytes of the arrays of a model",
 }
 
+
 @dataclass(frozen=True)
 class Held:
     """A thing that a driver may hold, as it is declared."""

@@ -9,6 +9,9 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
+# Which rows a score is of: those that `test_share` held out, those the fit has seen, or rows of another store.
+HELD_OUT_ROWS, TRAINING_ROWS, OTHER_ROWS = "rows held out of the fit", "training rows", "rows of another store"
+
 
 @dataclass(frozen=True)
 class RunView:
@@ -28,6 +31,9 @@ class RunView:
     selected: Sequence[Row] = ()  # rows `{"feature": name, "weight": w}` (or one `weight[label]` per class), largest weight first
     scores: Sequence[Row] = ()  # one row per store the run was scored on
     trials: Sequence[Row] = ()  # one row per setting compared by cross-validation
+    # what is known of the training data: `rows`, `classes` (rows by label), `columns`, `widths` (of the narrowest and widest column, with
+    # their names); nothing where the store is not at hand
+    training: Row = field(default_factory=dict)
     # further tables of the method by name; of methods on kernels `kernels` (`{"kernel": name, "weight": w}`, largest first) and
     # `weights` (`{"machine": class, "iteration": t, name: w, ...}`)
     tables: Mapping[str, Sequence[Row]] = field(default_factory=dict)
@@ -64,6 +70,16 @@ class RunView:
     def steps(self) -> Any:
         """How many rows of the history there are to be, as the summary tells."""
         return self.summary.get("iterations", self.summary.get("rounds"))
+
+    @property
+    def shown_scores(self) -> Sequence[Row]:
+        """Scores on rows that the fit has not seen; of a run without any those on rows it has seen."""
+        return [score for score in self.scores if score.get("rows_are") != TRAINING_ROWS] or self.scores
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether any score is of rows that the fit has not seen."""
+        return any(score.get("rows_are") != TRAINING_ROWS for score in self.scores)
 
     def column(self, key: str) -> list[float]:
         """Return one figure over the rounds; NaN where a row lacks it."""

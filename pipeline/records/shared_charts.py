@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from .charts import FAINT, MAX_MARKED_STEPS, Chart, Legend, Series, legend_of, run_label, run_lines, short, step_marker
+from .charts import FAINT, MAX_MARKED_STEPS, Chart, Legend, Series, legend_of, ranking_height, run_label, run_lines, short, step_marker
 from .run_view import Row, RunView, has_values, needs_names, number, step_word, weight_of
 
 MAX_WEIGHTS = 30  # bars in the chart of weights
 MAX_PANELS = 4  # machines whose weights are drawn; the tables have all
 MAX_NAMED = 8  # lines with a colour of their own; further ones are grey
+MAX_INSIDE = 3  # names of a legend that stands within its chart; more have their room below
 MAX_EIGENVALUES = 40  # eigenvalues drawn as bars
 
 
@@ -114,7 +115,7 @@ def kernel_counts(title: str, caption: str, runs: Sequence[RunView]) -> Chart:
     """Return the chart of ``n_selected`` kernels per round."""
     lines = run_lines(runs, [("n_selected", "", "-")])
     legend = legend_of(lines, runs)
-    return Chart(title, caption, series=lines, x_label="round", y_label="kernels", whole="x", from_zero=True, legend=legend)
+    return Chart(title, caption, series=lines, x_label="round", y_label="kernels", whole="xy", from_zero=True, legend=legend)
 
 
 def accuracy(runs: Sequence[RunView]) -> list[Chart]:
@@ -130,14 +131,15 @@ def accuracy(runs: Sequence[RunView]) -> list[Chart]:
     title, caption = f"Accuracy against number of {what}", f"Every point is the {best}model after one {step_word(runs)}."
     if units != ["kernels"] and all(run.method == "fgm" for run in runs):
         title, caption = "Accuracy along the path", "Each round adds features; every point is the model after one round."
-    return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label="accuracy", whole="x", legend=Legend())]
+    legend = Legend("below", 2) if len(series) > MAX_INSIDE else Legend()
+    return [Chart(title, caption, series=series, x_label=f"selected {what}", y_label="accuracy", whole="x", legend=legend)]
 
 
 def scored_points(runs: Sequence[RunView]) -> list[Series]:
     """Return the accuracy on each scored store: along the path where the score followed it, else of the final model."""
     series = []
     for i, run in enumerate(runs):
-        for score in run.scores:
+        for score in run.shown_scores:
             points = score.get("path") or [{"n_selected": run.summary.get("n_selected"), "accuracy": score.get("accuracy")}]
             x, y = ([number(point.get(key)) for point in points] for key in ("n_selected", "accuracy"))
             if has_values(x) and has_values(y):
@@ -159,17 +161,9 @@ def weights(run: RunView) -> list[Chart]:
         largest = "; of several classes the largest" if several else ""
         title = "Kernels by weight"
         caption = f"The {len(rows)} heaviest of {len(every):,} kernels with a weight{largest}.{_count_words(run, len(every))}"
-    return [
-        Chart(
-            title,
-            caption,
-            "ranking",
-            [Series(range(len(rows)), [weight_of(row) for row in rows])],
-            x_label="weight in the machine" if run.along_path else "weight",
-            names=[short(row["feature"] if run.selected else row["kernel"]) for row in rows],
-            size=(6.0, 0.7 + 0.19 * len(rows)),
-        )
-    ]
+    names = [short(row["feature"] if run.selected else row["kernel"]) for row in rows]
+    label = "weight in the machine" if run.along_path else "weight"
+    return [ranking(title, caption, names, [weight_of(row) for row in rows], label)]
 
 
 def _count_words(run: RunView, in_use: int) -> str:
@@ -202,7 +196,7 @@ def weight_paths(run: RunView) -> list[Chart]:
         Chart(
             "Weights along the rounds" + (f", class {machine}" if len(machines) > 1 else ""),
             caption,
-            series=_weight_lines([row for row in rows if row["machine"] == machine]),
+            series=weight_lines([row for row in rows if row["machine"] == machine], "iteration"),
             x_label="round",
             y_label="weight",
             whole="x",
@@ -214,10 +208,12 @@ def weight_paths(run: RunView) -> list[Chart]:
     ]
 
 
-def _weight_lines(rows: Sequence[Row]) -> list[Series]:
-    rounds = column(rows, "iteration")
+def weight_lines(rows: Sequence[Row], x: str) -> list[Series]:
+    """Return a line over ``x`` for each weight of a machine; those named are the heaviest in the end, the others are grey."""
+    rounds = column(rows, x)
     # The heaviest of this machine, which the order of all machines together need not show.
-    names = sorted((key for key in rows[0] if key not in ("machine", "iteration")), key=lambda name: -number(rows[-1].get(name)))
+    names = [key for key in rows[0] if key not in ("machine", "n_selected", x)]
+    names = sorted(names, key=lambda name: -abs(number(rows[-1].get(name))))
     grey = [Series(rounds, column(rows, name), colour=FAINT, width=0.8, opacity=0.5) for name in names[MAX_NAMED:]]
     return grey + [Series(rounds, column(rows, name), short(name, 30), colour=k) for k, name in enumerate(names[:MAX_NAMED])]
 
@@ -225,6 +221,23 @@ def _weight_lines(rows: Sequence[Row]) -> list[Series]:
 def column(rows: Sequence[Row], key: str) -> list[float]:
     """Return one figure of a table; NaN where a row lacks it."""
     return [number(row.get(key)) for row in rows]
+
+
+def group_norms(run: RunView) -> list[Chart]:
+    """Return the groups of several features with a weight, by the length of their weights."""
+    rows = [row for row in run.tables.get("groups", ()) if has_values([number(row.get("norm"))])]
+    if not any(number(row.get("size")) > 1 for row in rows):
+        return []
+    shown = sorted(rows, key=lambda row: -number(row["norm"]))[:MAX_WEIGHTS]
+    caption = f"The {len(shown)} heaviest of {len(rows):,} groups with a weight, by the length of the weights of their features."
+    names = [short(f"{row['group']} ({row['size']} features)") for row in shown]
+    return [ranking("Groups by weight", caption, names, column(shown, "norm"), "length of the weights")]
+
+
+def ranking(title: str, caption: str, names: Sequence[str], values: Sequence[float], label: str) -> Chart:
+    """Return a chart with a bar for each name."""
+    size = (6.0, ranking_height(names))
+    return Chart(title, caption, "ranking", [Series(range(len(names)), values)], x_label=label, names=names, size=size)
 
 
 _HEAT_MAPS = (
@@ -240,14 +253,14 @@ def task_heat_maps(run: RunView) -> list[Chart]:
 
 
 def _heat_map(title: str, caption: str, rows: Sequence[Row]) -> Chart:
-    names = [key for key in rows[0] if key != "task"]
+    names = [key for key in rows[0] if key not in ("task", "class")]
     return Chart(
         title,
         caption,
         "heat",
         y_label="task",
         names=[short(name, 20) for name in names],
-        row_names=[short(row["task"], 20) for row in rows],
+        row_names=[short(f"{row['class']}: {row['task']}" if "class" in row else row["task"], 20) for row in rows],
         matrix=[[number(row.get(name)) for name in names] for row in rows],
         size=(7.2, 5.6),
     )

@@ -9,9 +9,9 @@ from sklearn.metrics import rand_score
 
 from ...storage import BlockStore, DataError, RunStore
 from ..records.holdings import Held, refuse_beyond
+from .load import load_model
 from .outputs import refuse_foreign
 from .predict_and_score import Predictions, predictions_writer
-from .run import load_model
 
 FACTOR = Held("coordinates of the rows, and k-means' copies of them", "32 n r", "r eigenpairs")
 

@@ -16,7 +16,7 @@ def decisions_of(config: MethodConfig, decided: MethodConfig) -> dict[str, Any]:
 
 
 def as_decided(config: MethodConfig, record: Mapping[str, Any], data: Any) -> MethodConfig:
-    """Return the parameters of a run with what was decided when it was made; a run of a version that decided nothing goes on as it began."""
+    """Return the parameters of a run with what was decided when it was made; one of a version that decided nothing goes on as it began."""
     if "decided" in record:
         return config.model_copy(update=dict(record["decided"]))
     return config if getattr(config, "kernels", ()) is not None else config.model_copy(update={"kernels": grid_texts(data.n_cols)})

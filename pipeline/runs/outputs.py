@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import zipfile
 from collections.abc import Callable, Iterable
@@ -11,7 +12,7 @@ from ...storage.objects import require_writable
 from ...storage.runs.models import model_class
 from ...storage.urls import local_path
 
-_COLUMN = re.compile(r"prediction|decision(_\d+)?|component_\d+|user|rank|candidate|group|strength")
+_COLUMN = re.compile(r"prediction|decision(_\d+)?|probability(\[.*\])?|classes|component_\d+|user|rank|candidate|group|strength")
 _HEADER_BYTES = 1 << 20
 
 
@@ -44,7 +45,8 @@ def _is_table(path: Path) -> bool:
 
 def _csv_names(path: Path) -> Iterable[str]:
     with path.open("rb") as file:
-        return file.readline(_HEADER_BYTES).decode("utf-8", "replace").rstrip("\r\n").split(",")
+        header = file.readline(_HEADER_BYTES).decode("utf-8", "replace").rstrip("\r\n")
+    return next(csv.reader([header]), [])
 
 
 def _npz_names(path: Path) -> Iterable[str]:

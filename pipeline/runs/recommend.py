@@ -19,10 +19,11 @@ from ..methods.social_strength.predict import Recommendation, SocialPredictor
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import holdings_plan, refuse_beyond, total_bytes
+from .load import load_model
 from .outputs import refuse_foreign
 from .predict_and_score import Predictions, predictions_writer, table_writer
 from .predict_planning import MODEL, planned_pass, step_bytes
-from .run import load_model, method_named, open_data, process_bytes, process_plan, refuse_step
+from .run import method_named, open_data, process_bytes, process_plan, refuse_step
 
 
 @dataclass(frozen=True)

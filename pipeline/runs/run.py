@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,14 @@ from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_b
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
+from ..calibration.at_fit import calibrate_run, full_plan
+from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
-from ..records.context import Emit, RunContext, Tally, ignore, telling
+from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
 from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
 from ..records.names import nearest
@@ -172,29 +174,29 @@ def run_method(
     _check_place(options, extra)
     record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
     record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
-    options.config()
-    told: list[str] = []
+    place = options.config()
     if dry_run:
-        ready = _prepared(info, config, store, record, told.append)
-        plan = {**ready.plan, **work_plan(ready.work), **({"notes": told} if told else {})}
-        _refuse_step(info, plan, record, options.config().kind)
-        place, step = options.config(), plan["task_bytes"]
-        here = process_plan(plan["driver_bytes"], step, store, record["driver_memory"], place.kind)
-        sizes = {"cluster": options.cluster, "process_bytes_at_most": process_bytes(place, step), **here}
-        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "distributed": list(ready.distributed), **sizes, **plan})
+        ready = _prepared(info, config, store, record, place.kind)
+        _refuse_step(info, ready.plan, record, place.kind)
+        here = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], store, record["driver_memory"], place.kind)
+        most = process_bytes(place, ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"]))
+        sizes = {"cluster": options.cluster, "process_bytes_at_most": most, **here}
+        about = {"method": info.name, "data": store.url, "distributed": list(ready.method.distributed)}
+        return RunOutcome("planned", {}, {**about, **sizes, **ready.plan})
     fresh = not (Path(run) / "config.json").exists()
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
-    prepared = _prepared(info, config, store, record, told.append) if fresh else None
-    if prepared is not None:
-        _refuse_step(info, prepared.plan, record, options.config().kind)
+    prepared = [_prepared(info, config, store, record, place.kind)] if fresh else []
+    if prepared:
+        _refuse_step(info, prepared[0].plan, record, place.kind)
     # What the parameters left to the data is decided once: what a run has written down stays.
-    decided = RunStore.open(run).config.get("decided") if prepared is None else decisions_of(config, prepared.config)
+    decided = decisions_of(config, prepared[0].method.config) if prepared else RunStore.open(run).config.get("decided")
     record |= {} if decided is None else {"decided": decided}
     same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
-        # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
-        ready = _Ready(prepared, tuple(told)) if prepared is not None and folder.born else None
-        return _run(info, as_decided(config, folder.config, store), store, folder, options, on_event or ignore, ready)
+        if not folder.born:
+            # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
+            prepared.clear()
+        return _run(info, as_decided(config, folder.config, store), store, folder, options, on_event or ignore, prepared)
 
 
 @contextlib.contextmanager
@@ -234,7 +236,7 @@ def resume_run(
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest})
         config = as_decided(make_config(info.config, record["params"]), record, store)
-        return _run(info, config, store, folder, options, on_event or ignore)
+        return _run(info, config, store, folder, options, on_event or ignore, [])
 
 
 def jsonable(value: Json) -> Json:
@@ -273,18 +275,25 @@ def _context(executor: Executor, store: BlockStore, folder: RunStore | None, rec
 
 @dataclass(frozen=True)
 class _Ready:
-    """A method with its plan, and what it told."""
+    """A method, and the plan of its run with what it told."""
 
     method: Method
-    told: tuple[str, ...]
+    plan: dict[str, Any]
 
 
-def _prepared(
-    info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], tell: Callable[[str], None]
-) -> Method:
-    """Return the method with its plan, found in this process without writing anything."""
+def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str) -> _Ready:
+    """Return the method and the plan of its run, found in this process without writing anything; passes will run on a cluster of a kind."""
     with one_thread(), open_executor(None) as executor:
-        return info.prepare(config, replace(_context(executor, store, None, record, ignore), tell=tell), record["extra"])
+        if kind != "sync":
+            executor.kind = kind
+        return _planned(info, config, _context(executor, store, None, record, ignore), record)
+
+
+def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> _Ready:
+    told: list[str] = []
+    ready = info.prepare(config, replace(ctx, tell=told.append), record["extra"])
+    plan = full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
+    return _Ready(ready, {**plan, **work_plan(ready.work), **({"notes": told} if told else {})})
 
 
 def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
@@ -298,33 +307,39 @@ def _run(
     folder: RunStore,
     where: ComputeOptions,
     emit: Emit,
-    prepared: _Ready | None = None,
+    prepared: list[_Ready],
 ) -> RunOutcome:
+    """Run a method to its end; what was ``prepared`` is taken out of its list, so that nobody else holds it."""
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
     folder.write_json("where", {"cluster": where.cluster, "data": store.url})
     began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
-        ctx = replace(_context(executor, store, folder, record, emit), tally=tally, tell=telling(emit))
-        ready = info.prepare(config, ctx, record["extra"]) if prepared is None else prepared.method
-        for message in () if prepared is None else prepared.told:
-            ctx.tell(message)
+        ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
+        begun = prepared.pop() if prepared else _planned(info, config, ctx, record)
+        ready, plan = begun.method, begun.plan
+        del begun
+        for message in plan.get("notes", ()):
+            emit({"event": "warning", "message": message})
         if folder.read_json("decisions") is None:
-            notes = {"notes": list(prepared.told)} if prepared is not None and prepared.told else {}
-            folder.write_json("decisions", jsonable({**ready.plan, **work_plan(ready.work), **notes}))
+            folder.write_json("decisions", jsonable(plan))
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)
-        _refuse_step(info, ready.plan, record, executor.kind)
-        with few_blocks_kept(planned_holdings(ready.plan), ready.plan["task_bytes"], ctx.driver_memory, executor.kind):
+        _refuse_step(info, plan, record, executor.kind)
+        with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.driver_memory, executor.kind):
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
+            tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
+            fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
+            del ready  # what its loop holds makes room for the fits of a calibration
+            model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
         ctx.confirm()
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
-    folder.write_json("tables", ready.tables(outcome.state, model))
-    figures = common_figures(ready.summary(outcome.state, model), outcome)
+    folder.write_json("tables", tables)
+    figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
     summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}
     # Written last: a run is finished when its summary stands.
     folder.write_json("summary", summary)
@@ -361,21 +376,6 @@ def _relative(own: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> f
     if known is not None and known == known:
         return float(known)
     return None if not objective or objective != objective else float(gap / abs(objective))
-
-
-def load_model(run: str | Path) -> Any:
-    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged."""
-    folder = RunStore.open(str(run))
-    record = folder.config
-    if "tune" in record:
-        return load_model(folder.path / "best")
-    if folder.read_json("summary") is None:
-        raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
-    info = method_named(record["method"])
-    model = folder.read_model(tuple(info.method.models))
-    regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
-    estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
-    return estimator.from_model(model, record["params"], folder.history())
 
 
 STEP = Held("one step of a pass, beyond the 64 MiB that every process may take", "s - 64 MiB")

@@ -29,9 +29,9 @@ def as_number(text: str) -> float | None:
 
 
 def tidy_label(label: UserData) -> Label:
-    """Label as text or a Python number: an int where it is one."""
-    if isinstance(label, str):
-        return label
+    """Label as text, truth value or a Python number: an int where it is one."""
+    if isinstance(label, str | bool | np.bool_):
+        return label if isinstance(label, str) else bool(label)
     value = float(label)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
@@ -52,13 +52,15 @@ def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
 class Target:
     """Collects the labels of a source while it is read, then turns them into codes. ``task``: "classification" or "regression";
     ``declared``: the only labels allowed; ``numbers``: distinct numeric labels met; ``texts``: distinct texts met, with their provisional
-    code (order of appearance), which stands in the blocks until the end; ``tasks``: the same for tasks that have names."""
+    code (order of appearance), which stands in the blocks until the end; ``tasks``: the same for tasks that have names; ``truths``: whether
+    all labels so far were truth values, None before the first."""
 
     task: str = "classification"
     declared: tuple[Label, ...] | None = None
     numbers: set[float] = field(default_factory=set)
     texts: dict[str, int] = field(default_factory=dict)
     tasks: "TaskNames" = field(default_factory=lambda: TaskNames())
+    truths: bool | None = None
 
     def allowed_numbers(self) -> Vector:
         """Declared labels as numbers; empty when any number is allowed. Raises SchemaError if the declared labels are texts."""
@@ -77,6 +79,10 @@ class Target:
         if unknown.size:
             raise fault(self._unknown(tidy_label(values[unknown[0]])), int(unknown[0]))
         self.merge(np.unique(values).tolist(), fault)
+
+    def note_kind(self, is_truth: bool) -> None:
+        """Note whether some numbers that come next were truth values."""
+        self.truths = is_truth and self.truths is not False
 
     def merge(self, numbers: Iterable[float], fault: Fault) -> None:
         """Note distinct labels that were checked before. Raises DataError if there are too many for classes."""
@@ -115,6 +121,8 @@ class Target:
             return self.declared
         numeric = self._numeric()
         met = {_read_label(text, numeric) for text in self.texts} if self.texts else {tidy_label(number) for number in self.numbers}
+        if self.truths and not self.texts:
+            met = {bool(label) for label in met}
         return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
 
     def encoder(self) -> Callable[[Vector], Vector]:
@@ -131,11 +139,12 @@ class Target:
 
     def to_json(self) -> dict[str, Any]:
         """What was met, for the journal."""
-        return {"numbers": sorted(self.numbers), "texts": list(self.texts), "tasks": list(self.tasks.texts)}
+        return {"numbers": sorted(self.numbers), "texts": list(self.texts), "tasks": list(self.tasks.texts), "truths": self.truths}
 
     def restore(self, fields: dict[str, Any]) -> None:
         """Take over what the journal holds."""
         self.numbers.update(fields["numbers"])
+        self.truths = fields.get("truths")
         for text in fields["texts"]:
             self.texts.setdefault(text, len(self.texts))
         for text in fields.get("tasks", []):
@@ -194,6 +203,8 @@ def _is_odd_number(text: str) -> bool:
 
 def _read_label(text: str, numeric: bool) -> Label:
     value = as_number(text) if numeric else None
+    if numeric and text.lower() in ("false", "true"):
+        return text.lower() == "true"
     return text if value is None else tidy_label(value)
 
 

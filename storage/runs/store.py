@@ -195,8 +195,8 @@ class RunStore:
         return (self.path / "config.json").is_file() and self.read_json("summary") is not None
 
     def reset(self) -> None:
-        """Forget everything but the configuration: checkpoints, history, events, arrays and model (to start the run anew)."""
-        for name in ("checkpoints", "arrays", "scratch", "model"):
+        """Forget everything but the configuration: checkpoints, history, events, arrays, model and calibration (to start the run anew)."""
+        for name in ("checkpoints", "arrays", "scratch", "model", "calibration"):
             self._remove_folder(name)
         for file in self.path.iterdir():
             if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":

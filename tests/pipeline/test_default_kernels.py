@@ -11,14 +11,22 @@ from scipy.spatial.distance import pdist
 
 from gramplane.kernels.bank.loops import count_packed
 from gramplane.kernels.grams.spec import kernel_grid
-from gramplane.pipeline import MKLClassifier, MultiTaskMKLClassifier, TriClassSVC, TwoLayerMKLClassifier, UnsupervisedMKL, load_model
-from gramplane.pipeline import resume_run, run_method
+from gramplane.pipeline import (
+    MKLClassifier,
+    MultiTaskMKLClassifier,
+    TriClassSVC,
+    TwoLayerMKLClassifier,
+    UnsupervisedMKL,
+    load_model,
+    resume_run,
+    run_method,
+)
 from gramplane.pipeline.grams.widths import SAMPLED_ROWS, MedianWidths, sampled_rows
 from gramplane.pipeline.inputs import default_kernels as bank
 from gramplane.pipeline.inputs.default_kernels import bank_fits, default_kernels
 from gramplane.pipeline.records.config import make_config
-from gramplane.pipeline.runs.decisions import as_decided
 from gramplane.pipeline.registry import METHODS
+from gramplane.pipeline.runs.decisions import as_decided
 from gramplane.storage import BlockStore, MemoryBlocks
 from gramplane.storage.ingest import ingest
 

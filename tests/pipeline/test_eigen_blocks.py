@@ -167,14 +167,16 @@ def test_a_plan_says_what_workers_do_and_what_a_task_takes(tmp_path, monkeypatch
     assert any("tiles" in row["what"] for row in many["driver_holds"]) and not any("tiles" in row["what"] for row in few["driver_holds"])
 
 
-def test_a_step_takes_no_more_than_it_says(engine, in_pieces):
+def test_a_step_takes_no_more_than_it_says(engine, in_pieces, monkeypatch):
     """Every pass on a block is planned within the bound that the driver's memory is checked against."""
     engine, sink = engine
+    for module in (eigen_blocks, eigen_steps):
+        monkeypatch.setattr(module, "FREED_BYTES", 0)
     made = in_parts()
-    part = positive_part(made, engine=engine)
-    bound = eigen_steps.step_bytes(330, part.block.tiles.shape[1], made.sparse.nnz)
+    columns = positive_part(made, engine=engine).block.tiles.shape[1]
+    matrix, wide = eigen_steps.matrix_bytes(330, made.sparse.nnz, 0), eigen_steps.task_columns(columns, here=True)
     steps = {event["program"]: event["memory_bound"] for event in sink.named("plan")}
-    assert max(bytes_ for name, bytes_ in steps.items() if name != "block-place") <= 1.2 * bound
+    assert steps["block-inner"] <= max(steps.values()) <= eigen_steps.Shape(330, columns).most(matrix, wide, 16 * 8 * 8)
 
 
 @pytest.mark.cluster

@@ -8,7 +8,8 @@ import pytest
 from gramplane.cluster import MemorySink, open_executor
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline.grams import grams as module
-from gramplane.pipeline.grams.grams import Grams, pass_groups
+from gramplane.pipeline.grams.grams import Grams
+from gramplane.pipeline.grams.pair_passes import pass_groups
 from gramplane.pipeline.grams.settings import GramSettings
 from gramplane.pipeline.grams.sources import block_rows, pairs
 from gramplane.pipeline.passes.blocks import byte_groups

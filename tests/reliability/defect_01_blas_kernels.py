@@ -52,7 +52,7 @@ def compare(place: str) -> None:
     from tests.support.methods import CASES
 
     folder, equal = Path(place), 0
-    with CommandCluster(folder, workers=2, memory_limit="1GiB") as cluster:
+    with CommandCluster(folder, workers=2, memory_limit="2GiB") as cluster:
         for name in METHODS:
             case, data = CASES[name], folder / f"{name}.zarr"
             case.data(data)

@@ -44,6 +44,8 @@ LEVELS = {
     "inputs": 3,
     "models": 4,
     "method": 5,
+    "one_vs_rest": 5,
+    "calibration": 6,
     "estimators": 6,
     "methods": 7,
     "registry": 8,

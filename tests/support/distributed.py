@@ -23,7 +23,7 @@ SMALL: dict[str, Any] = {
     "gramplane.storage.ingest.options.STRIPE_BYTES": 600,
     "gramplane.pipeline.passes.blocks.byte_groups.__defaults__": (6000,),
     "gramplane.pipeline.grams.sources.TASK_BYTES": 1,
-    "gramplane.pipeline.grams.grams.PASS_BYTES": 1,
+    "gramplane.pipeline.grams.pair_passes.PASS_BYTES": 1,
     "gramplane.pipeline.methods.tri_class_svm.linear_pass.PASS_BYTES": 3000,
     "gramplane.pipeline.grams.neighbours.ROWS": 64,
     "gramplane.pipeline.grams.settings.block_rows": block_of_128,

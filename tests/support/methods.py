@@ -45,6 +45,14 @@ def _task_numbers(path: Path, n: int = 80) -> BlockStore:
     return ingest((X, X[:, 0] + 0.1 * y), path, task="regression", task_column=np.arange(len(y)) // (n // 4))
 
 
+def _three_tasks(path: Path, n: int = 96) -> BlockStore:
+    """Three classes in two tasks, some rows of which are for nothing."""
+    rng = np.random.default_rng(6)
+    task, X = rng.permutation(np.repeat(["far", "near"], n // 2)), rng.normal(size=(n, 4))
+    values = X[:, 0] + np.where(task == "far", X[:, 1], X[:, 2]) + 0.3 * rng.normal(size=n)
+    return ingest((X, np.array(["low", "mid", "top"])[np.digitize(values, [-0.6, 0.6])]), path, task_column=task)
+
+
 _BESIDE = tempfile.TemporaryDirectory(prefix="gramplane-unlabelled-")
 UNLABELLED = {"unlabelled": str(Path(_BESIDE.name) / "unlabelled.zarr")}
 """A second store, written when the first case that has it is."""
@@ -99,12 +107,16 @@ OTHER_TASKS = ({**TASKS, "p": 6.0}, "p")
 SUBSPACE = {"kernels": ["rbf(gamma=0.5)", "linear", "linear[4:8] cosine"], "tol": 1e-4, "max_iter": 4}
 OTHER_SUBSPACE = ({**SUBSPACE, "q": 1.2}, "q")
 
+SUBSPACE_OF_THREE = {"kernels": ["rbf(gamma=0.3)", "linear"], "tol": 1e-3, "max_iter": 4}
+
 RULES = {"C": 3.0, "n_thresholds": 2, "max_visits": 2000, "max_rounds": 2, "max_rules": 60}
 OTHER_RULES = ({**RULES, "a": 3.0}, "a")
 
 HKL = {"dag": "subsets(gaussian[0:4])", "C": 5.0, "tol": 3e-2, "n_add": 2}
 HKL_TASKS = {**HKL, "C": 10.0, "tol": 3e-3, "solver": "mirror", "task_kernel": 1.0}
 OTHER_HKL = ({**HKL, "rho": 1.5}, "rho")
+
+HKL_THREE = {**HKL, "dag": "subsets(gaussian[0:3])", "task_kernel": 1.0}
 
 GROUP_LASSO = {"lam": 0.02, "epochs": 3, "batch_size": 7}
 OTHER_GROUP_LASSO = ({**GROUP_LASSO, "gamma": 2.0}, "gamma")
@@ -199,6 +211,16 @@ CASES: dict[str, Case] = {
     ),
     "kta-path-two": Case("kta-path", KTA, _dense, OTHER_KTA),
     "kta-path-classes-linear": Case("kta-path", {**KTA, "kernel": "linear"}, _three, OTHER_KTA),
+    "fgm-isotonic": Case("fgm", {**FGM, "probability": "isotonic"}, _three, OTHER, {"test_share": 0.25}),
+    "mkl-sigmoid-classes": Case("mkl", {**MKL, "probability": "sigmoid"}, _three, ({**MKL, "probability": "isotonic"}, "probability")),
+    "group-lasso-hinge-sigmoid": Case(
+        "group-lasso", {**GROUP_LASSO, "loss": "hinge", "probability": "sigmoid"}, _by_rows, OTHER_GROUP_LASSO
+    ),
+    "tri-class-svm-sigmoid": Case("tri-class-svm", {**TRI, "probability": "sigmoid", "validation": 0}, _tri_class, OTHER_TRI, UNLABELLED),
+    "latent-task-mkl-classes": Case("latent-task-mkl", {**LATENT, "probability": "sigmoid"}, _three_tasks, OTHER_LATENT),
+    "shared-subspace-mkl-three": Case("shared-subspace-mkl", SUBSPACE_OF_THREE, _three_tasks, OTHER_SUBSPACE, {"test_share": 0.25}),
+    "multitask-mkl-three": Case("multitask-mkl", {**TASKS, "kernels": LATENT["kernels"]}, _three_tasks, OTHER_TASKS),
+    "hierarchical-kernels-tasks-classes": Case("hierarchical-kernels", HKL_THREE, _three_tasks, ({**HKL_THREE, "rho": 1.2}, "rho")),
     "multitask-mkl-classes": Case("multitask-mkl", TASKS, _tasks, OTHER_TASKS, {"test_share": 0.25}),
     "multitask-mkl-numbers-recompute": Case(
         "multitask-mkl", {**TASKS, "q": 1.5, "loss": "squared", "grams": "recompute"}, _task_numbers, OTHER_TASKS

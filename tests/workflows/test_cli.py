@@ -70,7 +70,7 @@ def test_every_command_has_help_json_quiet_and_debug(path: tuple[str, ...], caps
 def test_commands_are_those_of_the_architecture():
     working = {"demo", "ingest", "fit", "tune", "resume", "predict", "cluster", "score", "stability", "run", "verify"}
     looking = {"report", "status", "history", "inspect", "config"}
-    assert {path[0] for path in commands()} == working | looking | {"gram", "repair", "clean", "warmup"}
+    assert {path[0] for path in commands()} == working | looking | {"gram", "repair", "clean", "warmup", "completion"}
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------

@@ -116,7 +116,8 @@ def test_score_is_kept_for_the_report(copy: Path, capsys: pytest.CaptureFixture[
     found = result(["score", copy / "run", copy / "store"], capsys)
     assert 0.8 < found["accuracy"] <= 1 and len(found["classes"]) == 2
     page = Path(result(["report", copy / "run"], capsys)["report"]).read_text()
-    assert page.count("<td>store</td>") == 1
+    assert page.count('<td class="text">store</td>') == 3, "the score, and one row for each class"
+    assert "rows held out of the fit" in page and "Confusion of classes" in page
     assert "score" not in result(["status", copy / "run"], capsys)["state"]
 
 
@@ -256,16 +257,26 @@ def test_a_workflow_runs_once(smoke: Path, capsys: pytest.CaptureFixture[str]):
     assert again["results"]["select"] == first["results"]["select"]
 
 
-def test_progress_is_one_json_line_per_round_on_stderr(smoke: Path, capsys: pytest.CaptureFixture[str]):
+def test_progress_in_a_pipe_is_lines_for_people(smoke: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["run", str(smoke)]) == 0
+    said = capsys.readouterr()
+    lines = said.err.splitlines()
+    rounds = [line for line in lines if line.startswith("round ")]
+    assert [line.split()[1] for line in rounds] == ["1", "2", "3"] and "objective" in rounds[0] and "selected 2" in rounds[0]
+    assert lines[0] == "data started" and lines[-1] == "report done"
+    assert "{" not in said.err + said.out
+    assert main(["run", str(smoke), "--quiet"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_with_json_is_one_json_line_per_round_on_stderr(smoke: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", str(smoke), "--json"]) == 0
     said = capsys.readouterr()
     events = [json.loads(line) for line in said.err.splitlines()]
     rounds = [event for event in events if event["event"] == "iteration"]
     assert [event["iteration"] for event in rounds] == [1, 2, 3]
     assert {"objective", "gap", "outer_gap", "n_selected", "seconds"} <= set(rounds[0])
-    assert "{" not in said.out
-    assert main(["run", str(smoke), "--quiet"]) == 0
-    assert capsys.readouterr().err == ""
+    assert json.loads(said.out.splitlines()[-1])["status"] == "done"
 
 
 def test_steps_run_one_by_one_as_a_scheduler_does(smoke: Path, capsys: pytest.CaptureFixture[str]):

@@ -93,7 +93,7 @@ def test_a_terminated_fit_on_a_cluster_leaves_nothing_behind_and_continues(tmp_p
     rounds = len((tmp_path / "whole" / "history.jsonl").read_text().splitlines())
     assert rounds > 10
 
-    cut = [sys.executable, "-m", "gramplane.workflows.cli", *words, "--run", str(tmp_path / "cut"), "--cluster", "local:2"]
+    cut = [sys.executable, "-m", "gramplane.workflows.cli", *words, "--run", str(tmp_path / "cut"), "--cluster", "local:2", "--json"]
     with subprocess.Popen(
         cut, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
     ) as process:

@@ -182,7 +182,7 @@ def _further_input(item: ExtraInput, file: str, store: str, width: int | None, c
 
 
 def user_questions(
-    recommend: int | None, members: str | None, labels: str | None, store: str, *, three_way: bool = False
+    recommend: int | None, members: str | None, labels: str | None, store: str, *, three_way: bool = False, proba: bool = False
 ) -> dict[str, Any]:
     """Return what is asked of the users of a fit, files read. Raises ConfigError: what does not go together, or nothing there; DataError,
     which names file and line: a file that says none of this.
@@ -193,8 +193,8 @@ def user_questions(
         raise ConfigError("recommend and user-labels exclude each other: candidates and labels are two tables")
     if members is not None and recommend is None:
         raise ConfigError("members: groups are recommended, so say how many (recommend)")
-    if three_way:
-        raise ConfigError("three-way is of classes; recommend and user-labels are of users")
+    if three_way or proba:
+        raise ConfigError(f"{'three-way' if three_way else 'proba'} is of classes; recommend and user-labels are of users")
     n = BlockStore.open(require_path(store, "store")).n_rows
     if labels is not None:
         texts = read_row_texts(require_path(labels, "user-labels: file"), n)

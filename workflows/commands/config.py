@@ -1,4 +1,4 @@
-"""Commands around the work: config, warmup, demo."""
+"""Commands around the work: config, warmup, completion, demo."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from ..console import Result, align_rows
+from ..console import COMPLETE, Result, align_rows
 from .actions import require_path
-from .options import ComputeOptions, Frame, Url, cluster_options, command, method_config, set_option, split_settings
+from .options import ComputeOptions, Frame, Url, cluster_options, command, complete_method, method_config, set_option, split_settings
 
 
 @command("show", short_help="Show parameters as they would be used.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete_method)
 @set_option
 @click.option("--resolved", is_flag=True, help="With defaults filled in; else only what was given.")
 @click.option("--allow-code", is_flag=True, help="Accept a factory: cluster named in the file.")
@@ -56,7 +56,7 @@ def _workflow_parameters(path: str, resolved: bool, allow_code: bool, compute: C
 
 
 @command("schema", short_help="Show a JSON schema.")
-@click.argument("target")
+@click.argument("target", shell_complete=complete_method)
 def schema(frame: Frame, target: str) -> Result:
     """Show the JSON schema of TARGET: a method, "workflow" (the YAML file) or "result" (the last line of --json)."""
     from ...pipeline import METHODS
@@ -80,6 +80,22 @@ def warmup(frame: Frame) -> Result:
     return Result(fields={"seconds": seconds}, text=align_rows([(name, f"{value:.1f} s") for name, value in seconds.items()]))
 
 
+@command("completion", short_help="Write what completes commands in a shell.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(frame: Frame, shell: str) -> Result:
+    """Write the script that completes commands, options, methods and parameters in SHELL.
+
+    bash: eval "$(gramplane completion bash)" in ~/.bashrc. zsh: eval "$(gramplane completion zsh)" in ~/.zshrc, behind compinit. fish:
+    gramplane completion fish > ~/.config/fish/completions/gramplane.fish, once.
+    """
+    from click.shell_completion import get_completion_class
+
+    root = click.get_current_context().find_root()
+    found: Any = get_completion_class(shell)
+    script = found(root.command, {}, "gramplane", COMPLETE).source()
+    return Result(fields={"shell": shell, "script": script}, text=script.rstrip())
+
+
 @command("demo", short_help="Tell digits 3 from 8 by pairs of pixels.")
 @click.option("--out", type=Url("folder"), default="gramplane-demo", show_default=True, metavar="DIR", help="Folder to write.")
 @cluster_options
@@ -98,4 +114,4 @@ def demo(frame: Frame, out: str, compute: ComputeOptions) -> Result:
 
 
 _CONFIG = click.Group("config", commands=[show, schema], help="Show parameters and their schema.")
-COMMANDS = (_CONFIG, warmup, demo)
+COMMANDS = (_CONFIG, warmup, completion, demo)

@@ -125,7 +125,15 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
 @shared.method_argument
 @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
 @shared.run_option
-@click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,...", help="Values of a parameter; may be repeated.")
+@click.option(
+    "--grid",
+    "grids",
+    multiple=True,
+    required=True,
+    metavar="KEY=A,B,...",
+    help="Values of a parameter; may be repeated.",
+    shell_complete=shared.complete_setting,
+)
 @shared.set_option
 @shared.kernels_option
 @shared.grams_option
@@ -214,7 +222,8 @@ def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
 @click.argument("run", type=Url("run"))
 @click.argument("store", type=Url("store"))
 @click.argument("out", type=Url("predictions"))
-@click.option("--three-way", is_flag=True, help="Predict 0, too, for rows of neither class (tri-class-svm).")
+@click.option("--three-way", is_flag=True, help="Predict irrelevant_label, too, for rows of neither class (tri-class-svm).")
+@click.option("--proba", is_flag=True, help="Calibrate probabilities from the run's store, if the model has none: about five fits.")
 @click.option("--recommend", type=click.IntRange(min=1), metavar="K", help="K candidates for every user of the fit (social-strength).")
 @shared.file_option("--members", help="With --recommend: groups in place of users, by their members: a group and a row a line.")
 @shared.file_option("--user-labels", help="Labels of all users from those of some: one a line, empty where unknown (social-strength).")
@@ -226,24 +235,28 @@ def predict(
     store: str,
     out: str,
     three_way: bool,
+    proba: bool,
     recommend: int | None,
     members: str | None,
     user_labels: str | None,
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
-    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr)."""
+    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr).
+
+    Probabilities of the classes are among them where the model has them (loss logistic, or fitted with --set probability=sigmoid).
+    """
     from ...pipeline import predict_store
     from ..report.collect import model_run
 
     if recommend is not None or members is not None or user_labels is not None:
-        asked = user_questions(recommend, members, user_labels, store, three_way=three_way)
+        asked = user_questions(recommend, members, user_labels, store, three_way=three_way, proba=proba)
         with frame.progress() as emit:
             settings = {"dry_run": dry_run, "on_event": emit, **compute.arguments()}
             result = answer_users(model_run(require_run(run)), require_path(store, "store"), out, asked, **settings)
         return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
     with frame.progress() as emit:
-        settings = {"three_way": three_way, "dry_run": dry_run, "on_event": emit, **compute.arguments()}
+        settings = {"three_way": three_way, "proba": proba, "dry_run": dry_run, "on_event": emit, **compute.arguments()}
         result = predict_store(model_run(require_run(run)), require_path(store, "store"), out, **settings)
     return plan_result(result) if dry_run else Result(fields=result, text=align_rows(list(result.items())))
 
@@ -256,6 +269,7 @@ def predict(
 def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: bool) -> Result:
     """Show the metrics of RUN on STORE, and keep them for its report."""
     from ...pipeline import score_store
+    from ...pipeline.runs.evaluation import told_figures
     from ...storage.objects import require_writable
     from ..report.collect import model_run, save_score
 
@@ -267,7 +281,8 @@ def score(frame: Frame, run: str, store: str, compute: ComputeOptions, dry_run: 
     if dry_run:
         return plan_result(result)
     save_score(model_run(run), store, result)
-    return Result(fields=result, text=score_text(result))
+    told = told_figures(result)
+    return Result(fields=told, text=score_text(told))
 
 
 @command("stability", short_help="Show how steady the selection of a run is.")

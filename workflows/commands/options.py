@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from ...pipeline.records.compute import ComputeOptions
 from ...pipeline.registry import METHODS, extra_inputs
@@ -25,15 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Frame:
-    """How a command talks: whether its progress is shown, and how its result is written."""
+    """How a command talks: whether its progress is shown, and whether what is not for a terminal is JSON."""
 
     quiet: bool
+    as_json: bool = False
 
     def progress(self) -> AbstractContextManager[Emit]:
         """Return a context manager that yields the sink of progress events."""
         from ..progress import show_progress
 
-        return show_progress(self.quiet)
+        return show_progress(self.quiet, self.as_json)
 
 
 def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], click.Command]:
@@ -41,7 +43,9 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], cli
     text for a reader, or one JSON object as the last line on stdout."""
 
     def register(function: Callable[..., Result]) -> click.Command:
-        @click.option("--json", "as_json", is_flag=True, help="End stdout with one JSON object of at most 4 KiB.")
+        @click.option(
+            "--json", "as_json", is_flag=True, help="End stdout with one JSON object of at most 4 KiB; progress in a pipe is JSON lines."
+        )
         @click.option("--quiet", is_flag=True, help="Show no progress.")
         @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
         @click.pass_context
@@ -49,7 +53,7 @@ def command(name: str, **settings: Any) -> Callable[[Callable[..., Result]], cli
         def run(ctx: click.Context, /, as_json: bool, quiet: bool, debug: bool, **options: Any) -> int:
             _refuse_no_text(ctx)
             try:
-                result = function(Frame(quiet), **options)
+                result = function(Frame(quiet, as_json), **options)
             except (BrokenPipeError, EOFError) as error:
                 raise Carried from error
             show_result(result, ctx.command_path.partition(" ")[2], as_json)
@@ -86,6 +90,13 @@ class Url(click.ParamType):
 
         what = "url" if param is None else param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
         return check_place(value, self.use, what)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Leave it to the shell to complete the path: folders where it is one."""
+        return [CompletionItem(incomplete, type="dir" if self.use in _FOLDERS else "file")]
+
+
+_FOLDERS = frozenset({"store", "new-store", "run", "folder", "anything", "left-overs"})  # uses of what lies in a folder
 
 
 run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")
@@ -165,8 +176,30 @@ class TuneCommand(MethodCommand):
     scored = True
 
 
-method_argument = click.argument("method", callback=lambda context, parameter, name: choose(name, METHODS, "method"))
-set_option = click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A parameter of the method; may be repeated.")
+def complete_method(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the methods whose names begin so, for a shell."""
+    return [CompletionItem(name, help=info.title) for name, info in METHODS.items() if name.startswith(incomplete)]
+
+
+def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the parameters of the method named before, for a shell."""
+    # What stands before the option is not sorted into parameters yet, the option lacking its value.
+    method = next((word for word in (*ctx.params.values(), *ctx.args) if isinstance(word, str) and word in METHODS), None)
+    fields = {} if method is None else METHODS[method].config.model_fields
+    return [CompletionItem(f"{name}=", help=field.description) for name, field in fields.items() if name.startswith(incomplete)]
+
+
+method_argument = click.argument(
+    "method", callback=lambda context, parameter, name: choose(name, METHODS, "method"), shell_complete=complete_method
+)
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A parameter of the method; may be repeated.",
+    shell_complete=complete_setting,
+)
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show tasks, bytes and memory of the plan; run nothing.")
 _seed = click.IntRange(min=0)
 seed_option = click.option("--seed", type=_seed, metavar="N", default=0, show_default=True, help="Root of every random number.")

@@ -1,82 +1,25 @@
-"""Drawing of charts as SVG in data URIs: nothing outside the page is loaded, and nothing inside an image can run."""
+"""Drawing of charts on axes of matplotlib: the figures of reports, and of ``gramplane.plots``."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from ...pipeline.records.charts import FAINT, Chart, Legend, Series
+from ...pipeline.records.charts import FAINT, Chart, Legend, Series, has_long_names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PALETTE = ("#1f5fa8", "#d2691e", "#2f8f6b", "#8a4fa3", "#b8334a", "#6b7280", "#b8860b", "#0e7490")
-INK, RULE = "#1f2933", "#e3e7ec"
+PALETTE = ("#1f5fa8", "#c2570c", "#2f8f6b", "#8a4fa3", "#b8334a", "#6b7280", "#b8860b", "#0e7490")
+INK = "#1f2933"
 NEGATIVE = PALETTE[1]
 
-MAX_TICKS = 45  # rows and columns of a heat map with names; of more, every second, third ... has one.
+MAX_TICKS = 30  # rows and columns of a heat map with names; of more, every second, third ... has one.
+MAX_LARGE = 16  # rows and columns of a heat map whose names have room for larger letters
 BAR_WIDTH = 0.72  # of the distance of two bars
-
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "gramplane",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial"],
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.edgecolor": RULE,
-    "axes.labelcolor": FAINT,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "grid.color": RULE,
-    "grid.linewidth": 0.8,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "legend.frameon": False,
-    "legend.handlelength": 4.0,
-    "lines.dashed_pattern": (3.0, 1.8),
-    "lines.linewidth": 2.0,
-    "lines.markersize": 5,
-    "figure.facecolor": "white",
-}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure of the page: its heading, what it says, and the image."""
-
-    title: str
-    caption: str
-    uri: str
-
-
-def picture(chart: Chart) -> Picture:
-    """Return a chart as a figure of the page."""
-    return Picture(chart.title, chart.caption, draw(lambda axes: paint(axes, chart), chart.size))
-
-
-def draw(paint: Callable[[Axes], Any], size: tuple[float, float] = (6.0, 3.3)) -> str:
-    """Return the data URI of a figure with one pair of axes, painted in the page's style."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(cast("Any", _STYLE)):
-        figure, out = Figure(figsize=size, layout="constrained"), io.BytesIO()
-        paint(figure.add_subplot())
-        with warnings.catch_warnings():
-            # A font without the glyphs of a feature's name: the browser draws the text, with its own fonts.
-            warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
-            figure.savefig(out, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(out.getvalue()).decode("ascii")
+LEGEND_LETTERS = 52  # letters in a line of a legend, with what stands before every name
+MAX_OPACITY = 0.85  # of the largest entry of a heat map
 
 
 def paint(axes: Axes, chart: Chart) -> None:
@@ -107,8 +50,8 @@ def _paint_series(axes: Axes, chart: Chart) -> None:
     axes.set_ylabel(chart.y_label)
     _set_scales(axes, chart)
     if chart.legend is not None:
-        has_points = all(series.mark == "point" for series in chart.series)
-        _add_legend(axes, chart.legend, **({"handlelength": 1.0} if has_points else {}))
+        has_lines = any(series.mark in ("line", "step") for series in chart.series)
+        _add_legend(axes, chart.legend, **({} if has_lines else {"handlelength": 1.0}))
 
 
 def _add_mark(axes: Axes, series: Series) -> None:
@@ -118,6 +61,8 @@ def _add_mark(axes: Axes, series: Series) -> None:
         axes.step(x, y, where="mid", label=label, **style)
     elif series.mark == "band":
         axes.fill_between(x, cast("Any", series.base), y, alpha=series.opacity, linewidth=0, **style)
+    elif series.mark == "whisker":
+        axes.vlines(x, cast("Any", series.base), y, linewidth=series.width or 1.4, label=label, alpha=series.opacity, **style)
     elif series.mark == "bar":
         style |= {"bottom": series.base} if series.base else {}
         axes.bar(x, y, width=series.width or BAR_WIDTH, label=label or None, **style)
@@ -145,6 +90,8 @@ def _set_scales(axes: Axes, chart: Chart) -> None:
         axes.set_xscale("log")
     if chart.from_zero:
         axes.set_ylim(bottom=0)
+    if chart.unit:
+        axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     if chart.equal:
         axes.set_aspect("equal", adjustable="datalim")
 
@@ -167,32 +114,59 @@ def _add_legend(axes: Axes, legend: Legend, **options: Any) -> None:
     if legend.position == "above":
         options |= {"loc": "lower left", "bbox_to_anchor": (0, 1.0)}
     elif legend.position == "below":
-        options |= {"loc": "upper left", "bbox_to_anchor": (0, -0.18), "fontsize": 8}
-    axes.legend(ncols=legend.columns, title=legend.title or None, **options)
+        options |= {"loc": "upper left", "bbox_to_anchor": (0, -0.2)}
+    longest = max((len(text) for text in axes.get_legend_handles_labels()[1]), default=0)
+    columns = max(1, min(legend.columns, LEGEND_LETTERS // (longest + 7)))
+    axes.legend(ncols=columns, title=legend.title or None, **options)
 
 
 def _paint_ranking(axes: Axes, chart: Chart) -> None:
-    values = chart.series[0].y
+    """Draw a bar for each name, or a point with its interval where there is a second series; long names stand above."""
+    values, names = chart.series[0].y, [plain_text(name) for name in chart.names]
     rows = range(len(values))
-    axes.barh(rows, values, color=[PALETTE[0] if value >= 0 else NEGATIVE for value in values], height=BAR_WIDTH)
-    axes.set_yticks(rows, [plain_text(name) for name in chart.names], color=INK)
-    axes.invert_yaxis()
+    is_long, colours = has_long_names(chart.names), [PALETTE[0] if value >= 0 else NEGATIVE for value in values]
+    if len(chart.series) > 1:
+        axes.hlines(rows, cast("Any", chart.series[1].base), cast("Any", chart.series[1].y), color=PALETTE[0], linewidth=1.4)
+        axes.scatter(values, rows, color=PALETTE[0], s=26, zorder=3)
+    else:
+        axes.barh(rows, values, color=colours, height=0.34 if is_long else BAR_WIDTH)
+        axes.axvline(0, color=FAINT, linewidth=0.8)
+    axes.set_yticks(rows, [""] * len(names) if is_long else names, color=INK)
+    if is_long:
+        for row, name in zip(rows, names, strict=True):
+            axes.text(0.01, row - 0.27, name, transform=axes.get_yaxis_transform(), va="bottom", color=INK)
+        axes.set_ylim(len(names) - 0.5, -1.0)
+    else:
+        axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.axvline(0, color=FAINT, linewidth=0.8)
     axes.set_xlabel(chart.x_label)
 
 
 def _paint_heat(axes: Axes, chart: Chart) -> None:
+    """Draw cells in one colour for either sign, the larger the less transparent: on any ground what is small is near the ground."""
+    from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
     values = [value for row in chart.matrix for value in row if math.isfinite(value)]
     largest, is_signed = max(map(abs, values), default=0.0) or 1.0, min(values, default=0.0) < 0
-    shades, least = ("RdBu", -largest) if is_signed else ("Blues", 0.0)
+    most, none = to_rgba(PALETTE[0], MAX_OPACITY), to_rgba(PALETTE[0], 0.0)
+    ends = [to_rgba(NEGATIVE, MAX_OPACITY), to_rgba(NEGATIVE, 0.0), none, most] if is_signed else [none, most]
+    places = [0.0, 0.5, 0.5, 1.0] if is_signed else [0.0, 1.0]
+    shades = LinearSegmentedColormap.from_list("shades", list(zip(places, ends, strict=True)), N=65)
+    least = -largest if is_signed else 0.0
     image = axes.imshow(chart.matrix, cmap=shades, vmin=least, vmax=largest, aspect="auto", interpolation="nearest")  # pyright: ignore[reportArgumentType]
     axes.grid(visible=False)
     _set_names(axes.set_xticks, chart.names, rotation=90)
     _set_names(axes.set_yticks, chart.row_names)
-    axes.tick_params(labelsize=6.5)
+    axes.tick_params(labelsize=8.5 if max(len(chart.names), len(chart.row_names)) <= MAX_LARGE else 7)
     axes.set_ylabel(chart.y_label)
-    axes.figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
+    add_scale(axes, image)
+
+
+def add_scale(axes: Axes, image: Any) -> None:
+    """Add the scale of an image's shades."""
+    bar = axes.figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.solids.set_edgecolor("none")  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def _set_names(set_ticks: Callable[..., Any], names: Sequence[str], **options: Any) -> None:

@@ -90,6 +90,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
     """Return a run as the report sees it; a run that is not finished shows what it has. ``name``: shown in headings and legends; by default
     the folder's name. Raises ConfigError if ``path`` is no run directory."""
     from ...pipeline import METHODS
+    from ...pipeline.runs.training_data import training_facts
 
     trials, shown = (_open(path).read_json("tune") or [] if is_tuned(path) else []), name or Path(path).resolve().name
     if is_tuned(path) and not is_run(model_run(path)):
@@ -115,6 +116,7 @@ def view_run(path: str | Path, name: str | None = None) -> RunView:
         tables={name: rows for name, rows in tables.items() if name != "selected"},
         scores=saved_scores(run.path),
         trials=trials,
+        training=training_facts(run),
     )
 
 

@@ -1,27 +1,37 @@
-"""The figures of a page: charts that all systems share, those that a system brings itself, and pictures of pixels."""
+"""The figures of a page by section: charts that all systems share, those that a system brings itself, and pictures of pixels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
+from typing import Any
 
-from ...pipeline.records import shared_charts
+from ...pipeline.records import score_charts, shared_charts
 from ...pipeline.records.charts import Chart, SystemCharts
 from ...pipeline.records.run_view import RunView, weight_of
 from ...pipeline.registry import METHODS
-from .charts import Picture, draw, picture
 from .collect import view_run
-from .pixels import pixel_usage
+from .pixels import pixel_picture, pixel_usage
+from .svg import Picture, name_run, picture
 
-COMPARING = (
-    shared_charts.accuracy,
-    shared_charts.objective,
-    shared_charts.gaps,
-    shared_charts.bounds,
-    shared_charts.kernels_kept,
-    shared_charts.certificates,
-    shared_charts.working_sets,
-)
-"""Charts of all runs in one picture that stand in front of those of their systems."""
+PREDICTIONS, MODEL, OPTIMUM, WORK = "predictions", "model", "optimum", "work"
+SECTIONS = (PREDICTIONS, MODEL, OPTIMUM, WORK)
+
+COMPARING: dict[str, Sequence[Callable[[Sequence[RunView]], list[Chart]]]] = {
+    PREDICTIONS: (score_charts.roc, score_charts.precision_recall, score_charts.calibration),
+    MODEL: (shared_charts.accuracy, shared_charts.kernels_kept),
+    OPTIMUM: (shared_charts.objective, shared_charts.gaps, shared_charts.bounds, shared_charts.certificates, shared_charts.working_sets),
+    WORK: (),
+}
+"""Charts of all runs in one picture, by section; those of systems stand in the section of the model."""
+
+SINGLE: dict[str, Sequence[Callable[[RunView], list[Chart]]]] = {
+    PREDICTIONS: (score_charts.trials, score_charts.predictions),
+    MODEL: (shared_charts.weights, shared_charts.weight_paths),
+    OPTIMUM: (),
+    WORK: (shared_charts.phases,),
+}
+"""Charts of one run, by section."""
 
 
 def system_charts(run: RunView) -> SystemCharts:
@@ -29,41 +39,47 @@ def system_charts(run: RunView) -> SystemCharts:
     return METHODS[run.method].charts if run.method in METHODS else SystemCharts()
 
 
-def comparing_charts(runs: Sequence[RunView]) -> list[Chart]:
+def comparing_charts(runs: Sequence[RunView], section: str) -> list[Chart]:
     """Return charts of several runs in one picture; several systems may bring the same."""
     present = {run.method for run in runs}
-    systems = [info.charts for name, info in METHODS.items() if name in present]
-    functions = dict.fromkeys([*COMPARING, *(function for charts in systems for function in charts.comparing)])
-    return [chart for function in functions for chart in function(runs)]
+    systems = [info.charts for name, info in METHODS.items() if name in present] if section == MODEL else []
+    functions = dict.fromkeys([*COMPARING[section], *(function for charts in systems for function in charts.comparing)])
+    charts = [chart for function in functions for chart in function(runs)]
+    return [*charts, *shared_charts.traffic(runs)] if section == WORK else charts
 
 
-def single_charts(run: RunView) -> list[Chart]:
-    """Return the charts of one run but for its time."""
-    functions = (shared_charts.weights, shared_charts.weight_paths, *system_charts(run).single)
+def single_charts(run: RunView, section: str) -> list[Chart]:
+    """Return the charts of one run."""
+    functions = (*SINGLE[section], *(system_charts(run).single if section == MODEL else ()))
     return [chart for function in functions for chart in function(run)]
 
 
 def list_charts(path: str | Path) -> list[Chart]:
     """Return the charts of the report of the run in a folder, as data."""
     run = view_run(path)
-    return [*comparing_charts([run]), *single_charts(run), *shared_charts.phases(run), *shared_charts.traffic([run])]
+    return [chart for section in SECTIONS for chart in (*comparing_charts([run], section), *single_charts(run, section))]
 
 
-def pixels(run: RunView) -> list[Picture]:
+def pixels(run: RunView, number: int) -> list[Picture]:
     """Return the picture of the pixels involved, when the features are named like pixels."""
     usage = pixel_usage([(str(row["feature"]), weight_of(row)) for row in run.selected])
-    if usage is None:
-        return []
-    shade = "Shade: summed size of the weights a pixel takes part in."
-    lines = "Lines and rings: the largest weights, blue positive, orange negative."
-    return [Picture("Pixels involved", f"{shade} {lines}", draw(usage.paint, (6.0, 5.2)))]
+    return [] if usage is None else [pixel_picture(usage, number)]
+
+
+def section_pictures(runs: Sequence[RunView]) -> dict[str, list[Picture]]:
+    """Return every figure the runs have data for, by section: those of all runs first, then one set per run."""
+    runs, numbers = [replace(run, is_compared=len(runs) > 1) for run in runs], count(1)
+    return {section: list(_pictures(runs, section, numbers)) for section in SECTIONS}
+
+
+def _pictures(runs: Sequence[RunView], section: str, numbers: Any) -> Iterator[Picture]:
+    yield from (picture(chart, next(numbers)) for chart in comparing_charts(runs, section))
+    for run in runs:
+        drawn = [picture(chart, next(numbers)) for chart in single_charts(run, section)]
+        drawn += pixels(run, next(numbers)) if section == MODEL else []
+        yield from (name_run(item, run.name) for item in drawn) if len(runs) > 1 else drawn
 
 
 def pictures(runs: Sequence[RunView]) -> list[Picture]:
-    """Return every figure the runs have data for: shared ones first, then one set per run, traffic last."""
-    runs = [replace(run, is_compared=len(runs) > 1) for run in runs]
-    drawn = [picture(chart) for chart in comparing_charts(runs)]
-    for run in runs:
-        of_run = [*map(picture, single_charts(run)), *pixels(run), *map(picture, shared_charts.phases(run))]
-        drawn += [replace(item, title=f"{run.name}: {item.title}") for item in of_run] if len(runs) > 1 else of_run
-    return [*drawn, *map(picture, shared_charts.traffic(runs))]
+    """Return every figure of a page, section after section."""
+    return [item for items in section_pictures(runs).values() for item in items]

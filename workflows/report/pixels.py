@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .charts import NEGATIVE, PALETTE, add_scale
+from .svg import RULE, Picture, draw
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PIXEL = re.compile(r"pixel_(\d{1,3})_(\d{1,3})")
 MAX_SIDE = 512
 TOP_PAIRS = 25
+GREY = "#7b8794"  # of pixels in use, on light pages and on dark ones
 
 Pixel = tuple[int, int]
 
@@ -29,29 +33,31 @@ class PixelUsage:
 
     def paint(self, axes: Axes) -> None:
         """Draw the heat map with the pairs as lines between pixel centres and squares as rings."""
-        image = axes.imshow(self.usage, cmap="Greys", vmin=0.0, vmax=1.15 * float(self.usage.max()))
+        from matplotlib.colors import LinearSegmentedColormap, to_rgba
+
+        shades = LinearSegmentedColormap.from_list("shades", [to_rgba(GREY, 0.0), to_rgba(GREY, 0.9)], N=33)
+        image = axes.imshow(self.usage, cmap=shades, vmin=0.0, vmax=float(self.usage.max()))
         _cells(axes, len(self.usage))
         largest = max((abs(weight) for _, _, weight in self.pairs), default=1.0)
         for first, second, weight in reversed(self.pairs[:TOP_PAIRS]):
             _pair(axes, first, second, weight, largest)
-        bar = axes.figure.colorbar(image, ax=axes, fraction=0.045, pad=0.03)
-        bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+        add_scale(axes, image)
 
 
 def _cells(axes: Axes, side: int) -> None:
-    """Rule the picture into pixels: an unused one is white like the page, and must show all the same."""
+    """Rule the picture into pixels: an unused one has the colour of the page, and must show all the same."""
     axes.grid(visible=False)
     axes.set_xticks(np.arange(side), [])
     axes.set_yticks(np.arange(side), [])
     axes.set_xticks(np.arange(side + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(side + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="#e3e7ec", linewidth=0.6)
+    axes.grid(which="minor", color=RULE, linewidth=0.6)
     axes.tick_params(which="minor", length=0)
     axes.spines[:].set_visible(False)
 
 
 def _pair(axes: Axes, first: Pixel, second: Pixel, weight: float, largest: float) -> None:
-    colour = "#1f5fa8" if weight >= 0 else "#d2691e"
+    colour = PALETTE[0] if weight >= 0 else NEGATIVE
     share = abs(weight) / largest
     if first == second:
         axes.plot([first[1]], [first[0]], marker="o", markersize=5 + 9 * share, markerfacecolor="none", color=colour, markeredgewidth=1.8)
@@ -81,3 +87,12 @@ def pixel_usage(weights: Sequence[tuple[str, float]]) -> PixelUsage | None:
             usage[pixel] += abs(weight)
     pairs = tuple((pixels[0], pixels[-1], weight) for pixels, weight in known)
     return PixelUsage(usage, pairs)
+
+
+def pixel_picture(usage: PixelUsage, number: int) -> Picture:
+    """Return the figure of the pixels in use."""
+    shade = "Shade: summed size of the weights a pixel takes part in."
+    lines = "Lines and rings: the largest weights, blue positive, orange negative."
+    row, column = np.unravel_index(int(usage.usage.argmax()), usage.usage.shape)
+    used = f"{int((usage.usage > 0).sum())} of {usage.usage.size} pixels are in use, most of all that of row {row} and column {column}."
+    return Picture("Pixels involved", f"{shade} {lines}", draw(usage.paint, 4.2, number), used)

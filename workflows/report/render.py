@@ -1,16 +1,19 @@
 """One self-contained page from the views of one or more runs."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from ...pipeline.records.run_view import Row, RunView, has_values, number, step_word
-from .figures import pictures, system_charts
+from ...pipeline.records.run_view import RunView, has_values, number, step_word
+from .advice import Advice, list_advice
+from .figures import MODEL, OPTIMUM, PREDICTIONS, WORK, section_pictures
 from .glossary import explain_heading, stop_text, words
-
-TABLE_ROWS = 200  # rows of a table on the page; the CSV file beside it has all
+from .lead import lead, notices
+from .measures import best_known, majority_share, on_training_rows, over_folds, rows_text, unseen
+from .page_tables import Confusion, Table, cell, clip, confusion, make_table, model_tables, score_tables, work_tables
+from .svg import Picture
 
 _SUMMARY = {
     "n_selected": "selected",
@@ -39,53 +42,32 @@ _SUMMARY = {
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table of the page, cells as text."""
+class Section:
+    """A part of the page, with its own heading. ``name``: what links to it are made of; ``folded``: tables and figures are shown when
+    they are asked for."""
 
+    name: str
     title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    align: Sequence[str]
     note: str = ""
-    open: bool = False
+    sentences: Sequence[str] = ()
+    cards: Sequence[dict[str, str]] = ()
+    advice: Sequence[tuple[str, Advice]] = ()
+    summary: Sequence[dict[str, Any]] = ()
+    runs: Sequence[str] = ()
+    confusions: Sequence[Confusion] = ()
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[tuple[str, Table]] = field(default_factory=tuple)
+    folded: bool = False
 
-
-def cell(value: object) -> str:
-    """Return a value as the page shows it: six digits at most, short lists, nothing endless."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.6g}"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, Mapping):
-        return _clip(", ".join(f"{key}: {cell(item)}" for key, item in value.items()))
-    if isinstance(value, (list, tuple)):
-        shown = ", ".join(cell(item) for item in value[:20])
-        return _clip(f"{shown}, …" if len(value) > 20 else shown)
-    return _clip(str(value))
-
-
-def _clip(text: str, width: int = 300) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not any((self.sentences, self.cards, self.advice, self.summary, self.confusions, self.pictures, self.tables))
 
 
 def share(value: float) -> str:
     """Return an accuracy with four digits, whole ones too."""
     return "" if math.isnan(value) else f"{value:.4f}"
-
-
-def make_table(title: str, rows: Sequence[Row], note: str = "", opened: bool = False) -> Table:
-    """Return a table of rows with the union of their keys as columns, those without any value left out, numbers to the right."""
-    columns = list(dict.fromkeys(key for row in rows for key, value in row.items() if cell(value)))
-    values = {key: [row.get(key) or 0 for row in rows] for key in columns}
-    numbers = {key for key in columns if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values[key])}
-    align = ["num" if key in numbers else "text" for key in columns]
-    shown = [[cell(row.get(key)) for key in columns] for row in rows[:TABLE_ROWS]]
-    cut = f"The first {TABLE_ROWS} of {len(rows):,} rows. " if len(rows) > TABLE_ROWS else ""
-    return Table(title, columns, shown, align, cut + note, opened)
 
 
 def seconds(run: RunView) -> float:
@@ -94,14 +76,8 @@ def seconds(run: RunView) -> float:
     return sum(values) if values else math.nan
 
 
-def unseen(run: RunView, measure: str) -> float:
-    """Return accuracy or R2 on data the fit has not seen: of the last score, else of the held-out rows of the last round."""
-    scored = [number(score.get(measure)) for score in run.scores]
-    held_out = run.column(f"test_{measure}")[-1:]
-    return next((value for value in [*reversed(scored), *held_out] if math.isfinite(value)), math.nan)
-
-
 _UNSEEN = (("accuracy on unseen rows", "accuracy"), ("R2 on unseen rows", "r2"))
+_LESS = (("{} over the folds", over_folds), ("{} on training rows", on_training_rows))
 
 
 def _candidates(run: RunView) -> object:
@@ -109,9 +85,21 @@ def _candidates(run: RunView) -> object:
     return None if atoms == run.summary.get("n_features") else atoms
 
 
+def _quality_figures(run: RunView) -> list[tuple[str, str]]:
+    """Return accuracy or R2 of the rows that say most, with what the baseline gets."""
+    figures = [(name, share(unseen(run, measure).value)) for name, measure in _UNSEEN]
+    for form, look in _LESS:
+        if not any(value for _, value in figures):
+            figures = [(form.format(name.split()[0]), share(look(run, measure).value)) for name, measure in _UNSEEN]
+    if math.isfinite(best_known(run, "accuracy").value):
+        figures.append(("always the commonest class", share(majority_share(run)[1])))
+    score = run.shown_scores[-1] if run.shown_scores else {}
+    return [*figures, ("area under the curve", share(number(score.get("auc"))))]
+
+
 def cards(run: RunView) -> list[dict[str, str]]:
     """Return the key figures on top of the page of one run."""
-    figures: list[tuple[str, Any]] = [(name, share(unseen(run, measure))) for name, measure in _UNSEEN]
+    figures: list[tuple[str, Any]] = [*_quality_figures(run)]
     figures += [(f"selected {run.unit}", run.summary.get("n_selected")), ("candidates", _candidates(run))]
     figures += [("columns in the data", run.summary.get("n_features")), ("kernels in all", run.summary.get("n_kernels"))]
     # A run that is not finished has only the seconds of its rounds.
@@ -134,11 +122,15 @@ def _figure(run: RunView, key: str) -> object:
 
 
 def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
-    """Return ``{"name", "values", "meaning"}`` rows comparing the runs: figures first, then the parameters that were given or differ."""
+    """Return ``{"name", "values", "meaning"}`` rows comparing the runs: figures first, then the parameters that differ between runs that
+    have them."""
     rows: list[tuple[str, list[Any]]] = [("method", [run.title for run in runs])]
     if any(run.state != "done" for run in runs):
         rows.append(("state", [run.state for run in runs]))
-    rows += [(name, [share(unseen(run, measure)) for run in runs]) for name, measure in _UNSEEN]
+    rows += [(name, [share(unseen(run, measure).value) for run in runs]) for name, measure in _UNSEEN]
+    if len(runs) > 1:
+        rows.append(("unseen rows", [next((way.where for _, key in _UNSEEN if (way := unseen(run, key)).where), "") for run in runs]))
+        rows.append(("data", [run.settings.get("data") for run in runs]))
     steps = " or ".join(f"{word}s" for word in step_word(runs).split(" or "))
     named = {**_SUMMARY, "steps": steps, "objective": "upper bound" if all(run.bounded for run in runs) else "objective"}
     rows += [(label, [_figure(run, key) for run in runs]) for key, label in named.items()]
@@ -151,83 +143,73 @@ def summary_rows(runs: Sequence[RunView]) -> list[dict[str, Any]]:
 def _differing(runs: Sequence[RunView]) -> list[tuple[str, list[Any], str]]:
     if len(runs) < 2:
         return []
-    keys = dict.fromkeys(key for run in runs for key in run.params)
+    keys = [key for key in dict.fromkeys(key for run in runs for key in run.params) if sum(key in run.params for run in runs) > 1]
     values = {key: [run.params.get(key) for run in runs] for key in keys}
     meanings = {key: next((run.meanings[key] for run in runs if run.meanings.get(key)), "") for key in keys}
     return [(key, row, meanings[key]) for key, row in values.items() if any(value != row[0] for value in row)]
 
 
-def _scores(runs: Sequence[RunView]) -> list[Table]:
-    rows = [({"run": run.name} if len(runs) > 1 else {}) | dict(score) for run in runs for score in run.scores]
-    flat = [{key: value for key, value in row.items() if not isinstance(value, (dict, list))} for row in rows]
-    return [make_table("Scores", flat)] if flat else []
-
-
-def _kernel_note(run: RunView) -> str:
-    chosen, note = run.summary.get("n_selected"), "All of them are in kernels.csv."
-    if chosen in (None, len(run.kernels)):
-        return note
-    rule = run.meanings.get("threshold")
-    return f"{note} {cell(chosen)} of these {len(run.kernels)} count as selected{f' (threshold: {rule})' if rule else ''}."
-
-
-def _run_tables(run: RunView) -> list[Table]:
-    tables = []
-    if run.selected:
-        tables.append(make_table("Selected features", run.selected, "All of them are in selected.csv.", opened=True))
-    if run.kernels:
-        tables.append(make_table("Kernels by weight", run.kernels, _kernel_note(run), opened=True))
-    for shown in system_charts(run).tables:
-        if run.tables.get(shown.name):
-            tables.append(make_table(shown.title, run.tables[shown.name], shown.note, shown.is_open))
-    for title, key in (("Scores by class", "classes"), ("Scores by task", "tasks")):
-        rows = [{"store": score.get("store"), **row} for score in run.scores for row in score.get(key) or []]
-        if rows:
-            tables.append(make_table(title, rows, opened=key == "classes"))
-    if run.trials:
-        tables.append(make_table("Cross-validation", run.trials))
-    if run.history:
-        tables.append(make_table("Rounds", run.history))
-    settings = [(key, value, run.meanings.get(key, "")) for key, value in run.params.items()]
-    settings += [(key, value, explain_heading(key)) for key, value in run.settings.items()]
-    rows = [{"name": key, "value": cell(value), "meaning": meaning} for key, value, meaning in settings]
-    return [*tables, make_table("Configuration", rows)]
-
-
-def _notice(run: RunView) -> str:
-    """Return what to say of a run that is not finished, or nothing."""
-    if run.state == "done":
+def _prediction_note(runs: Sequence[RunView]) -> str:
+    """Return which rows the figures of predictions are of."""
+    rows = list(dict.fromkeys(rows_text(score) for run in runs for score in run.shown_scores))
+    if not rows:
         return ""
-    reached = f"after {run.step} {len(run.history)}" if run.history else "before its first round"
-    notices = {"running": f"{run.name} is still running, here {reached}", "not started": f"{run.name} has not begun"}
-    again = "" if run.state == "running" else f"; gramplane resume {run.path} continues it"
-    return f"{notices.get(run.state, f'{run.name} is not finished: it was interrupted {reached}')}{again}."
+    caution = "" if any(run.is_unseen for run in runs) else " The fit has learnt from these rows: others are told less well."
+    return f"Figures are of {' and of '.join(rows)}.{caution}"
+
+
+def sections(runs: Sequence[RunView]) -> list[Section]:
+    """Return the parts of a page of one run, or of several, in the order in which they are read."""
+    summary, drawn, names = summary_rows(runs), section_pictures(runs), [run.name if len(runs) > 1 else "" for run in runs]
+    advice = [(name, item) for name, run in zip(names, runs, strict=True) for item in list_advice(run)]
+    confusions = [item for name, run in zip(names, runs, strict=True) if (item := confusion(run, name)) is not None]
+    squares = [item for item in confusions if isinstance(item, Confusion)]
+    errors = [("", item) for item in confusions if isinstance(item, Table)]
+    learnt, work = ([(n, t) for n, run in zip(names, runs, strict=True) for t in look(run)] for look in (model_tables, work_tables))
+    top = Section("summary", "At a glance", sentences=lead(runs[0]), cards=cards(runs[0]))
+    over = list(dict.fromkeys(str(run.summary["certified_over"]) for run in runs if run.summary.get("certified_over")))
+    gap = "A gap is how far a fit is from the least value of its problem, at most." + (
+        f" It is certified over {over[0]}." if len(over) == 1 else ""
+    )
+    trials = [("", make_table("Cross-validation", run.trials)) for run in runs if run.trials]
+    found = [
+        top if len(runs) == 1 else Section("summary", "Side by side", summary=summary, runs=[run.name for run in runs]),
+        Section("next", "What to try next", advice=advice),
+        Section(
+            PREDICTIONS,
+            "How well it predicts",
+            _prediction_note(runs),
+            confusions=squares,
+            pictures=drawn[PREDICTIONS],
+            tables=[*errors, *(("", table) for table in score_tables(runs)), *trials],
+        ),
+        Section(MODEL, "What it learnt", pictures=drawn[MODEL], tables=learnt),
+        Section(OPTIMUM, "How close to the optimum", gap, pictures=drawn[OPTIMUM]),
+        Section(WORK, "The run", summary=summary if len(runs) == 1 else (), pictures=drawn[WORK], tables=work, folded=True),
+    ]
+    return [section for section in found if not section.is_empty]
 
 
 def page(runs: Sequence[RunView], footer: str = "") -> str:
-    """Return the HTML page of one run, or of several side by side. Everything is escaped by jinja2; figures are images in data URIs, in
-    which scripts do not run; a content security policy forbids the page to load anything."""
+    """Return the HTML page of one run, or of several side by side. Everything is escaped by jinja2, names in figures by matplotlib; a
+    content security policy forbids the page to load anything, and to run anything."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
     folder = resources.files(__package__ or "")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(folder.joinpath("page.html.j2").read_text("utf-8"))
-    first, rows, scores = runs[0], summary_rows(runs), _scores(runs)
-    parts = [{"name": run.name, "tables": _run_tables(run)} for run in runs]
-    tables = [table for part in parts for table in part["tables"] if table.title != "Configuration"] + scores
+    first, parts = runs[0], sections(runs)
+    tables = [table for part in parts for _, table in part.tables if table.title != "Configuration"]
     meanings = {name: explain_heading(name) for table in tables for name in table.columns}
-    meanings |= {str(row["name"]): str(row["meaning"]) for row in rows}
+    meanings |= {str(row["name"]): str(row["meaning"]) for part in parts for row in (*part.summary, *part.cards)}
     return template.render(
-        title=first.name if len(runs) == 1 else " · ".join(_clip(run.name, 60) for run in runs),
+        title=first.name if len(runs) == 1 else " · ".join(clip(run.name, 60) for run in runs),
         subtitle=f"{first.title} on {first.settings.get('data', 'data')}" if len(runs) == 1 else f"{len(runs)} runs side by side",
         css=Markup(folder.joinpath("style.css").read_text("utf-8")),  # our own file; in <style> entities are not read
-        cards=cards(first) if len(runs) == 1 else [],
-        notices=[text for run in runs if (text := _notice(run))],
-        runs=parts,
-        summary=rows,
-        scores=scores[0] if scores else None,
+        markup=Markup,
+        notices=notices(runs),
+        sections=parts,
         words=words(meanings),
         explain=explain_heading,
-        pictures=pictures(runs),
         footer=footer,
     )

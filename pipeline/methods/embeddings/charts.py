@@ -54,4 +54,4 @@ GLOSSARY = {
     "component_1": "Second coordinate of the map.",
 }
 
-CHARTS = SystemCharts(single=(maps, spectra), glossary=GLOSSARY)
+CHARTS = SystemCharts(single=(maps, spectra), displays={"map": maps}, glossary=GLOSSARY)

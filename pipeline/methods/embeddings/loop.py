@@ -55,8 +55,13 @@ def build_graph(config: EmbeddingConfig, ctx: RunContext, given: Edges | None = 
     else:
         i, j = given
         squares = squared_distances(ctx, i, j)
-    norm2, directions = row_geometry(ctx, config.n_components if isinstance(config, MVEConfig) else 0)
+    norm2, directions = row_geometry(ctx, directions_of(config))
     return build_neighbourhood(n, i, j, squares, norm2, directions)
+
+
+def directions_of(config: EmbeddingConfig) -> int:
+    """Return how many leading directions of the rows a map begins with."""
+    return config.n_components if isinstance(config, MVEConfig) else 0
 
 
 def edge_squares(nearest: Nearest, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -132,6 +137,11 @@ class EmbeddingLoop:
     def __init__(self, config: EmbeddingConfig, given: Edges | None, label_factor: np.ndarray | None, memory: int) -> None:
         self.config, self.given, self._label_factor, self._memory = config, given, label_factor, memory
         self._setting: Setting | None = None
+
+    @property
+    def target_columns(self) -> int:
+        """Columns of the low rank part of the matrix that is decomposed: a factor of the label kernel, or directions of a map."""
+        return directions_of(self.config) if self._label_factor is None else self._label_factor.shape[1]
 
     def setting(self, ctx: RunContext) -> Setting:
         """Return graph, cap and solver: a function of data and parameters, made when first asked for."""

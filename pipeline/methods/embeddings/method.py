@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -14,7 +14,6 @@ from ....kernels.spectral.newton import MAX_NEWTON_ROWS
 from ....storage import BlockStore, DataError, MemoryBlocks, load_matrix
 from ...grams.eigen_plan import TILES, EigenPlan
 from ...grams.neighbours import plan_distances, plan_neighbours
-from ...grams.sources import FREED_BYTES
 from ...inputs.scores import held_out_rows
 from ...method import Method
 from ...models.spectral import SpectralModel
@@ -24,8 +23,8 @@ from ...records.data_set import require
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, matrix_factor, neighbour_accuracy, read_labels
-from .loop import Edges, EmbeddingLoop
-from .rows_pass import MAX_SCATTER_COLUMNS, WHOLE_ROWS, geometry_bytes
+from .loop import Edges, EmbeddingLoop, directions_of
+from .rows_pass import MAX_SCATTER_COLUMNS, WHOLE_ROWS, geometry_bytes, triples_pass
 
 N_MATRICES = 6  # matrices of all rows that a decomposition holds
 FEW_ROWS = f"up to {MAX_NEWTON_ROWS:,} rows"
@@ -101,25 +100,26 @@ class Embedding(Method):
         data, given = self.ctx.data, self.loop.given
         search = plan_neighbours(data, min(self.config.n_neighbors, data.n_rows - 1)) if given is None else plan_distances(data, *given)
         held, solver = holdings_plan(driver_holdings(self.config, self.inputs, self.ctx.driver_memory)), self._solver
-        step = max(search["task_bytes"], geometry_bytes(data), self._solver_bytes())
+        step = max(search["task_bytes"], geometry_bytes(data, directions_of(self.config)), self._triples_bytes())
         return {
             **search,
             **held,
             **({} if solver is None else solver.describe(total_bytes(_others_held(self.config, self.inputs)))),
-            "task_bytes": step,
+            **({"task_bytes": step} if solver is None else solver.task_figures(step)),
             "iterations_at_most": self.config.max_iter,
             "graph": self.config.graph if given is None else "given",
         }
 
     @property
     def _solver(self) -> EigenPlan | None:
-        return eigen_plan(self.config, self.inputs, self.ctx.driver_memory)
+        solver = eigen_plan(self.config, self.inputs, self.ctx.driver_memory)
+        here = self.ctx.executor.kind == "sync"
+        return None if solver is None else replace(solver, here=here, factor=self.loop.target_columns, adds=True)
 
-    def _solver_bytes(self) -> int:
+    def _triples_bytes(self) -> int:
+        """Return the bytes of a task on triples, where K has as many eigenvalues as rows."""
         n = self.ctx.data.n_rows
-        if isinstance(self.config, SPEConfig):
-            return 16 * n * n + FREED_BYTES
-        return 0 if self._solver is None else self._solver.task_bytes()
+        return triples_pass(n, n, 2 * n_edges(self.config, self.inputs)).memory_bound if isinstance(self.config, SPEConfig) else 0
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -175,11 +175,16 @@ class Embedding(Method):
 
     def tables(self, state: EmbeddingState, model: SpectralModel) -> dict[str, list[dict[str, Any]]]:
         """Return the map with labels, and the eigenvalues of the kernel with their shares."""
-        points, labels = model.arrays["scores"], self.inputs.labels
-        rows: list[dict[str, Any]] = []
-        for row, point in enumerate(points.tolist()):
-            coordinates = {f"component_{k}": value for k, value in enumerate(point)}
-            rows.append({"row": row, **coordinates, **({} if labels is None else labels.describe(row))})
+        tables, labels = self.model_tables(model), self.inputs.labels
+        if labels is None:
+            return tables
+        return {**tables, "embedding": [{**row, **labels.describe(row["row"])} for row in tables["embedding"]]}
+
+    @classmethod
+    def model_tables(cls, model: SpectralModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return the map, and the eigenvalues of the kernel with their shares."""
+        points = model.arrays["scores"].tolist()
+        rows = [{"row": row, **{f"component_{k}": value for k, value in enumerate(point)}} for row, point in enumerate(points)]
         total = float(model.eigenvalues.sum()) or 1.0
         largest = enumerate(model.eigenvalues[:MAX_EIGENVALUES].tolist(), 1)
         return {"embedding": rows, "spectrum": [{"index": k, "eigenvalue": lam, "share": lam / total} for k, lam in largest]}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.eigen.tall_blocks import TILE_ROWS
 from ....kernels.spectral.embeddings import leading_directions, normalise_columns
 from ....kernels.spectral.triple_losses import worst_triples
@@ -71,40 +72,42 @@ def row_geometry(ctx: RunContext, count: int) -> tuple[float, np.ndarray]:
     ``count`` 0: only the squared Frobenius norm of the centred Gram matrix.
     """
     data = ctx.data
-    blocks = row_blocks(data)
-    if len(blocks) == 1:
-        (found,) = _run(ctx, "row-directions", whole_chunk, blocks, count, extra=24 * data.n_rows * data.n_rows, result=8 * data.n_rows)
+    passes = GeometryPasses(data, count)
+    if passes.in_one:
+        (found,) = ctx.run_pass(passes.directions(count))
         return found
-    mean = _run(ctx, "row-means", sum_chunk, blocks, sums=True, result=8 * data.n_cols) / data.n_rows
-    if data.meta.kind != "sparse" and data.n_cols <= MAX_SCATTER_COLUMNS:
-        return _by_scatter(ctx, blocks, mean, count)
-    pairs = [_block(data, a.rows, b.rows) for k, a in enumerate(blocks) for b in blocks[k:]]
-    shared = ctx.broadcast("row-mean", mean, len(pairs))
-    norm2 = float(_run(ctx, "row-norm", norm_chunk, pairs, shared, sums=True, extra=16 * WHOLE_ROWS**2, result=8)[0])
-    return norm2, _by_iteration(ctx, blocks, mean, count) if count else np.zeros((data.n_rows, 0))
+    mean = ctx.run_pass(passes.means()) / data.n_rows
+    if passes.by_scatter:
+        return _by_scatter(ctx, passes, mean)
+    shared = ctx.broadcast("row-mean", mean, len(passes.pairs))
+    norm2 = float(ctx.run_pass(passes.norm(shared))[0])
+    return norm2, _by_iteration(ctx, passes, mean) if count else np.zeros((data.n_rows, 0))
 
 
-def _by_scatter(ctx: RunContext, blocks: Sequence[RowBlock], mean: np.ndarray, count: int) -> tuple[float, np.ndarray]:
-    d = len(mean)
-    values, turned = np.linalg.eigh(_run(ctx, "row-scatter", scatter_chunk, blocks, mean, sums=True, extra=8 * d * d, result=8 * d * d))
-    weights = np.ascontiguousarray(turned[:, ::-1][:, :count])
-    if not count:
+def geometry_bytes(data: BlockStore | MemoryBlocks, count: int) -> int:
+    """Return the bytes of a task of the passes over rows."""
+    return max(work.memory_bound for work in GeometryPasses(data, count).all())
+
+
+def _by_scatter(ctx: RunContext, passes: GeometryPasses, mean: np.ndarray) -> tuple[float, np.ndarray]:
+    values, turned = np.linalg.eigh(ctx.run_pass(passes.scatter(mean)))
+    weights = np.ascontiguousarray(turned[:, ::-1][:, : passes.count])
+    if not passes.count:
         return float(values @ values), np.zeros((ctx.data.n_rows, 0))
-    vectors = np.concatenate(_run(ctx, "row-products", project_chunk, blocks, mean, weights, result=8 * WHOLE_ROWS * count))
+    vectors = np.concatenate(ctx.run_pass(passes.products(mean, weights)))
     return float(values @ values), normalise_columns(vectors, values[::-1])
 
 
-def _by_iteration(ctx: RunContext, blocks: Sequence[RowBlock], mean: np.ndarray, count: int) -> np.ndarray:
+def _by_iteration(ctx: RunContext, passes: GeometryPasses, mean: np.ndarray) -> np.ndarray:
     """Return leading eigenvectors by orthogonal iteration: two passes a step, until the sum of their eigenvalues stands still."""
-    n, width, total = ctx.data.n_rows, count + SPARE_DIRECTIONS, 0.0
-    block = np.random.default_rng((ctx.seed, 5)).standard_normal((n, width))
-    values = np.zeros(width)
+    n, count, tasks, total = ctx.data.n_rows, passes.count, len(passes.blocks), 0.0
+    block = np.random.default_rng((ctx.seed, 5)).standard_normal((n, passes.width))
+    values = np.zeros(passes.width)
     for _ in range(MAX_ITERATIONS):
         block = np.linalg.qr(block - block.mean(axis=0))[0]
-        shared = ctx.broadcast("row-block", block, len(blocks))
-        inner = _run(ctx, "row-inner", inner_chunk, blocks, shared, sums=True, result=8 * len(mean) * width)
-        weights = ctx.broadcast("row-weights", inner, len(blocks))
-        image = np.concatenate(_run(ctx, "row-products", project_chunk, blocks, mean, weights, result=8 * WHOLE_ROWS * width))
+        inner = ctx.run_pass(passes.inner(ctx.broadcast("row-block", block, tasks)))
+        weights = ctx.broadcast("row-weights", inner, tasks)
+        image = np.concatenate(ctx.run_pass(passes.products(mean, weights)))
         image = image - image.mean(axis=0)
         values, turned = np.linalg.eigh(block.T @ image)
         block = image @ turned[:, ::-1]
@@ -115,31 +118,96 @@ def _by_iteration(ctx: RunContext, blocks: Sequence[RowBlock], mean: np.ndarray,
     return normalise_columns(block[:, :count], values[::-1])
 
 
-def _run(
-    ctx: RunContext,
-    name: str,
-    chunk: Step,
-    blocks: Sequence[RowBlock],
-    *shared: object,
-    sums: bool = False,
-    extra: int = 0,
-    result: int = 8,
-) -> Any:
-    program = BlockProgram(
-        name,
-        chunk,
-        cast("Callable[..., Any]", add_parts if sums else join_lists),
-        lambda ref: 3 * ref.nbytes + extra + 2 * result + FREED_BYTES,
-        result,
-        combine_bytes=None if sums else 3 * result * len(blocks),
-    )
-    return ctx.run_pass(plan(program, blocks, *shared))
+@dataclass(frozen=True)
+class GeometryPasses:
+    """The passes that find size and ``count`` leading directions of rows; a plan names them without what tasks are sent."""
 
+    data: BlockStore | MemoryBlocks
+    count: int
 
-def geometry_bytes(data: BlockStore | MemoryBlocks) -> int:
-    """Return the bytes of a task of the passes over rows."""
-    rows = min(WHOLE_ROWS, data.n_rows)
-    return 6 * 8 * rows * data.n_cols + 24 * rows * rows + FREED_BYTES
+    @cached_property
+    def blocks(self) -> list[RowBlock]:
+        """Blocks of rows."""
+        return row_blocks(self.data)
+
+    @cached_property
+    def pairs(self) -> list[RowBlock]:
+        """Pairs of blocks."""
+        return [_block(self.data, a.rows, b.rows) for k, a in enumerate(self.blocks) for b in self.blocks[k:]]
+
+    @property
+    def in_one(self) -> bool:
+        """Whether one task takes all rows."""
+        return len(self.blocks) == 1
+
+    @property
+    def by_scatter(self) -> bool:
+        """Whether the scatter matrix of many rows is made."""
+        return self.data.meta.kind != "sparse" and self.data.n_cols <= MAX_SCATTER_COLUMNS
+
+    @property
+    def width(self) -> int:
+        """Columns that rows are multiplied by."""
+        return self.count if self.by_scatter else self.count + SPARE_DIRECTIONS
+
+    def all(self) -> Iterator[Plan[Any]]:
+        """Yield every pass."""
+        if self.in_one:
+            yield self.directions()
+            return
+        yield self.means()
+        yield self.scatter() if self.by_scatter else self.norm()
+        if self.count:
+            yield self.products()
+            if not self.by_scatter:
+                yield self.inner()
+
+    def directions(self, *sent: object) -> Plan[Any]:
+        """Size and directions, of all rows in one task: their products with one another, or with their columns."""
+        n, d = self.data.n_rows, self.data.n_cols
+        square = n if self.data.meta.kind == "sparse" else min(n, d)
+        return self._pass("row-directions", whole_chunk, *sent, extra=40 * square**2, result=8 * n * self.count + 8)
+
+    def means(self) -> Plan[Any]:
+        """Sums of the rows."""
+        return self._pass("row-means", sum_chunk, sums=True, result=8 * self.data.n_cols)
+
+    def scatter(self, *sent: object) -> Plan[Any]:
+        """The scatter matrix of the rows."""
+        size = 8 * self.data.n_cols**2
+        return self._pass("row-scatter", scatter_chunk, *sent, sums=True, extra=size, result=size)
+
+    def products(self, *sent: object) -> Plan[Any]:
+        """Rows times some columns."""
+        return self._pass("row-products", project_chunk, *sent, result=8 * min(WHOLE_ROWS, self.data.n_rows) * self.width)
+
+    def inner(self, *sent: object) -> Plan[Any]:
+        """Products of columns of the rows with others."""
+        return self._pass("row-inner", inner_chunk, *sent, sums=True, result=8 * self.data.n_cols * self.width)
+
+    def norm(self, *sent: object) -> Plan[Any]:
+        """The squared norm of the Gram matrix, by pairs of blocks."""
+        products = 32 * min(TILE_ROWS, WHOLE_ROWS) * WHOLE_ROWS
+        return self._pass("row-norm", norm_chunk, *sent, blocks=self.pairs, sums=True, extra=products, result=8)
+
+    def _pass(
+        self,
+        name: str,
+        chunk: Step,
+        *sent: object,
+        blocks: Sequence[RowBlock] | None = None,
+        sums: bool = False,
+        extra: int = 0,
+        result: int = 8,
+    ) -> Plan[Any]:
+        refs = self.blocks if blocks is None else blocks
+
+        def task_bytes(ref: RowBlock) -> int:
+            return 3 * ref.nbytes + extra + 2 * result + FREED_BYTES
+
+        combine = cast("Callable[..., Any]", add_parts if sums else join_lists)
+        joined = None if sums else 3 * result * len(refs)
+        return plan(BlockProgram(name, chunk, combine, task_bytes, result, combine_bytes=joined), refs, *sent)
 
 
 def whole_chunk(ref: RowBlock, count: int) -> list[tuple[float, np.ndarray]]:
@@ -214,11 +282,17 @@ class TriplesPass:
 
     def __call__(self, factor: np.ndarray, starts: np.ndarray, neighbours: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what :func:`gramplane.kernels.spectral.triple_losses.worst_triples` does."""
-        n, rank = factor.shape
-        refs = [TripleRows(span, factor.nbytes) for span in triple_spans(n, rank)]
         arrays = {"factor": factor, "starts": starts, "neighbours": neighbours}
-        shared = [self.ctx.broadcast(f"triples-{name}", array, len(refs)) for name, array in arrays.items()]
-        step = 2 * sum(array.nbytes for array in arrays.values()) + 64 * n + FREED_BYTES
-        program = BlockProgram("worst-triples", triples_chunk, join_lists, lambda ref: step, 32 * n, combine_bytes=96 * n)
-        found = self.ctx.run_pass(plan(program, refs, *shared))
+        tasks = len(triple_spans(*factor.shape))
+        shared = [self.ctx.broadcast(f"triples-{name}", array, tasks) for name, array in arrays.items()]
+        found = self.ctx.run_pass(triples_pass(*factor.shape, len(neighbours), *shared))
         return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
+
+
+def triples_pass(n: int, rank: int, entries: int, *sent: object) -> Plan[list[tuple[np.ndarray, np.ndarray]]]:
+    """Return the search among n rows for a factor of so many columns, neighbours having so many entries."""
+    refs = [TripleRows(span, 8 * n * rank) for span in triple_spans(n, rank)]
+    # Factor and neighbours as they are read, and what is found.
+    step = 16 * (n * rank + n + 1 + entries) + 64 * n + FREED_BYTES
+    program = BlockProgram("worst-triples", triples_chunk, join_lists, lambda ref: step, 32 * n, combine_bytes=96 * n)
+    return plan(program, refs, *sent)

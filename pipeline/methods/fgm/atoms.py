@@ -29,7 +29,7 @@ from ...records.scale import FeatureScale
 from .config import FGMConfig
 from .designs import Atoms
 from .pairs import PairAtoms
-from .score_pass import Partial, Query, scaled_duals, select_atoms
+from .score_pass import Partial, Query, scaled_duals, score_pass, select_atoms
 
 _MEASURED = threading.local()
 
@@ -89,9 +89,18 @@ class LinearAtoms:
         return 1
 
     @property
+    def n_read(self) -> int:
+        """Features that the columns of an atom are made of, at most."""
+        return 1
+
+    @property
     def signature(self) -> str:
         """What tells these columns from others of the same coordinates and factors."""
         return ""
+
+    def search_bytes(self, data: BlockStore | MemoryBlocks, sizes: Sequence[int], driver_memory: int) -> int:
+        """Return the bytes of a step of the pass that looks for so many atoms of every machine."""
+        return score_pass(data, tuple(Query(size) for size in sizes)).memory_bound
 
     def count(self, n_features: int) -> int:
         """Return the number of candidates among so many features."""
@@ -173,6 +182,11 @@ class GroupAtoms(LinearAtoms):
     def width(self) -> int:
         """Columns of the largest group."""
         return int(self.groups.sizes.max())
+
+    @property
+    def n_read(self) -> int:
+        """Features of the largest group."""
+        return self.width
 
     def score_block(self, block: Block, duals: np.ndarray, queries: Sequence[Query]) -> list[Partial]:
         """Return the best groups inside one stripe, and the partial sums of groups that its borders cut."""

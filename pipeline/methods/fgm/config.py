@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, Positive
+from ...records.config import Count, MethodConfig, Positive, Probability
 
 
 class FGMConfig(MethodConfig):
@@ -60,6 +60,7 @@ class FGMConfig(MethodConfig):
         "gap", description="outer test: gap, the certified relative distance to the exact optimum; decrease, the paper's (38)"
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:

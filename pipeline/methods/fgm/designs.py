@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.growing_rows import RowForm
 from ....kernels.features.views import shape
 from ....kernels.mixed_norm import ROW_BLOCK, ROW_OPERATIONS, BlockedRows, RowQuery, Rows, add_sums, rows_for
 from ....kernels.mixed_norm.row_block import RememberingBlock
 from ....kernels.mixed_norm.rows_blocked import FAN_IN
 from ....storage import BlockStore, MemoryBlocks, block_cache
-from ...passes.blocks import Columns, Ref, scale_of, serial, source_of, table_of
-from ...passes.columns import stack
+from ...passes.blocks import Columns, Ref, scale_of, serial, source_of
+from ...passes.columns import heaviest_entries, stack
 from ...passes.scaling import scaled, scaled_columns
 from ...records.context import RunContext, Shared, resolve
 from ...records.holdings import Held, Holding, refuse_beyond
@@ -45,11 +44,10 @@ def solve_at(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) 
     return "workers"
 
 
-def rows_step(data: BlockStore | MemoryBlocks, columns: int, driver_memory: int) -> int:
-    """Return the bytes of a step on the columns of one block of rows, where sub-problems are solved with the rows."""
-    if solve_at(data, columns, driver_memory) == "driver":
-        return 0
-    return PART_COPIES * design_bytes(data, columns) * min(ROW_BLOCK, data.n_rows) // data.n_rows
+def rows_step(data: BlockStore | MemoryBlocks, columns: int, atoms: ColumnMaker) -> int:
+    """Return the bytes of the largest step on blocks of rows of a machine with so many columns, where sub-problems are solved there."""
+    parts = row_parts(data, "", columns, atoms, ())
+    return max(rows_pass("planned", parts, size).memory_bound for size in (sums_bytes(columns), None))
 
 
 def driver_holdings(data: BlockStore | MemoryBlocks, columns: int, first: int, machines: int, driver_memory: int) -> tuple[Holding, ...]:
@@ -113,6 +111,15 @@ class Atoms(ColumnMaker, Protocol):
     @property
     def width(self) -> int:
         """Columns of the widest atom."""
+        ...
+
+    @property
+    def n_read(self) -> int:
+        """Features that the columns of an atom are made of, at most."""
+        ...
+
+    def search_bytes(self, data: BlockStore | MemoryBlocks, sizes: Sequence[int], driver_memory: int) -> int:
+        """Return the bytes of the largest step of the passes that look for so many atoms of every machine."""
         ...
 
     def count(self, n_features: int) -> int:
@@ -221,14 +228,10 @@ class Designs:
 
 
 Sums = tuple[np.ndarray, ...]
-Combine = Callable[[Sequence[Sums]], Sums]
 
 # Bytes of a step on a block of rows, per byte of its columns: as read, as built cut by cut and side by side, and the row form a sparse part
 # is turned into.
 PART_COPIES = 4
-
-# Bytes of columns of sparse data by their number: the counts of a wide store are searched once for each.
-_SPARSE_BYTES: weakref.WeakKeyDictionary[BlockStore | MemoryBlocks, dict[int, int]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -286,43 +289,56 @@ class RemoteDesign:
         """Return row access for the solver; every operation is one pass over the blocks of rows."""
         labels, costs = self._ctx.broadcast("labels", y), self._ctx.broadcast("costs", cost)
 
-        def run(name: str, query: RowQuery, combine: Combine, result: int) -> Sums:
-            return self._run(name, query, combine, result, labels, costs)
+        def add(name: str, query: RowQuery) -> Sums:
+            return self._run(name, query, labels, costs, sums_bytes(sum(self.widths)))
 
         def join(name: str, query: RowQuery) -> list[np.ndarray]:
-            return list(run(name, query, _concatenate, 8 * len(y)))
+            return list(self._run(name, query, labels, costs))
 
-        p = sum(self.widths)
-        return BlockedRows(len(y), p, loss, lambda name, query: run(name, query, add_sums, 8 * (p * p + 2 * p + 3)), join)
+        return BlockedRows(len(y), sum(self.widths), loss, add, join)
 
     def decision_values(self, omega: np.ndarray, bias: float) -> np.ndarray:
         """Return the decision values ``Z omega - bias``, ``(n_samples,)``."""
         n = self._ctx.data.n_rows
         if not self.widths:
             return np.full(n, -bias)
-        none = np.zeros(n)
-        return self._run("decision", RowQuery("squared_hinge", omega, bias), _concatenate, 8 * n, none, none)[0]
+        return self._run("decision", RowQuery("squared_hinge", omega, bias), np.zeros(n), np.zeros(n))[0]
 
-    def _run(self, name: str, query: RowQuery, combine: Combine, result: int, y: Shared, cost: Shared) -> Sums:
-        n, ref, token = self._ctx.data.n_rows, self._ctx.data.column_blocks()[0], self._digest.hexdigest()
-        nbytes, cuts = 8 * min(ROW_BLOCK, n) * sum(self.widths), tuple(self._cuts)
-        edges = [(lo, min(lo + ROW_BLOCK, n)) for lo in range(0, n, ROW_BLOCK)]
-        parts = [DesignPart(ref, token, rows, nbytes, self._atoms, cuts) for rows in edges]
-        joined = 2 * result if combine is _concatenate else None
-        program = BlockProgram(f"rows-{name}", rows_chunk, combine, lambda part: PART_COPIES * part.nbytes, result, combine_bytes=joined)
-        return self._ctx.run_pass(plan(program, parts, y, cost, name, query, split_every=FAN_IN))
+    def _run(self, name: str, query: RowQuery, y: Shared, cost: Shared, sums: int | None = None) -> Sums:
+        parts = row_parts(self._ctx.data, self._digest.hexdigest(), sum(self.widths), self._atoms, tuple(self._cuts))
+        return self._ctx.run_pass(rows_pass(name, parts, sums, y, cost, name, query))
+
+
+def row_parts(
+    data: BlockStore | MemoryBlocks, token: str, columns: int, atoms: ColumnMaker, cuts: tuple[np.ndarray, ...]
+) -> list[DesignPart]:
+    """Return the columns of some cuts, ``columns`` in all, block by block of rows."""
+    n, ref, nbytes = data.n_rows, data.column_blocks()[0], part_bytes(data, columns)
+    return [DesignPart(ref, token, (lo, min(lo + ROW_BLOCK, n)), nbytes, atoms, cuts) for lo in range(0, n, ROW_BLOCK)]
+
+
+def rows_pass(name: str, parts: Sequence[DesignPart], sums: int | None, *broadcast: object) -> Plan[Sums]:
+    """Return the pass of one operation over blocks of rows: what they add up, ``sums`` bytes, or a number of every row."""
+    joined = 8 * parts[-1].rows[1]
+    result, combine = (joined, _concatenate) if sums is None else (sums, add_sums)
+    merging = 2 * joined if sums is None else None
+    program = BlockProgram(f"rows-{name}", rows_chunk, combine, lambda part: PART_COPIES * part.nbytes, result, combine_bytes=merging)
+    return plan(program, parts, *broadcast, split_every=FAN_IN)
+
+
+def sums_bytes(p: int) -> int:
+    """Return the bytes of what blocks of rows add up of p columns: a Hessian and two vectors."""
+    return 8 * (p * p + 2 * p + 3)
+
+
+def part_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:
+    """Bound the bytes of so many columns on one block of rows: dense, or sparse ones that may all lie there."""
+    dense = 8 * min(ROW_BLOCK, data.n_rows) * columns
+    return dense if data.meta.kind == "dense" else min(dense, design_bytes(data, columns))
 
 
 def design_bytes(data: BlockStore | MemoryBlocks, columns: int) -> int:
     """Bound the bytes of ``columns`` columns of the data on the driver: dense, or the heaviest sparse ones by their counts."""
     if data.meta.kind == "dense":
         return 8 * data.n_rows * columns
-    sizes = _SPARSE_BYTES.setdefault(data, {})
-    if columns not in sizes:
-        # The sum of the largest counts, of all where there are fewer: by how often each occurs, which takes no sorting.
-        counts = table_of(data, "counts")
-        frequencies = np.bincount(counts)[::-1]
-        chosen = np.clip(columns - (np.cumsum(frequencies) - frequencies), 0, frequencies)
-        largest = int(chosen @ np.arange(len(frequencies))[::-1])
-        sizes[columns] = 12 * largest * max(1, columns // max(len(counts), 1))
-    return sizes[columns]
+    return 12 * heaviest_entries(data, columns) * max(1, columns // max(data.n_cols, 1))

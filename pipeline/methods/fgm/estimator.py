@@ -16,12 +16,14 @@ from ...estimators.linear import FeatureSelection, LinearEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier
 from ...inputs.labels import Inputs
+from .atoms import build_atoms
 from .config import FGMConfig
 from .loop import FGMState
 from .method import FGM
 from .model import FGMModel, MachineState
 from .predict import decision_values, model_columns
 from .stability import bootstrap_frequencies
+from .tables import group_tables
 
 WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
 
@@ -129,6 +131,13 @@ class FGMClassifier(FeatureSelection, SupervisedClassifier, LinearEstimator):
     def _keep_run(self, run: FGM, state: FGMState) -> None:
         # For selection_stability; dropped when the estimator is pickled.
         self._training = run.inputs
+
+    def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
+        tables, inputs = super()._chart_tables(), getattr(self, "_training", None)
+        # A loaded model does not know its groups.
+        if self.model_.kind != "groups" or inputs is None:
+            return tables
+        return {**tables, **group_tables(self.model_, build_atoms(self._config(), inputs))}
 
     def _unfinished(self, state: FGMState) -> str:
         config = self._config()

@@ -77,7 +77,7 @@ class FGMLoop:
     def __init__(self, atoms: Atoms, problems: Sequence[BinaryProblem], warnings: Sequence[str] = ()) -> None:
         self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
         self.trackers: tuple[AccuracyTracker, ...] = ()
-        self._designs = Designs(atoms, self._capacities)
+        self._designs = Designs(atoms, self.capacities)
 
     def follow(self, inputs: Inputs, masks: Sequence[np.ndarray | None]) -> None:
         """Follow the accuracy of every fit: its machines are consecutive, its rows held out are those of a mask."""
@@ -85,14 +85,19 @@ class FGMLoop:
         self.trackers = tuple(AccuracyTracker(k * count, count, inputs.target, mask) for k, mask in enumerate(masks))
 
     @property
-    def _capacities(self) -> list[int]:
+    def capacities(self) -> list[int]:
         """Columns that the cuts of each machine have at most (the widest atom of each kind is known)."""
         return [problem.config.B * problem.config.max_rounds * self.atoms.width for problem in self.problems]
 
     @property
     def columns(self) -> tuple[int, int]:
         """Columns that all machines together have at most, and after their first round."""
-        return sum(self._capacities), sum(problem.config.B * self.atoms.width for problem in self.problems)
+        return sum(self.capacities), sum(problem.config.B * self.atoms.width for problem in self.problems)
+
+    @property
+    def asked_at_most(self) -> list[int]:
+        """How many atoms each machine asks of a search at most: with those that may not be chosen again."""
+        return [config.B * (1 if config.allow_repeat else 1 + config.max_rounds) for config in (one.config for one in self.problems)]
 
     def init(self, ctx: RunContext) -> FGMState:
         """Return the state before the first round: the candidates of the start dual."""

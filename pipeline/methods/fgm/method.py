@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -13,8 +13,9 @@ import numpy as np
 from ....storage import DataError
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows, with_held_out
-from ...method import Method, weights_by_label
-from ...passes.blocks import column_tasks, task_bytes
+from ...method import Method
+from ...passes.blocks import column_tasks
+from ...passes.columns import columns_bytes
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .atoms import build_atoms, map_warnings
@@ -23,8 +24,10 @@ from .config import FGMConfig
 from .designs import HELD, design_bytes, driver_holdings, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel
+from .pairs import SURVIVORS
 from .predict import FGMPredictor
 from .problem import binary_problems
+from .tables import group_tables, path_rows, selected_rows
 
 
 class FGM(Method):
@@ -33,7 +36,7 @@ class FGM(Method):
     name = "fgm"
     config_type = FGMConfig
     models = {FGMModel: FGMPredictor()}
-    held = HELD
+    held = (*HELD, SURVIVORS)
     programs = "methods.fgm.score_pass"
 
     config: FGMConfig
@@ -76,18 +79,31 @@ class FGM(Method):
         """Tasks and bytes per round, memory of a task and of the driver."""
         loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
         tasks, (columns, first), machines = column_tasks(data), loop.columns, len(loop.problems)
-        scoring = 2 * int(max((task_bytes(task) for task in tasks), default=0)) + 8 * int(data.n_rows) * machines
         plan = {"atoms": loop.atoms.kind, "solve_at": solve_at(data, columns, memory)}
         plan |= {"design_bytes_at_most": design_bytes(data, columns), "n_atoms": loop.atoms.count(int(data.n_cols)), "machines": machines}
         plan |= {"rounds_at_most": self.config.max_rounds, "passes_at_most": self.config.max_rounds + 1, "tasks_per_pass": len(tasks)}
         plan |= {"bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
-        plan |= {"task_bytes": max(scoring, rows_step(data, columns, memory))}
+        plan |= {"task_bytes": max(self._steps())}
         return plan | holdings_plan(driver_holdings(data, columns, first, machines, memory))
+
+    def _steps(self) -> Iterator[int]:
+        """Yield the bytes of the largest steps: of a search, of rows of a machine, of all columns that a resumed run fetches again."""
+        loop, data, memory = self.loop, self.inputs.data, self.ctx.driver_memory
+        yield loop.atoms.search_bytes(data, loop.asked_at_most, memory)
+        if solve_at(data, loop.columns[0], memory) == "workers":
+            yield rows_step(data, max(loop.capacities), loop.atoms)
+        if self.config.debias or solve_at(data, loop.columns[0], memory) == "driver":
+            yield columns_bytes(data, loop.columns[0] // loop.atoms.width * loop.atoms.n_read, memory)
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
+
+    @classmethod
+    def shared_folds(cls, config: FGMConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share candidates and passes."""
+        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
 
     def model(self, state: FGMState, ctx: RunContext) -> FGMModel:
         """Return the model of the last round, or of the refit on its selection."""
@@ -110,10 +126,14 @@ class FGM(Method):
         return {**certificate, **counts, "stop": state.stop, "classes": json.loads(model.classes_json)}
 
     def tables(self, state: FGMState, model: FGMModel) -> dict[str, list[dict[str, Any]]]:
-        """Return the selected coordinates with names and weights, the heaviest first."""
-        names, norms, labels = coordinate_names(model), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
-        order = np.lexsort((np.arange(len(norms)), -norms))
-        return {"selected": [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]}
+        """Return the selected coordinates with names and weights, the heaviest first, and the selected groups."""
+        return {**self.model_tables(model), **group_tables(model, self.loop.atoms)}
+
+    @classmethod
+    def model_tables(cls, model: FGMModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does; ``names``: of all features, where the model has none."""
+        known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
+        return {"selected": selected_rows(known), "path_weights": path_rows(known)}
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:
@@ -127,15 +147,3 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
     loop = FGMLoop(atoms, problems, map_warnings(configs[0], inputs.data))
     refuse_columns(driver_holdings(inputs.data, *loop.columns, len(problems), ctx.driver_memory), limit)
     return loop
-
-
-def coordinate_names(model: FGMModel) -> list[str]:
-    """Return a readable name of every coordinate of a model."""
-    names = [f"x{j}" for j in model.features] if model.names is None else model.names
-    known = dict(zip(model.features.tolist(), names, strict=True))
-    if model.kind == "poly2":
-        return [known[int(a)] if b < 0 else f"{known[int(a)]}*{known[int(b)]}" for a, b in model.coordinates]
-    if model.kind in ("linear", "groups"):
-        return [known[int(j)] for j in model.coordinates]
-    width = max(1, len(model.coordinates) // max(len(model.features), 1))
-    return [f"{known[int(c) // width]}[{int(c) % width}]" for c in model.coordinates]

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ...models.calibration import Calibration
 from ...records.scale import FeatureScale
 
 
@@ -93,6 +94,7 @@ class FGMModel:
     """A fitted Feature Generating Machine: decision values are ``<weights, columns> + intercept``."""
 
     record_name: ClassVar[str] = "FGMModel"
+    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     kind: str  # linear, groups, hik, additive_gaussian or poly2
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order
@@ -106,6 +108,7 @@ class FGMModel:
     machines: tuple[MachineState, ...]  # everything each went through
     names: tuple[str, ...] | None = None  # of `features`
     row_scaled: bool = False  # rows are divided by their norm before use
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
 
 def union_of_weights(parts: Sequence[tuple[np.ndarray, np.ndarray, float]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

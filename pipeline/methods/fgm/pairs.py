@@ -18,14 +18,21 @@ from ....kernels.features.pairs_dense import dense_tiles
 from ....kernels.features.pairs_sparse import expected_products, head_pairs
 from ....storage import BlockStore, MemoryBlocks
 from ...passes.blocks import column_tasks, scale_of, table_of
-from ...passes.columns import Columns
+from ...passes.columns import Columns, columns_bytes, entry_count
 from ...passes.scaling import scaled_columns
 from ...records.context import RunContext
+from ...records.holdings import Held, refuse_beyond
 from .pairs_pass import Screened, Shared, Tile, column_ranges, key_at, range_program, row_max_program, screen_program, tile_program
 from .score_pass import Query
 
 TILE_BYTES = 256 << 20  # columns of a dense tile that a task holds
 MAX_CACHED_COLUMNS = 8192  # columns of frequent features the driver keeps between rounds
+RANGE_BYTES, SURVIVOR_BYTES = 24, 96  # of a value of the columns that survive the screening, in a task and in the driver with its task
+SURVIVORS = Held(
+    "columns that survive the screening, their copies, and those of a task",
+    f"{SURVIVOR_BYTES} entries",
+    "`feature_map: poly2`, sparse; where more survive than are searched at once; their number shows on the way",
+)
 
 
 class PairColumns:
@@ -61,7 +68,7 @@ class PairAtoms(PairColumns):
     """
 
     kind = "poly2"
-    width = 1
+    width, n_read = 1, 2
 
     def __init__(self, gamma: float, coef0: float, limits: kp.PairLimits | None = None, *, centred: bool = True) -> None:
         super().__init__(kp.PairMap(gamma, coef0), centred=centred)
@@ -74,6 +81,17 @@ class PairAtoms(PairColumns):
     def count(self, n_features: int) -> int:
         """Return the number of coordinates: linear terms, squares and products."""
         return (n_features + 1) * (n_features + 2) // 2 - 1
+
+    def search_bytes(self, data: BlockStore | MemoryBlocks, sizes: Sequence[int], driver_memory: int) -> int:
+        """Return the bytes of the largest step of a search: bounds, and products of tiles, or of as many surviving columns as may be."""
+        B, tasks = max(sizes), column_tasks(data)
+        steps = [plan(screen_program(B, data.n_cols), tasks).memory_bound]
+        if data.meta.kind == "dense":
+            return max(*steps, plan(tile_program(B), _tiles(data)).memory_bound)
+        heads = columns_bytes(data, data.n_cols)
+        survivors = RANGE_BYTES * min(entry_count(data), int(driver_memory) // SURVIVOR_BYTES)
+        products = plan(range_program(B), column_ranges(0, max(data.n_cols, 1), self.limits.budget, survivors))
+        return max(*steps, heads, plan(row_max_program(data.n_rows), tasks).memory_bound, products.memory_bound)
 
     def select(self, ctx: RunContext, duals: np.ndarray, queries: Sequence[Query]) -> list[kp.TopPairs]:
         """Return the best coordinates for every dual vector."""
@@ -90,18 +108,16 @@ class PairAtoms(PairColumns):
 
     def _search_dense(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
         dual = ctx.broadcast("dual", u)
+        self._check_dense(ctx.data)
         best = self._screen(ctx, dual, np.zeros(0), B, 0.0).best
-        products = ctx.run_pass(plan(tile_program(B), self._tiles(ctx), self.centred, dual, self.map, B, key_at(best, B)))
+        products = ctx.run_pass(plan(tile_program(B), _tiles(ctx.data), self.centred, dual, self.map, B, key_at(best, B)))
         return kp.merge_top_pairs([best, products], B)
 
-    def _tiles(self, ctx: RunContext) -> list[Tile]:
-        n, d = ctx.data.n_rows, ctx.data.n_cols
-        width = int(np.clip(TILE_BYTES // (16 * max(n, 1)), 1, 1024))
+    def _check_dense(self, data: BlockStore | MemoryBlocks) -> None:
+        n, d = data.n_rows, data.n_cols
         products, budget = n * d * (d - 1) // 2, kp.DENSE_GAIN * self.limits.budget
         if products > budget:
             raise kp.TooManyProducts(f"{d} dense features form {products:.3g} products over {n} rows; the budget is {budget:.3g}")
-        ref = ctx.data.column_blocks()[0]
-        return [Tile(ref, spans, 32 * n * width) for spans in dense_tiles(d, width)]
 
     def _search_sparse(self, ctx: RunContext, u: np.ndarray, B: int) -> kp.TopPairs:
         if self._counts is None:
@@ -144,6 +160,9 @@ class PairAtoms(PairColumns):
         done, bar = int(np.isin(screen.ids, searched).sum()), key_at(screen.best, B)
         if done == len(screen.ids):
             return screen.best
+        assert self._counts is not None
+        entries = int(self._counts[screen.ids].sum(dtype=np.int64))
+        refuse_beyond([SURVIVORS.of(entries=entries)], ctx.fit_limit, "fgm", "drop rare features")
         order = np.argsort(screen.ids)
         X = sp.csc_array(scaled_columns(ctx, screen.ids[order], centred=self.centred)[:, np.argsort(order)])
         products = expected_products(X, u, done=done)
@@ -152,7 +171,7 @@ class PairAtoms(PairColumns):
             remedy = "Features of equal frequency and size defeat the screening: drop rare features"
             raise kp.TooManyProducts(f"{survivors}; the budget is {self.limits.budget:.3g}. {remedy}")
         shared = tuple(ctx.broadcast(f"survivors-{name}", array) for name, array in (("x", X.data), ("i", X.indices), ("p", X.indptr)))
-        parts = column_ranges(done, len(screen.ids), products, 24 * X.nnz)
+        parts = column_ranges(done, len(screen.ids), products, RANGE_BYTES * X.nnz)
         extra = (shared, dual, ctx.broadcast("survivors", screen.ids), ctx.broadcast("bounds", screen.bound), self.map, B, bar)
         return kp.merge_top_pairs([screen.best, ctx.run_pass(plan(range_program(B), parts, *extra))], B)
 
@@ -174,3 +193,10 @@ class PairAtoms(PairColumns):
             self._cached = sp.csc_array((ctx.data.n_rows, 0))
         order = np.argsort(self._cached_ids)
         return sp.csc_array(self._cached), order[np.searchsorted(self._cached_ids, ids, sorter=order)]
+
+
+def _tiles(data: BlockStore | MemoryBlocks) -> list[Tile]:
+    """Return the tasks of the dense search."""
+    n, ref = data.n_rows, data.column_blocks()[0]
+    width = int(np.clip(TILE_BYTES // (16 * max(n, 1)), 1, 1024))
+    return [Tile(ref, spans, 32 * n * width) for spans in dense_tiles(data.n_cols, width)]

@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.groups import CutGroups
 from ....kernels.features.groups import merge_partials as merge_cut_groups
 from ....kernels.features.scores import TopB, merge_top
-from ....storage import ArrayRef
+from ....storage import ArrayRef, BlockStore, MemoryBlocks
 from ...passes.blocks import Block, Task, column_tasks, load_blocks, task_bytes
 from ...records.context import RunContext, resolve
 
@@ -88,6 +88,11 @@ def score_program(queries: tuple[Query, ...], n_rows: int, name: str = "feature-
     return BlockProgram(name, score_chunk, partial(merge_machines, queries=queries), lambda task: 2 * task_bytes(task) + vectors, result)
 
 
+def score_pass(data: BlockStore | MemoryBlocks, queries: tuple[Query, ...], *broadcast: object) -> Plan[list[Partial]]:
+    """Return the scoring pass over all stripes."""
+    return plan(score_program(queries, data.n_rows), column_tasks(data), *broadcast)
+
+
 def scaled_duals(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
     """Return the dual vectors times the row factors: ``(r x)'u = x'(r u)``."""
     row_factor = ctx.data.scale.row_factor
@@ -97,6 +102,5 @@ def scaled_duals(ctx: RunContext, duals: np.ndarray) -> np.ndarray:
 def select_atoms(ctx: RunContext, atoms: ScoredAtoms, duals: np.ndarray, queries: Sequence[Query]) -> list[TopB]:
     """Return the best atoms by ``(-score, id)`` for each of the ``(n_machines, n_samples)`` dual vectors ``u = alpha * y``."""
     queries = tuple(queries)
-    program = score_program(queries, ctx.data.n_rows)
-    work = plan(program, column_tasks(ctx.data), atoms.for_workers(ctx), ctx.broadcast("dual", scaled_duals(ctx, duals)), queries)
+    work = score_pass(ctx.data, queries, atoms.for_workers(ctx), ctx.broadcast("dual", scaled_duals(ctx, duals)), queries)
     return [atoms.complete(result, query) for result, query in zip(ctx.run_pass(work), queries, strict=True)]

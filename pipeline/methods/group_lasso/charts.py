@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...records.charts import ShownTable, SystemCharts
-from ...records.shared_charts import streams
+from ...records.shared_charts import group_norms, streams
 
 TABLES = (
     ShownTable("groups", "Groups with a weight", "All of them are in groups.csv."),
@@ -21,4 +21,4 @@ GLOSSARY = {
     "text_bytes_per_step": "Bytes of text that one step reads.",
 }
 
-CHARTS = SystemCharts(comparing=(streams,), tables=TABLES, glossary=GLOSSARY)
+CHARTS = SystemCharts(comparing=(streams,), single=(group_norms,), tables=TABLES, displays={"groups": group_norms}, glossary=GLOSSARY)

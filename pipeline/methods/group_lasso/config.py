@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, NonNegative, Positive
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
 
 
 class GroupLassoConfig(MethodConfig):
@@ -55,6 +55,7 @@ class GroupLassoConfig(MethodConfig):
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
         None, description="factor of the loss per class; a stream that is read once, and partial_fit, take no balanced ones"
     )
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _parts_agree(self) -> GroupLassoConfig:

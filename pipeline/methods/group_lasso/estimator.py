@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage.value_types import UserData
-from ...estimators.inputs import Column, UserRows, in_memory
+from ...estimators.inputs import Column, UserRows, in_memory, label_array
 from ...estimators.linear import StreamEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
@@ -98,7 +98,7 @@ class _GroupLasso(StreamEstimator):
         rows = None if first else self._plain_rows(X, y)
         if rows is None:
             X, y = self._checked(X, y=y, reset=first, multi_output=False, y_numeric=not self._is_classifier)
-            rows = scaled_rows(X, 0, UNSCALED)
+            rows, y = scaled_rows(X, 0, UNSCALED), label_array(y)
         weight = np.ones(len(y)) if sample_weight is None else checked_weight(sample_weight, len(y))
         target: np.ndarray = self._codes(y) if self._is_classifier else np.asarray(y, np.float64)
         groups = chosen_groups(self.groups, self.edges)
@@ -133,7 +133,7 @@ class _GroupLasso(StreamEstimator):
             raise ValueError("classes must be passed on the first call to partial_fit.")
         if config.class_weight == "balanced":
             raise ValueError("class_weight='balanced' needs all rows at once; give a dict of factors to partial_fit")
-        self.classes_ = np.unique(classes)
+        self.classes_ = np.unique(label_array(np.asarray(classes)))
         if len(self.classes_) < 2:
             raise ValueError(f"classes={list(classes)!r}: a classifier needs at least two")
 

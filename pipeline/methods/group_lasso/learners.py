@@ -65,7 +65,15 @@ class LearnerFactory:
         learner = self.learner(point)
         weights, biases, omega = learner.weights(self.config.average)
         figures = {"objective": float(mean_loss + omega.sum()), "gap": float("nan"), "rounds": float(learner.rounds), "rows": float(n_rows)}
-        return build_model(self.config, classes, scale, weights, biases, figures, self.labels[learner.active()])
+        return build_model(
+            self.config,
+            classes,
+            scale,
+            weights,
+            biases,
+            figures,
+            group_arrays(self.penalty, self.labels, np.flatnonzero(learner.active()), weights),
+        )
 
 
 def build_model(
@@ -75,10 +83,18 @@ def build_model(
     weights: np.ndarray,
     biases: np.ndarray,
     figures: dict[str, float],
-    active_groups: np.ndarray,
+    groups: dict[str, np.ndarray],
 ) -> LinearModel:
     """Return machines with weights ``(n_machines, n_features)`` of scaled columns as a model for columns without scaling."""
     coef, intercepts = raw_coefficients(weights, biases, scale.factor, scale.shift)
     texts = config.model_dump_json(), json.dumps(None if classes is None else list(classes)), "null"
-    row_scaled, arrays = scale.kind == "unit-row", {"active_groups": active_groups}
-    return LinearModel(*texts, weights.shape[1], coef, intercepts, row_scaled=row_scaled, figures=figures, arrays=arrays)
+    row_scaled = scale.kind == "unit-row"
+    return LinearModel(*texts, weights.shape[1], coef, intercepts, row_scaled=row_scaled, figures=figures, arrays=groups)
+
+
+def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Return what a model keeps of its active groups: labels, features, and length of the weights ``(n_machines, n_features)`` of these."""
+    sizes, members = np.diff(penalty.indptr)[active], penalty.members[penalty.copies_of(active)]
+    squares = np.square(weights[:, members]).sum(axis=0)
+    norms = np.sqrt(np.bincount(np.repeat(np.arange(len(active)), sizes), squares, len(active)))
+    return {"active_groups": labels[active], "group_norms": norms, "group_sizes": sizes}

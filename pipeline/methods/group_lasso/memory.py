@@ -36,10 +36,11 @@ COLUMNS = Held("columns of a working set", "2 stored", "other losses, or many co
 HELD = (SUMS, STREAM_WEIGHTS, STREAM_VECTORS, TEXT, MADE, MADE_SPARSE, LEARNED, READ, WEIGHTS, VECTORS, MOMENTS, COLUMNS)
 
 
-def stream_holdings(learners: LearnerFactory, data: Data | TextData) -> tuple[Holding, ...]:
-    """Return what the driver holds: the learner and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
+def stream_holdings(learners: LearnerFactory, data: Data | TextData, fits: int = 1) -> tuple[Holding, ...]:
+    """Return what the driver holds: the learners and the copy a checkpoint keeps, weights of T machines, rows as they pass."""
     T, d = learners.n_machines, learners.penalty.n_features
-    holdings = SUMS.of(s=learners.state_bytes), STREAM_WEIGHTS.of(d=d, T=T), STREAM_VECTORS.of(n=data.n_rows, T=T)
+    vectors = STREAM_VECTORS.of(n=data.n_rows, T=T * fits)
+    holdings = SUMS.of(s=fits * learners.state_bytes), STREAM_WEIGHTS.of(d=d, T=T), vectors
     return (*holdings, TEXT.of()) if isinstance(data, TextData) else (*holdings, *_row_holdings(data))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,21 +14,23 @@ from ....storage.ingest.text.row_text import PIECE
 from ....storage.value_types import Matrix
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import fit_tracker
-from ...method import Method, weights_by_label
+from ...method import Method, name_features, weights_by_label
 from ...models.linear import LinearModel
 from ...models.linear_predict import LinearPredictor
 from ...passes.blocks import column_tasks
+from ...passes.columns import columns_bytes
 from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan, refuse_beyond
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
 from .config import GroupLassoConfig
+from .grid_loop import GridLoop, GridState, fits_in_a_pass, grid_fits
 from .inputs import build_penalty, fit_loss, machine_targets, read_store
-from .learners import build_model
+from .learners import LearnerFactory, build_model, group_arrays
 from .measures import regret_rows
 from .memory import FEWER_COLUMNS, HELD, batch_holdings, resolve_engine, stream_holdings
-from .moments_pass import moment_bytes, row_refs
+from .moments_pass import columns_at_once, moment_bytes, raw_moments_pass, row_refs, slopes_pass
 from .stream_loop import StreamLoop
 from .stream_state import StreamState
 from .text import TextData, read_text
@@ -64,19 +66,46 @@ class GroupLasso(Method):
         engine: Any = ENGINES[config.algorithm]
         return engine(config, inputs, engine.build_loop(config, inputs, ctx), ctx)
 
+    @classmethod
+    def is_logistic(cls, config: GroupLassoConfig) -> bool:
+        """Return whether the loss of classes is the logistic one, which it is where nothing else is said."""
+        return config.loss in ("auto", "logistic")
+
+    @classmethod
+    def shared_folds(cls, config: GroupLassoConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask, which read every block of rows once, of a stream; else ``None``."""
+        learners = None if config.algorithm == "fista" else LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
+        if learners is None or not fits_in_a_pass(learners.state_bytes, len(masks), ctx.driver_memory):
+            return None
+        engine: Any = StreamFolds
+        return engine(config, inputs, GridLoop(grid_fits(learners, inputs, masks), inputs, ctx.driver_memory), ctx)
+
     def _selected_figures(self, model: LinearModel) -> dict[str, Any]:
         return {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
 
     def _selected_tables(self, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
+        return self.model_tables(model, self.ctx.data.feature_names())
+
+    @classmethod
+    def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return the tables of selected features, largest weights first, and of selected groups."""
-        names, features, labels = self.ctx.data.feature_names(), model.features, json.loads(model.classes_json)
+        features, labels = model.features, json.loads(model.classes_json)
+        texts = name_features(features, names)
         coef: Matrix = model.coef[:, features]
         weights = coef.toarray() if sp.issparse(coef) else coef
         rows: list[dict[str, Any]] = []
         for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:
-            name = f"x{features[j]}" if names is None else names[features[j]]
-            rows.append({"feature": name, **weights_by_label(weights[:, j], labels)})
-        return {"selected": rows, "groups": [{"group": int(label)} for label in model.arrays["active_groups"][:MAX_TABLE_ROWS]]}
+            rows.append({"feature": texts[j], **weights_by_label(weights[:, j], labels)})
+        return {"selected": rows, "groups": _group_rows(model)}
+
+
+def _group_rows(model: LinearModel) -> list[dict[str, Any]]:
+    """Return the groups with a weight: their label and, of models that have it, the length of their weights and their features."""
+    labels = model.arrays["active_groups"][:MAX_TABLE_ROWS].tolist()
+    if "group_norms" not in model.arrays:
+        return [{"group": label} for label in labels]
+    norms, sizes = model.arrays["group_norms"].tolist(), model.arrays["group_sizes"].tolist()
+    return [{"group": label, "norm": norm, "size": size} for label, norm, size in zip(labels, norms, sizes, strict=False)]
 
 
 class StreamGroupLasso(GroupLasso):
@@ -128,6 +157,22 @@ class StreamGroupLasso(GroupLasso):
         return {"stream": regret_rows(state.along, state.ended), **self._selected_tables(model)}
 
 
+class StreamFolds(GroupLasso):
+    """Fits on a stream without some rows each, which read every block of rows once."""
+
+    loop: GridLoop
+
+    @cached_property
+    def plan(self) -> dict[str, Any]:
+        """Memory of all learners together."""
+        fits = self.loop.grid_fits
+        return {**holdings_plan(stream_holdings(fits[0].learners, self.inputs.data, len(fits))), "task_bytes": 0}
+
+    def decision_values(self, state: GridState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``, fit after fit."""
+        return self.loop.decision_values(state)
+
+
 class BatchGroupLasso(GroupLasso):
     """``algorithm="fista"``: the optimum over all rows, with its duality gap."""
 
@@ -160,9 +205,19 @@ class BatchGroupLasso(GroupLasso):
         plan = {**holdings_plan(batch_holdings(data, machines, engine)), **method}
         if engine == "gram":
             passes = {"passes_at_most": 1, "tasks_per_pass": len(rows), "bytes_read_per_pass": int(sum(stripes))}
-            return {**plan, **passes, "task_bytes": 3 * max(part.nbytes for part in rows), "moment_bytes": moment_bytes(data, machines)}
+            return {**plan, **passes, "task_bytes": self._step(engine), "moment_bytes": moment_bytes(data, machines)}
         passes = {"passes_at_most": problem.max_iter, "tasks_per_pass": len(columns), "bytes_read_per_pass": int(sum(stripes))}
-        return {**plan, **passes, "task_bytes": 2 * int(max(stripes))}
+        return {**plan, **passes, "task_bytes": self._step(engine)}
+
+    def _step(self, engine: str) -> int:
+        """Return the bytes of the largest step: of moments, or slopes, and of columns that are fetched."""
+        data, machines = self.ctx.data, len(self.loop.problem.targets)
+        # A set may come to all columns that the driver may hold twice; decisions fetch those with weights some at a time.
+        count, most = data.n_cols, self.ctx.fit_limit // 2
+        if engine == "gram":
+            count = columns_at_once(data.n_rows, self.ctx.driver_memory)
+        work = raw_moments_pass(data, machines) if engine == "gram" else slopes_pass(data, machines)
+        return max(0 if engine == "fista" else work.memory_bound, columns_bytes(data, count, most))
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -174,8 +229,9 @@ class BatchGroupLasso(GroupLasso):
         result = self.loop.result(state)
         figures = {"objective": result.objective, "gap": result.gap, "lambda_max": result.lambda_max}
         figures |= {"rounds": float(state.iteration), "converged": float(result.converged)}
-        active = self.loop.labels[np.unique(np.concatenate(result.active))]
-        return build_model(self.config, self.inputs.classes, ctx.data.scale, result.weights, result.biases, figures, active)
+        active = np.unique(np.concatenate(result.active))
+        groups = group_arrays(self.loop.problem.penalty, self.loop.labels, active, result.weights)
+        return build_model(self.config, self.inputs.classes, ctx.data.scale, result.weights, result.biases, figures, groups)
 
     def summary(self, state: BatchState, model: LinearModel) -> dict[str, Any]:
         """Return the certificate, and what was selected."""

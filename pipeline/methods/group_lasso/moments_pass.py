@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
 from ....storage import BlockStore, MemoryBlocks, block_cache
@@ -44,17 +44,23 @@ def _side_by_side(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 def feature_slopes(ctx: RunContext, U: np.ndarray) -> np.ndarray:
     """Return ``U X`` over all (scaled) columns, ``(m, n_features)``, of ``(m, n)`` vectors over the rows, in one pass."""
-    tasks, result, row_factor = column_tasks(ctx.data), 8 * len(U) * ctx.data.n_cols, ctx.data.scale.row_factor
-    duals = U if row_factor is None else U * row_factor
+    row_factor = ctx.data.scale.row_factor
+    duals, tasks = U if row_factor is None else U * row_factor, column_tasks(ctx.data)
+    return ctx.run_pass(slopes_pass(ctx.data, len(U), ctx.broadcast("slopes", duals, len(tasks))))
+
+
+def slopes_pass(data: BlockStore | MemoryBlocks, m: int, *broadcast: object) -> Plan[np.ndarray]:
+    """Return the pass over the slopes of m vectors over the rows."""
+    result = 8 * m * data.n_cols
 
     def memory(task: Task) -> int:
         columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
         # The largest stripe as read and as held, the vectors, their sums over every column, by stripe and joined, scales and
         # positions of columns.
-        return 2 * task_bytes(task) + U.nbytes + (16 * len(U) + 24) * columns
+        return 2 * task_bytes(task) + 8 * m * data.n_rows + (16 * m + 24) * columns
 
     program = BlockProgram("slopes", slopes_chunk, _side_by_side, memory, result, combine_bytes=2 * result)
-    return ctx.run_pass(plan(program, tasks, ctx.broadcast("slopes", duals, len(tasks))))
+    return plan(program, column_tasks(data), *broadcast)
 
 
 @dataclass(frozen=True)
@@ -103,20 +109,27 @@ def moments_pass(ctx: RunContext, targets: np.ndarray, cost: np.ndarray, *, cent
     if centre and ctx.data.meta.kind == "dense":
         first = RowsRef(refs[0].ref, (0, min(FIRST_ROWS, ctx.data.n_rows)), 0).load()
         shift = np.asarray(first, dtype=np.float64).mean(axis=0)
+    shared = ctx.broadcast("targets", targets, len(refs)), ctx.broadcast("costs", cost, len(refs))
+    return ctx.run_pass(raw_moments_pass(ctx.data, targets.shape[1], *shared, shift)), shift
+
+
+def raw_moments_pass(data: BlockStore | MemoryBlocks, n_targets: int, *broadcast: object) -> Plan[np.ndarray]:
+    """Return the pass over the moments of all rows."""
     # A task holds a block as read and scaled; a sparse one as CSC and CSR may weigh half as much again.
-    result = moment_bytes(ctx.data, targets.shape[1])
-    program = BlockProgram("moments", moments_chunk, add_parts, lambda part: 3 * part.nbytes, result)
-    return ctx.run_pass(
-        plan(program, refs, ctx.broadcast("targets", targets, len(refs)), ctx.broadcast("costs", cost, len(refs)), shift)
-    ), shift
+    program = BlockProgram("moments", moments_chunk, add_parts, lambda part: 3 * part.nbytes, moment_bytes(data, n_targets))
+    return plan(program, row_refs(data), *broadcast)
 
 
 def decision_values(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time."""
-    features = np.flatnonzero(weights.any(axis=0))
-    width = max(1, ctx.driver_memory // (32 * ctx.data.n_rows))
+    features, width = np.flatnonzero(weights.any(axis=0)), columns_at_once(ctx.data.n_rows, ctx.driver_memory)
     values = np.tile(biases[:, None], (1, ctx.data.n_rows))
     for lo in range(0, len(features), width):
         part = features[lo : lo + width]
         values += np.asarray(fetch_scaled(ctx, part) @ weights[:, part].T).T
     return values
+
+
+def columns_at_once(n: int, driver_memory: int) -> int:
+    """Return how many columns are fetched at a time where decisions are computed of them."""
+    return max(1, driver_memory // (32 * n))

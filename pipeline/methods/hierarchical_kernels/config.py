@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ....kernels.graphs.parsing import check_graph
-from ...records.config import Count, GramConfig, GramPolicy, Positive, StorePath, Unit
+from ...records.config import Count, GramConfig, GramPolicy, Positive, Probability, StorePath, Unit
 
 
 class HKLConfig(GramConfig):
@@ -60,6 +60,7 @@ class HKLConfig(GramConfig):
     )
     gram_store: StorePath = None
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _graph_can_be_read(self) -> HKLConfig:

@@ -12,8 +12,9 @@ from sklearn.metrics import accuracy_score, r2_score
 from ....kernels.grams.products import kernel_from_json
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
-from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, opened
+from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, labels_of, opened
 from ...estimators.kernels import KernelEstimator
+from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import predicted_labels
 from ...estimators.tasks import TaskEstimator, add_tasks
 from ...inputs.tasks import store_tasks
@@ -51,9 +52,11 @@ class _Hierarchical(TaskEstimator):
     objective_, dual_gap_, restricted_gap_
         Primal value, the certified gap, and the gap over the nodes of the hull.
     tasks_, intercept_
-        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``.
+        Names of the tasks, where there are several, and ``(n_machines,)``, or ``(n_tasks,)``; of tasks and more than two classes
+        ``(n_classes, n_tasks)``.
     support_vectors_, dual_coef_
-        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks ``(n_support,)``.
+        Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
+        ``(n_support,)``.
     n_iter_, converged_, history_
         Steps, whether the fit ended as asked for, and one array per figure over the steps.
 
@@ -90,7 +93,7 @@ class _Hierarchical(TaskEstimator):
         y
             ``(n_samples,)`` target; several classes are fitted one against the rest, with one set of kernels.
         task
-            ``(n_samples,)`` integers or strings that name the task of each row, in any order; then there may be two classes at most.
+            ``(n_samples,)`` integers or strings that name the task of each row, in any order.
         sample_weight
             ``(n_samples,)`` factors of ``C``.
 
@@ -126,7 +129,7 @@ class _Hierarchical(TaskEstimator):
         self.certificate_depth_ = None if not np.isfinite(depth) or depth == EVERYWHERE else int(depth)
 
     def _values(self, X: object, task: object = None) -> np.ndarray:
-        """Return decision values of any form of data: ``(n_samples, n_machines)``, with tasks ``(n_samples, 1)``."""
+        """Return decision values of any form of data, ``(n_samples, n_machines)``."""
         if not isinstance(getattr(self, "model_", None), KernelModel):
             return super()._values(X, task)
         if task is not None:
@@ -134,7 +137,7 @@ class _Hierarchical(TaskEstimator):
         return KernelEstimator._values(self, X)
 
 
-class HierarchicalKernelClassifier(Classifying, _Hierarchical):
+class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical):
     r"""Support vector classifier on kernels that are chosen from a graph of them, a kernel together with its ancestors (gHKL, gHKL_MT).
 
     Examples
@@ -161,7 +164,7 @@ class HierarchicalKernelClassifier(Classifying, _Hierarchical):
 
     def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
@@ -177,7 +180,7 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     True
     """
 
-    _left_out = ("class_weight",)
+    _left_out = ("class_weight", "probability")
     _is_classifier = False
 
     def predict(self, X: UserRows, task: Column = None) -> np.ndarray:

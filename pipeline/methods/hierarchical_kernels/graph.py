@@ -36,14 +36,15 @@ def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = Non
         raise DataError("n_samples = 1: widths of features need at least two rows")
     deviations = feature_deviations(data, inputs.sample_weight) if has_widths else None
     graph = parse_graph(source, config.a, data.n_cols or None, deviations)
-    kernels = _base_kernels(graph)
+    kernels = base_kernels(graph)
     for spec in kernels if data.n_cols else ():
         check_columns(spec, data.n_cols)
     check_rows(kernels, data)
     return _scale_traces(graph, data) if config.normalize == "trace" else graph
 
 
-def _base_kernels(graph: KernelDag) -> list[KernelSpec]:
+def base_kernels(graph: KernelDag) -> list[KernelSpec]:
+    """Return the kernels that those of the nodes are products of."""
     if isinstance(graph, KernelGrid):
         return [spec for chain in graph.chains for spec in chain]
     if isinstance(graph, KernelList):
@@ -77,7 +78,7 @@ def _scale_traces(graph: KernelDag, data: RowData) -> KernelDag:
     """
     if not isinstance(graph, (KernelGrid, KernelList)):
         raise ValueError(f"normalize='trace': {type(graph).__name__} is neither a grid nor a list; scale its kernels there")
-    specs: list[AnyKernel] = list(_base_kernels(graph) if isinstance(graph, KernelGrid) else graph.kernels)
+    specs: list[AnyKernel] = list(base_kernels(graph) if isinstance(graph, KernelGrid) else graph.kernels)
     traces = np.zeros(len(specs))
     for part in _row_blocks(data):
         traces += gram_diagonal(specs, part).sum(axis=1)

@@ -85,8 +85,7 @@ class HKLLoop:
         constant = [key for key in roots if not self.dag.kernel(key).factors]
         first = np.concatenate([roots, *(self.dag.children(key) for key in constant)])
         nodes = NodeSet.empty(self.dag.width).with_hulls(first, self.dag.parents, self.dag.penalties, self.config.max_nodes)
-        biases = len(self.machines.problems) if self.machines.task_kernel is None else len(self.machines.task_kernel)
-        return HKLState(ActiveState(nodes), first_master(nodes.hull, self.machines, biases))
+        return HKLState(ActiveState(nodes), first_master(nodes.hull, self.machines))
 
     def step(self, state: HKLState, ctx: RunContext) -> Step[HKLState]:
         """Solve on over the hull; when that is done, look at the nodes outside and add the worst."""

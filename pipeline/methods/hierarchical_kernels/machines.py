@@ -1,4 +1,4 @@
-"""The machines that share one weighted sum of node kernels: one, one per class against the rest, or one over the rows of all tasks.
+"""The machines that share one weighted sum of node kernels: one, or one per class against the rest, each over the rows of all tasks.
 
 With the task kernel B the matrix of node w is ``H_w[(t, i), (s, j)] = k_w(x_ti, x_sj) B[t, s]``. With ``B = sum_r b_r b_r'`` its form is
 the sum of the forms of ``b_r[task] beta`` in the matrix of k_w alone, so that no pass need know of tasks.
@@ -22,6 +22,7 @@ from ...grams.weighted_sum import fits_driver
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import dual_point
+from ...models.task import machine_stack
 from ...records.context import RunContext
 from .config import HKLConfig
 from .node_pass import NodeForms, SignedForms, VectorForms
@@ -56,15 +57,21 @@ class SharedMachines:
         return vectors[:, positive] * np.sqrt(values[positive])
 
     def vectors(self, betas: np.ndarray) -> np.ndarray:
-        """Return the vectors whose forms add up to those of ``betas`` (m, n): ``(n, m)``, with tasks ``(n, r)``."""
+        """Return the vectors whose forms add up to those of ``betas`` (m, n): ``(n, m)``, with tasks ``(n, m r)``."""
         if self.roots is None:
             return np.ascontiguousarray(betas.T)
-        return self.roots[self.codes] * betas[0][:, None]
+        return np.concatenate([self.roots[self.codes] * beta[:, None] for beta in betas], axis=1)
 
     @property
     def row_tasks(self) -> np.ndarray:
         """Tasks of the rows, ``(n,)``; without tasks all are of one."""
         return np.zeros(self.n, np.int64) if self.codes is None else self.codes
+
+    @property
+    def no_biases(self) -> np.ndarray:
+        """Zeros in the form of :meth:`biases`."""
+        count = len(self.problems)
+        return np.zeros(count) if self.task_kernel is None else machine_stack([np.zeros(len(self.task_kernel))] * count)
 
     def forms(self, grams: Grams, betas: np.ndarray) -> np.ndarray:
         """Return M_w of the nodes of ``grams``, summed over machines, ``(W,)``; of large matrices from sums over pairs of tasks, which
@@ -111,18 +118,16 @@ class SharedMachines:
         return DualPoint(sum(p.linear for p in points), sum(p.square for p in points), min(p.step_bound for p in points))
 
     def biases(self, solutions: Sequence[DualSolution]) -> np.ndarray:
-        """Return the biases: one per machine, or per task."""
+        """Return the biases: one per machine; with tasks one per task, of several machines ``(m, T)``."""
         if self.codes is not None:
-            biases = solutions[0].biases
-            assert biases is not None
-            return np.asarray(biases, np.float64)
+            return machine_stack([np.asarray(solution.biases, np.float64) for solution in solutions])
         return np.array([solution.bias for solution in solutions])
 
     def decisions(self, solutions: Sequence[DualSolution]) -> np.ndarray:
         """Return the decision values on the training rows, ``(m, n)``."""
         biases = self.biases(solutions)
         if self.codes is not None:
-            return solutions[0].decision[None] + biases[self.codes]
+            return np.stack([one.decision + of_tasks[self.codes] for one, of_tasks in zip(solutions, np.atleast_2d(biases), strict=True)])
         return np.stack([solution.decision + bias for solution, bias in zip(solutions, biases, strict=True)])
 
 
@@ -141,11 +146,14 @@ def build_machines(config: HKLConfig, inputs: Inputs, task_kernel: np.ndarray | 
         problem = ridge_problem(inputs.target, cost) if squared else svr_problem(inputs.target, config.epsilon, cost)
     elif isinstance(inputs, TaskInputs):
         # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
-        problem = replace(make(inputs.signs(), cost, bias=False), sum_constraint=0.0)
+        made = [replace(make(inputs.signs(machine), cost, bias=False), sum_constraint=0.0) for machine in range(inputs.n_machines)]
+        return _of_tasks(made, squared, inputs, task_kernel)
     else:
         refuse_idle_classes(inputs.classes, inputs.target, cost)
         return SharedMachines(tuple(make(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)))
-    if not isinstance(inputs, TaskInputs):
-        return SharedMachines((problem,), squared)
+    return _of_tasks([problem], squared, inputs, task_kernel) if isinstance(inputs, TaskInputs) else SharedMachines((problem,), squared)
+
+
+def _of_tasks(problems: Sequence[DualProblem], squared: bool, inputs: TaskInputs, task_kernel: np.ndarray | None) -> SharedMachines:
     shared = np.eye(inputs.n_tasks) if task_kernel is None else task_kernel
-    return SharedMachines((replace(problem, groups=inputs.codes),), squared, inputs.codes, shared)
+    return SharedMachines(tuple(replace(problem, groups=inputs.codes) for problem in problems), squared, inputs.codes, shared)

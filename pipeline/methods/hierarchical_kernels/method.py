@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,27 +12,25 @@ import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ...grams.memory import SUM, TABLES, TASK_FORMS, WORKING_SET, sum_held
-from ...grams.plans import sum_plan, sum_work
-from ...grams.settings import GramSettings
-from ...grams.sources import row_pairs
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.weighted_sum import fits_driver
 from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.memory import MACHINES, vectors_held
 from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
 from ...loops.active_set import EVERYWHERE, FINISHED
-from ...method import Method
-from ...models.kernel import KernelModel
+from ...method import Method, heaviest_first
+from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
-from ...models.task import TaskModel
+from ...models.task import TaskModel, machine_stack
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
 from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import HKLConfig
-from .graph import resolve_graph
+from .graph import base_kernels, resolve_graph
 from .loop import HKLLoop, HKLState, hull_settings, selected_nodes
 from .machines import build_machines
 from .node_pass import KERNELS_PER_PASS, node_task_bytes
@@ -97,28 +95,49 @@ class HKL(Method):
     def plan(self) -> dict[str, Any]:
         """Size of the graph, matrices of the largest hull."""
         loop, ctx, n = self.loop, self.ctx, self.ctx.data.n_rows
-        count, task_kernel, machines = largest_hull(loop), loop.machines.task_kernel, len(loop.machines.problems)
-        settings, specs = self._settings
-        refs = row_pairs(ctx.data, specs, settings.block)
-        nodes = {"graph_nodes": json_count(loop.dag.size), "nodes_at_most": count}
-        n_tasks = 1 if task_kernel is None else len(task_kernel)
-        steps = {"machines": machines, "learning_tasks": n_tasks, "iterations_at_most": self.config.max_iter}
-        passes = sum_plan(settings, refs, n, 16 * machines * count * n_tasks**2, ctx.driver_memory)
-        passes["task_bytes"] = max(passes["task_bytes"], node_task_bytes(n, ctx.data.n_cols, loop.dag.size, machines))
+        hull, machines = self._hulls[0], loop.machines
+        nodes = {"graph_nodes": json_count(loop.dag.size), "nodes_at_most": hull.k}
+        n_tasks = 1 if machines.task_kernel is None else len(machines.task_kernel)
+        steps = {"machines": len(machines.problems), "learning_tasks": n_tasks, "iterations_at_most": self.config.max_iter}
+        passes = sum_plan(hull, *self._step_bytes(n_tasks))
         held = holdings_plan(driver_held(loop, ctx))
-        return {**settings.describe(n, count), **held, **nodes, **steps, **passes}
+        return {**hull.settings.describe(n, hull.k), **held, **nodes, **steps, **passes}
 
-    @property
-    def _settings(self) -> tuple[GramSettings, list[Any]]:
-        """Where the matrices of the largest hull lie, and as many kernels."""
-        specs: list[Any] = [self.loop.dag.kernel(self.loop.dag.roots()[0])] * largest_hull(self.loop)
-        return hull_settings(self.config, specs, self.ctx), specs
+    @cached_property
+    def _hulls(self) -> list[GramPasses]:
+        """The passes over the matrices of the largest hull, and then of smaller ones, whose blocks are larger or lie elsewhere."""
+        root, hulls = self.loop.dag.kernel(self.loop.dag.roots()[0]), dict[tuple[int, str], GramPasses]()
+        for count in range(largest_hull(self.loop), 0, -1):
+            specs: list[Any] = [root] * count
+            settings = hull_settings(self.config, specs, self.ctx)
+            hulls.setdefault((settings.block, settings.policy), GramPasses(self.ctx, specs, settings))
+        return list(hulls.values())
+
+    def _step_bytes(self, n_tasks: int) -> Iterator[int]:
+        """Yield the bytes of what makes the matrices of any hull and of forms in its kernels, and of the nodes outside."""
+        loop, machines = self.loop, self.loop.machines
+        count, fits = len(machines.problems), fits_driver(machines.n, self.ctx.driver_memory)
+        vectors = count if machines.roots is None else machines.roots.shape[1]
+        for hull in self._hulls:
+            yield from (hull.load(), hull.sum(), hull.forms(vectors) if fits else hull.task_forms(count, n_tasks))
+        tasks = None if fits else (count, n_tasks)
+        yield node_task_bytes(self.ctx.data, loop.dag, len(base_kernels(loop.dag)), vectors, tasks)
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        work = sum_work(self._settings[0], self.ctx.data.n_rows, self.ctx.driver_memory)
+        work = sum_work(self._hulls[0].settings, self.ctx.data.n_rows, self.ctx.driver_memory)
         return *work, "forms of kernels outside the hull"
+
+    @classmethod
+    def labelled(cls, inputs: HKLInputs) -> Inputs:
+        """Return the rows with their classes."""
+        return inputs.rows
+
+    @classmethod
+    def without(cls, inputs: HKLInputs, held_out: np.ndarray) -> HKLInputs:
+        """Return inputs with the weights of some rows zero."""
+        return replace(inputs, rows=with_held_out(inputs.rows, held_out))
 
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
@@ -135,9 +154,16 @@ class HKL(Method):
         if isinstance(rows, TaskInputs):
             assert loop.machines.task_kernel is not None
             shares = weights[:, None, None] * loop.machines.task_kernel
-            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, betas[0], biases, figures, arrays)
+            # The machines of classes share their weights.
+            shares = shares if len(betas) == 1 else shares[None]
+            solution = machine_stack(list(betas)), biases
+            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, *solution, figures, arrays)
         theta = np.tile(weights, (len(loop.machines.problems), 1))
         return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays)
+
+    def decision_values(self, state: HKLState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return state.master.best_decisions
 
     @staticmethod
     def _certificate(state: HKLState) -> dict[str, float]:
@@ -158,20 +184,27 @@ class HKL(Method):
 
     def tables(self, state: HKLState, model: KernelModel | TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and what every depth holds."""
-        nodes, master, dag = state.active.nodes, state.master, self.loop.dag
-        weights, norms, depths = master.best_weights, master.best_norms, dag.depth(nodes.keys)
+        nodes, master = state.active.nodes, state.master
+        weights, norms, depths = master.best_weights, master.best_norms, self.loop.dag.depth(nodes.keys)
         total = max(float(norms.sum()), 1e-300)
         selected = np.isin(np.arange(nodes.size), selected_nodes(state.active, master, self.config.threshold))
-        kernels: list[dict[str, Any]] = []
-        for w in [w for w in np.lexsort((np.arange(nodes.size), -weights)) if weights[w] > 0]:
-            node = {"kernel": str(dag.kernel(nodes.keys[w])), "depth": int(depths[w]), "d": float(nodes.hull.d[w])}
-            kernels.append({**node, "weight": float(weights[w]), "norm_share": float(norms[w]) / total})
         rows: list[dict[str, Any]] = []
         for depth in np.unique(depths):
             at = depths == depth
             counts = {"depth": int(depth), "nodes": int(at.sum()), "selected": int((selected & at).sum())}
             rows.append({**counts, "weight": float(weights[at].sum()), "norm_share": float(norms[at].sum()) / total})
-        return {"kernels": kernels, "depths": rows}
+        return {**self.model_tables(model), "depths": rows}
+
+    @classmethod
+    def model_tables(cls, model: KernelModel | TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by weight."""
+        arrays, names = model.arrays, kernel_names(model)
+        weights, norms = arrays["weights"], arrays["norms"]
+        total, rows = max(float(norms.sum()), 1e-300), []
+        for w in heaviest_first(weights):
+            node = {"kernel": names[w], "depth": int(arrays["depths"][w]), "d": float(arrays["penalties"][w])}
+            rows.append({**node, "weight": float(weights[w]), "norm_share": float(norms[w]) / total})
+        return {"kernels": rows}
 
 
 def largest_hull(loop: HKLLoop) -> int:

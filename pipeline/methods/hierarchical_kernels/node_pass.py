@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
-from ....kernels.bank.block_sums import total_forms
+from ....cluster import BlockProgram, Plan, plan
+from ....kernels.bank.block_sums import TileSums, total_forms
 from ....kernels.bank.task_sums import task_units
 from ....kernels.grams.products import AnyKernel, distinct_kernels
-from ...grams.grams import diagonals_chunk, forms_chunk, group_chunk, pass_groups, task_sums_pass
-from ...grams.sources import FREED_BYTES, PairRef, block_rows, pair_bytes, row_pairs
+from ....kernels.graphs.kernel_graphs import KernelDag
+from ...grams.grams import add_task_sums, diagonals_chunk, forms_chunk, task_sums_chunk, task_sums_pass
+from ...grams.pair_passes import forms_bytes, group_chunk, on_diagonal, pass_groups, task_forms_pass
+from ...grams.sources import PairRef, RowData, block_rows, pair_bytes, row_pairs
 from ...passes.blocks import join_lists
 from ...records.context import RunContext
 
@@ -101,9 +103,11 @@ class SignedForms:
 
 def greatest_diagonals(ctx: RunContext, refs: Sequence[PairRef], k: int) -> np.ndarray:
     """Return the greatest diagonal entry of each of the k kernels of all block pairs, ``(k,)``."""
-    blocks = [ref for ref in refs if ref.rows == ref.cols]
-    program = BlockProgram("node-diagonals", tops_chunk, greatest, pair_bytes, 8 * k + 256)
-    return ctx.run_pass(plan(program, blocks))
+    return ctx.run_pass(_diagonals_pass(refs, k))
+
+
+def _diagonals_pass(refs: Sequence[PairRef], k: int) -> Plan[np.ndarray]:
+    return plan(BlockProgram("node-diagonals", tops_chunk, greatest, pair_bytes, 8 * k + 256), on_diagonal(refs))
 
 
 def tops_chunk(ref: PairRef) -> np.ndarray:
@@ -121,15 +125,21 @@ def node_forms(ctx: RunContext, specs: Sequence[AnyKernel], vectors: np.ndarray,
     columns = np.ascontiguousarray(np.asarray(vectors, np.float64).T)
     forms = [np.zeros((0, len(columns)))]
     for part in _batches(specs, batch):
-        refs = _node_pairs(ctx, part)
-        groups = pass_groups(refs)
-        block = refs[0].rows[1] - refs[0].rows[0]
-        result = 8 * len(part) * len(columns) * (block // 128 + 1) ** 2
-        largest, memory = result * max(map(len, groups)), partial(_task_bytes, _parts_share(part))
-        program = BlockProgram("node-forms", group_chunk, join_lists, memory, largest, combine_bytes=2 * result * len(refs))
-        shared = ctx.broadcast("vectors", columns, len(groups))
-        forms.append(total_forms(ctx.run_pass(plan(program, groups, forms_chunk, shared, None, None))))
+        work = _forms_pass(_node_pairs(ctx, part), len(part), len(columns), _parts_share(part))
+        shared = ctx.broadcast("vectors", columns, work.n_tasks)
+        forms.append(total_forms(ctx.run_pass(replace(work, broadcast=(forms_chunk, shared, None, None)))))
     return np.concatenate(forms)
+
+
+def _forms_pass(refs: Sequence[PairRef], k: int, m: int, share: float) -> Plan[list[TileSums]]:
+    """Return the pass over the forms of m vectors in k kernels."""
+    groups, result = pass_groups(refs), forms_bytes(k, m, refs[0].rows[1] - refs[0].rows[0])
+
+    def memory(group: tuple[PairRef, ...]) -> int:
+        return max(pair_bytes(ref) + int(share * ref.nbytes) for ref in group)
+
+    largest = result * max(map(len, groups))
+    return plan(BlockProgram("node-forms", group_chunk, join_lists, memory, largest, combine_bytes=2 * result * len(refs)), groups)
 
 
 def _batches(specs: Sequence[AnyKernel], size: int) -> Iterator[tuple[AnyKernel, ...]]:
@@ -146,12 +156,22 @@ def _node_pairs(ctx: RunContext, specs: tuple[AnyKernel, ...]) -> Sequence[PairR
     return row_pairs(ctx.data, specs, block_rows(ctx.data.n_rows, round(_parts_share(specs) * len(specs))))
 
 
-def _task_bytes(share: float, group: tuple[PairRef, ...]) -> int:
-    return max(pair_bytes(ref) + int(share * ref.nbytes) for ref in group)
-
-
-def node_task_bytes(n: int, width: int, graph_size: int, machines: int) -> int:
-    """Bound a task of these passes from n rows, columns of the data, nodes of the graph, and machines."""
-    kernels = min(KERNELS_PER_PASS, graph_size)
-    block = min(n, block_rows(n, kernels))
-    return 6 * 4 * kernels * block**2 + 16 * width * block + FREED_BYTES + 16 * n * machines
+def node_task_bytes(data: RowData, dag: KernelDag, n_base: int, vectors: int, tasks: tuple[int, int] | None) -> int:
+    """Return the bytes of the largest step of any of these passes: over kernels of as many nodes as one pass has at most, or of fewer in
+    larger blocks, made of at most ``n_base`` kernels. ``vectors``: of which the forms of :class:`VectorForms` are; ``tasks``: machines and
+    tasks of :class:`SignedForms` in their place.
+    """
+    most, root, steps = min(KERNELS_PER_PASS, dag.size), dag.kernel(dag.roots()[0]), [0]
+    # Kernels computed for a pass, by the rows of its blocks: of as many rows those of most kernels take most.
+    computed = {block_rows(data.n_rows, count): count for count in range(1, most + n_base + 1)}
+    for block, count in computed.items():
+        k = min(most, count)
+        refs = row_pairs(data, [root] * k, block)
+        if tasks is None:
+            steps.append(_forms_pass(refs, k, 3 * vectors, count / k).memory_bound)
+        else:
+            machines, n_tasks = tasks
+            forms = 8 * machines * k * (2 * n_tasks) ** 2
+            pairs = task_forms_pass(task_sums_chunk, add_task_sums, refs, forms, 16 * machines * data.n_rows)
+            steps += [pairs.memory_bound, _diagonals_pass(refs, k).memory_bound]
+    return max(steps)

@@ -91,11 +91,11 @@ class HKLMaster:
 NO_BOUND: dict[str, Any] = {"linear": 0.0, "square": 0.0, "reach": 1.0, "bound": 0.0, "lower": -np.inf}
 
 
-def first_master(hull: Hull, machines: SharedMachines, n_biases: int) -> HKLMaster:
+def first_master(hull: Hull, machines: SharedMachines) -> HKLMaster:
     """Return the start: weights that need no function, zero dual variables."""
     none, zeros = np.zeros(hull.size), np.zeros((len(machines.problems), machines.n))
     start: dict[str, Any] = {"weights": start_weights(hull), "smooth": FIRST_SMOOTH, "solves": 0, "since": 0, "stale": 0, "upper": np.inf}
-    start |= dict.fromkeys(("betas", "best_betas", "best_decisions", "dual_betas"), zeros) | {"best_biases": np.zeros(n_biases)}
+    start |= dict.fromkeys(("betas", "best_betas", "best_decisions", "dual_betas"), zeros) | {"best_biases": machines.no_biases}
     start |= dict.fromkeys(("norms", "best_weights", "best_norms"), none) | {"eta": np.full(hull.size, 1.0 / hull.size)}
     return HKLMaster(**start, **NO_BOUND)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.alignment.alignment import Alignments, alignments
 from ....storage import ArrayRef
 from ...passes.blocks import Block, Task, join_lists, load_blocks, source_of, task_bytes
@@ -44,10 +44,15 @@ def align_features(ctx: RunContext, tasks: Sequence[Task], targets: np.ndarray, 
     how often each row counts; rows of weight 0 are as if they were not there. Raises ValueError: values that are not finite, fewer than two
     rows, or a constant target.
     """
+    table = ctx.broadcast("targets", np.concatenate([targets, weight[None, :]]))
+    parts = ctx.run_pass(alignments_pass(tasks, targets.nbytes, table, kernel))
+    return Alignments(*np.concatenate([part for _, part in sorted(parts, key=lambda item: item[0])], axis=1))
+
+
+def alignments_pass(tasks: Sequence[Task], targets: int, *broadcast: object) -> Plan[list[tuple[int, np.ndarray]]]:
+    """Return the pass over some tasks with ``targets`` of so many bytes."""
     size = 32 * sum(ref.cols[1] - ref.cols[0] for task in tasks for ref in task) + 256
     # A task holds the stripe as read, in float64 with its scaling, and vectors of the length of a column.
-    bound = 12 * targets.nbytes + (8 << 20)
+    bound = 12 * targets + (8 << 20)
     program = BlockProgram("alignments", align_chunk, join_lists, lambda task: 4 * task_bytes(task) + bound, size, combine_bytes=2 * size)
-    table = ctx.broadcast("targets", np.concatenate([targets, weight[None, :]]))
-    parts = ctx.run_pass(plan(program, tasks, table, kernel))
-    return Alignments(*np.concatenate([part for _, part in sorted(parts, key=lambda item: item[0])], axis=1))
+    return plan(program, tasks, *broadcast)

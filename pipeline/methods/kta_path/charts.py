@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...records.charts import Chart, Legend, Series, SystemCharts, run_label, short
+from ...records.charts import FAINT, Chart, Legend, Series, SystemCharts, run_label, short
 from ...records.run_view import RunView, has_values, needs_names, number
 from ...records.shared_charts import MAX_NAMED, column, scored_points
 
@@ -70,7 +70,7 @@ def path_weights(run: RunView) -> list[Chart]:
     if not names:
         return []
     at = column(rows, "p")
-    grey = [Series(at, column(rows, name), colour="#c3c8cf", width=1.0) for name in names[MAX_NAMED:]]
+    grey = [Series(at, column(rows, name), colour=FAINT, width=0.8, opacity=0.5) for name in names[MAX_NAMED:]]
     return [
         Chart(
             "Weights along p",
@@ -96,4 +96,4 @@ GLOSSARY = {
     "points": "Points of the path.",
 }
 
-CHARTS = SystemCharts(comparing=(path_accuracy, path_counts), single=(path_weights,), glossary=GLOSSARY)
+CHARTS = SystemCharts(comparing=(path_accuracy, path_counts), single=(path_weights,), displays={"path": path_weights}, glossary=GLOSSARY)

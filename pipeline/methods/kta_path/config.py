@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, NonNegative, Positive
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
 
 Norm = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
@@ -49,6 +49,7 @@ class KTAPathConfig(MethodConfig):
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
         None, description="factor of C per class; alignments do not use it"
     )
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _range_and_centre(self) -> KTAPathConfig:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 import numpy as np
@@ -13,17 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.alignment.path import p_for
 from ....storage.value_types import Matrix
-from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, validated
+from ...calibration.fits import Fit
+from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, seed_of, validated
 from ...estimators.kernels import KernelClassifier
+from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.supervised import predicted_labels
+from ...method import Method
+from ...models.calibration import class_probabilities
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
 from ...records.context import RunContext
 from .config import KTAPathConfig
-from .loop import path_weights
+from .loop import KTAState, path_weights
 from .machines import Kernels, PathPoint, PathTrainer
 from .method import KTAPath
-from .path_model import machine_model
+from .path_model import machine_model, weights_along
 
 
 class KTASelectionPath(Selection, KernelClassifier):
@@ -103,9 +107,7 @@ class KTASelectionPath(Selection, KernelClassifier):
         arrays = model.arrays
         self.alignments_, self.widths_, self.traces_ = arrays["alignments"], arrays["widths"], arrays["traces"]
         self.p_grid_, self.n_active_, self.junctures_ = arrays["p_grid"], arrays["n_active"], arrays["junctures"]
-        indptr = np.concatenate([[0], np.cumsum(self.n_active_)])
-        shape = (len(self.p_grid_), len(self.alignments_))
-        self.weights_path_ = sp.csr_array((arrays["path_values"], arrays["path_indices"], indptr), shape=shape)
+        self.weights_path_ = weights_along(model)
         self.lam1_, self.lam2_, self.p_ = model.figures["lam1"], model.figures["lam2"], model.figures["p"]
         at = arrays["scored"][:, 0].astype(int)
         self.path_scores_ = {"p": self.p_grid_[at], "n_active": self.n_active_[at], "train_accuracy": arrays["scored"][:, 1]}
@@ -218,7 +220,11 @@ class KTASelectionPath(Selection, KernelClassifier):
     def _machine(self, config: KTAPathConfig, point: PathPoint) -> PathMachine:
         figures = {"lam1": self.lam1_, "lam2": self.lam2_, "C": float(config.C)}
         arrays, training = {"traces": self.traces_, "widths": self.widths_}, self._training
-        return PathMachine(point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point))
+        late = None
+        if config.probability is not False:
+            fit = Fit(KTAPath, config, training, partial(values_at, point.p))
+            late = late_calibration(fit, self._fit_place(training.data), seed_of(self.random_state), self._takes_all_memory)
+        return PathMachine(point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point), late)
 
     # -- selection and prediction --------------------------------------------------------------------------------------------------
 
@@ -253,8 +259,10 @@ class PathMachine(OneThread):
         Its kernels, ascending, and their weights, which sum to the number of rows.
     """
 
-    def __init__(self, point: PathPoint, classes: np.ndarray, C: float, build: Callable[[], KernelModel]) -> None:
-        self._point, self._build = point, build
+    def __init__(
+        self, point: PathPoint, classes: np.ndarray, C: float, build: Callable[[], KernelModel], late: LateCalibration | None = None
+    ) -> None:
+        self._point, self._build, self._late = point, build, late
         self.classes_, self.p_, self.C_ = classes, point.p, C
         self.active_, self.weights_ = point.active, point.share
 
@@ -277,17 +285,38 @@ class PathMachine(OneThread):
 
         Raises ValueError: another width than at fit.
         """
+        values = self._values(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def _values(self, X: UserRows) -> np.ndarray:
         model = self.model_
         if model.precomputed:
-            values = gram_decision_values(model, np.asarray(in_memory(X)))
-        else:
-            taken = in_memory(X)
-            rows: Matrix = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
-            if rows.ndim != 2 or rows.shape[1] != model.n_features:
-                raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")
-            values = row_decision_values(model, scaled_rows(model, rows))
-        return values[:, 0] if values.shape[1] == 1 else values
+            return gram_decision_values(model, np.asarray(in_memory(X)))
+        taken = in_memory(X)
+        rows: Matrix = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
+        if rows.ndim != 2 or rows.shape[1] != model.n_features:
+            raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")
+        return row_decision_values(model, scaled_rows(model, rows))
 
     def predict(self, X: UserRows) -> np.ndarray:
         """Return the predicted class labels, ``(n,)``."""
         return predicted_labels(self.decision_function(X), self.classes_)
+
+    def predict_proba(self, X: UserRows) -> np.ndarray:
+        """Return the probabilities of the classes, ``(n, n_classes)``.
+
+        They are calibrated at the first call, from the data of the fit: paths without a fifth of the rows each, with a machine at this p;
+        about five fits.
+
+        Raises ValueError: the estimator's ``probability`` is ``False``, or the data were changed since its fit.
+        """
+        calibration = None if self._late is None else self._late.get()
+        if calibration is None:
+            raise ValueError("probability=False: this machine has no probabilities; set another and ask for the machine again")
+        return class_probabilities(calibration, self._values(X))
+
+
+def values_at(p: float, run: Method, state: KTAState, ctx: RunContext) -> np.ndarray:
+    """Return what the machine at p decides on all rows, ``(n_machines, n)``."""
+    assert isinstance(run, KTAPath)
+    return run.machine(state, ctx, p).values

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.alignment.path_cells import Cells
-from ....kernels.grams.feature_sums import add_feature_sums, feature_values, mirror_triangles
-from ....storage import ArrayRef
+from ....kernels.grams.feature_sums import PRODUCT_COLUMNS, add_feature_sums, feature_values, mirror_triangles
+from ....kernels.svm.decomposition import MIN_WORKING_SET, ROW_BYTES, WORKING_SET
+from ....storage import ArrayRef, BlockStore, MemoryBlocks
 from ...passes.blocks import Task, add_parts, column_tasks, columns_of, scale_of, source_of, task_bytes, tasks_holding
 from ...passes.scaling import scaled
 from ...records.context import RunContext, resolve
+from ...records.holdings import OVERHEAD
 
 MAX_COLUMNS = 256  # columns that are dense at a time
 MAX_PARTS_BYTES = 256 << 20  # partial sums of one pass: with larger matrices fewer tasks go into one, which bounds what the driver holds
 MAX_RESULT_BYTES = 48 << 20  # matrices that one task of a pass over cells returns
+PARTS_SHARE, RESULT_SHARE = 0.125, 0.03125  # of the driver's memory, where tasks may run; merging holds some results at a time
 MATRIX_COPIES = 24  # bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks
+MERGED = 9  # results that a step holds which merges those of eight tasks
 
 Table = np.ndarray | ArrayRef
 
 
-def matrix_fits(n: int, driver_memory: int) -> bool:
-    """Return whether the driver may hold the matrix of n rows."""
-    return MATRIX_COPIES * n * n <= driver_memory
+def matrix_fits(n: int, d: int, driver_memory: int) -> bool:
+    """Return whether the driver may hold the matrix of n rows, where a task that sums kernels of d features may run here, too."""
+    step = 16 * n * n + _piece_bytes(n, d, waves=True)
+    return MATRIX_COPIES * n * n + max(step - OVERHEAD, 0) <= driver_memory
+
+
+def _within(limit: int, share: float, driver_memory: int) -> int:
+    """Return bytes up to a limit, as few as a share of the driver's memory, or of what every process may take."""
+    return int(min(limit, share * max(driver_memory, 2 * OVERHEAD)))
 
 
 def task_columns(task: Task, ids: np.ndarray) -> np.ndarray:
@@ -56,23 +66,44 @@ def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
         yield task_columns(task, ids.astype(np.int64)), weights, widths if widths[0] else None
 
 
-def sum_chunk(task: Task, table: Table, rows: np.ndarray | None) -> np.ndarray:
-    """Return ``sum_i w_i K_i`` over the features of a task, the upper triangle, of all rows or of some."""
+def sum_chunk(task: Task, table: Table) -> np.ndarray:
+    """Return ``sum_i w_i K_i`` over the features of a task, the upper triangle."""
     out: np.ndarray | None = None
     for X, weights, widths in _pieces(task, resolve(table)):
-        X = X if rows is None else X[rows]
         part = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
         add_feature_sums(X, weights[None, :], widths, part)
         # Single precision within a piece, double precision across pieces.
-        out = part[0].astype(np.float64) if out is None else out + part[0]
+        out = part[0].astype(np.float64, copy=False) if out is None else np.add(out, part[0], out=out)
     assert out is not None
     return out
 
 
-def _sum_program(name: str, chunk: Callable[..., np.ndarray], n: int, result: int) -> BlockProgram[np.ndarray]:
-    # A task holds a stripe, a piece of columns with their series, and results.
-    bound = 8 * n * 8 * MAX_COLUMNS + 4 * n * 4096 + 3 * result
-    return BlockProgram(name, chunk, add_parts, lambda task: 2 * task_bytes(task) + bound, result + 256)
+def _piece_bytes(n: int, d: int, *, waves: bool) -> int:
+    """Bound the bytes of a piece of columns, as read, scaled and in order, and of the series of its kernels where these become a matrix."""
+    return 64 * n * min(MAX_COLUMNS, d) + (8 * PRODUCT_COLUMNS * n if waves else 80 * n)
+
+
+def sums_pass(
+    name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], result: int, *broadcast: object, waves: bool, copies: int
+) -> Plan[np.ndarray]:
+    """Return a pass that adds results of so many bytes, of which a task holds some ``copies``; ``waves``: whether it makes matrices."""
+    source = source_of(tasks[0][0])
+    bound = _piece_bytes(source.n_rows, source.n_cols, waves=waves) + copies * result
+
+    def memory(task: Task) -> int:
+        return 2 * task_bytes(task) + bound
+
+    return plan(BlockProgram(name, chunk, add_parts, memory, result + 256), tasks, *broadcast)
+
+
+def _matrix_pass(tasks: Sequence[Task], *broadcast: object) -> Plan[np.ndarray]:
+    result = 8 * source_of(tasks[0][0]).n_rows ** 2
+    return sums_pass("feature-kernel-sum", sum_chunk, tasks, result, *broadcast, waves=True, copies=2)
+
+
+def _tasks_at_once(n: int, driver_memory: int) -> int:
+    """Return the tasks of a pass that sums a matrix: with larger matrices fewer, which bounds what the driver holds."""
+    return max(1, _within(MAX_PARTS_BYTES, PARTS_SHARE, driver_memory) // (8 * n * n))
 
 
 def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> np.ndarray:
@@ -84,11 +115,10 @@ def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, wi
         return np.zeros((n, n))
     table = ctx.broadcast("weights", np.stack([ids.astype(np.float64), weights, widths]))
     tasks = tasks_holding(column_tasks(ctx.data), ids)
-    size = max(1, MAX_PARTS_BYTES // (8 * n * n))
-    program = _sum_program("feature-kernel-sum", sum_chunk, n, 8 * n * n)
-    total = ctx.run_pass(plan(program, tasks[:size], table, None))
+    size = _tasks_at_once(n, ctx.driver_memory)
+    total = ctx.run_pass(_matrix_pass(tasks[:size], table))
     for lo in range(size, len(tasks), size):
-        total += ctx.run_pass(plan(program, tasks[lo : lo + size], table, None))
+        total += ctx.run_pass(_matrix_pass(tasks[lo : lo + size], table))
     return mirror_triangles(total[None].astype(np.float32) if widths[0] else total[None])[0]
 
 
@@ -117,7 +147,7 @@ def diagonal_chunk(task: Task, table: Table) -> np.ndarray:
 
 
 class FeatureGram:
-    """``sum_i w_i K_i`` of :func:`feature_kernel_sum` by passes over the columns; solvers ask it for squares and products only."""
+    """``sum_i w_i K_i`` of :func:`feature_kernel_sum` by passes over the columns; solvers ask it for some rows and for products."""
 
     def __init__(self, ctx: RunContext, ids: np.ndarray, weights: np.ndarray, widths: np.ndarray) -> None:
         self._ctx = ctx
@@ -139,16 +169,40 @@ class FeatureGram:
         """Return whole rows, ``(len(idx), n)`` (one pass)."""
         return self._pass("feature-rows", rows_chunk, self.n * len(idx), idx) if len(idx) else np.zeros((0, self.n))
 
-    def square(self, idx: np.ndarray) -> np.ndarray:
-        """Return ``K[idx][:, idx]`` (one pass)."""
-        return mirror_triangles(self._pass("feature-square", sum_chunk, len(idx) ** 2, idx)[None])[0]
+    @property
+    def working(self) -> int:
+        """Variables of a solver's working set: as many as their rows may be brought."""
+        return rows_at_once(self.n, self._ctx.driver_memory)
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         """Return ``K v`` (one pass)."""
         return self._pass("feature-product", product_chunk, self.n, self._ctx.broadcast("vector", v))
 
     def _pass(self, name: str, chunk: Callable[..., np.ndarray], size: int, *argument: Table) -> np.ndarray:
-        return self._ctx.run_pass(plan(_sum_program(name, chunk, self.n, 8 * size), self._tasks, self._table, *argument))
+        return self._ctx.run_pass(values_pass(name, chunk, self._tasks, size, self._table, *argument))
+
+
+def values_pass(name: str, chunk: Callable[..., np.ndarray], tasks: Sequence[Task], size: int, *broadcast: object) -> Plan[np.ndarray]:
+    """Return the pass over ``size`` values of a sum of which no matrix is made."""
+    return sums_pass(name, chunk, tasks, 8 * size, *broadcast, waves=False, copies=3)
+
+
+def rows_at_once(n: int, driver_memory: int) -> int:
+    """Return how many whole rows of a sum one pass brings."""
+    return min(n, max(MIN_WORKING_SET, min(WORKING_SET, _within(ROW_BYTES, RESULT_SHARE, driver_memory) // (8 * n))))
+
+
+def sum_passes(data: BlockStore | MemoryBlocks, item: int, cells: int, driver_memory: int) -> Iterator[Plan[np.ndarray]]:
+    """Yield the passes of a fit over sums of the kernels of all features, nothing of which runs; ``cells``: as many as there may be, with
+    entries of ``item`` bytes.
+    """
+    n, tasks = data.n_rows, column_tasks(data)
+    if not matrix_fits(n, data.n_cols, driver_memory):
+        yield values_pass("planned", product_chunk, tasks, n * rows_at_once(n, driver_memory))
+        return
+    yield _matrix_pass(tasks[: _tasks_at_once(n, driver_memory)])
+    if cells:
+        yield _cells_pass(tasks, min(cells, _cells_at_once(n, item, driver_memory)), item)
 
 
 def cells_chunk(task: Task, table: Table, count: int) -> np.ndarray:
@@ -173,15 +227,18 @@ class CellSums:
     def __init__(self, ctx: RunContext, cells: Cells, scales: np.ndarray, widths: np.ndarray) -> None:
         self._cells, self._n = cells, int(ctx.data.n_rows)
         item = 4 if widths[cells.members[0]] else 8
-        size = max(1, MAX_RESULT_BYTES // (2 * item * self._n**2))
+        size = _cells_at_once(self._n, item, ctx.driver_memory)
         batches = [range(first, min(first + size, cells.count)) for first in range(0, cells.count, size)]
         self._parts = [(batch.start, _cell_batch(ctx, cells, batch, scales, widths)) for batch in batches]
 
     @staticmethod
     def max_count(ctx: RunContext, share: float, item: int) -> int:
         """Return how many cells fit in a share of the driver's memory, and in what a point's matrix and vectors leave of it."""
-        entries, rows = ctx.data.n_rows**2, 256 * ctx.data.n_rows
-        return max(0, int(min(share * ctx.driver_memory, ctx.driver_memory - MATRIX_COPIES * entries - rows) / (2 * item * entries)))
+        n, memory = ctx.data.n_rows, ctx.driver_memory
+        # Where tasks run here, so do those that merge what they found.
+        step = MERGED * 2 * item * n**2 * _cells_at_once(n, item, memory) + _piece_bytes(n, ctx.data.n_cols, waves=True)
+        left = memory - MATRIX_COPIES * n**2 - 256 * n - max(step - OVERHEAD, 0)
+        return max(0, int(min(share * memory, left) / (2 * item * n**2)))
 
     def at(self, point: int, factor: float) -> np.ndarray:
         """Return ``factor sum_i w_i K_i`` with the weights of a point, ``(n, n)``."""
@@ -205,6 +262,15 @@ def _cell_batch(ctx: RunContext, cells: Cells, batch: range, scales: np.ndarray,
         columns.append(np.stack([ids.astype(np.float64), widths[ids], number, (1.0 - t) * scales[ids], t * scales[ids]]))
     table = np.concatenate(columns, axis=1)
     tasks = tasks_holding(column_tasks(ctx.data), np.sort(table[0].astype(np.int64)))
-    n = int(ctx.data.n_rows)
-    program = _sum_program("feature-cells", cells_chunk, n, 2 * len(batch) * (4 if table[1, 0] else 8) * n * n)
-    return ctx.run_pass(plan(program, tasks, ctx.broadcast("cells", table), len(batch)))
+    item = 4 if table[1, 0] else 8
+    return ctx.run_pass(_cells_pass(tasks, len(batch), item, ctx.broadcast("cells", table), len(batch)))
+
+
+def _cells_pass(tasks: Sequence[Task], count: int, item: int, *broadcast: object) -> Plan[np.ndarray]:
+    result = 2 * count * item * source_of(tasks[0][0]).n_rows ** 2
+    return sums_pass("feature-cells", cells_chunk, tasks, result, *broadcast, waves=True, copies=2)
+
+
+def _cells_at_once(n: int, item: int, driver_memory: int) -> int:
+    """Return the cells of one pass."""
+    return max(1, _within(MAX_RESULT_BYTES, RESULT_SHARE, driver_memory) // (2 * item * n**2))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.alignment.path_cells import Cells, cut_into_cells
+from ....kernels.svm.decomposition import solve_decomposition
 from ....kernels.svm.dual import DenseGram, Gram, Scratch
 from ....kernels.svm.smo import solve_smo
 from ...grams.given import GivenGrams
@@ -90,7 +92,7 @@ class PathTrainer:
             yield machine
 
     def _points(self, p: np.ndarray, weights: sp.csr_array) -> Iterator[tuple[float, np.ndarray, np.ndarray, Gram]]:
-        count, fits = len(p), matrix_fits(self.ctx.data.n_rows, self.ctx.driver_memory)
+        count, fits = len(p), matrix_fits(self.ctx.data.n_rows, self.ctx.data.n_cols, self.ctx.driver_memory)
         one_by_one = isinstance(self.inputs.data, GivenGrams) or not fits or count <= MAX_SINGLE_POINTS
         cells = None if one_by_one else self._cells(weights)
         if one_by_one:
@@ -128,13 +130,14 @@ class PathTrainer:
             theta[active] = weights
             self._grams = self._grams or given_grams(ctx, self.inputs)
             return self._grams.combine(theta)
-        if len(active) and not matrix_fits(ctx.data.n_rows, ctx.driver_memory):
+        if len(active) and not matrix_fits(ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory):
             return FeatureGram(ctx, active, weights, self.kernels.widths[active])
         return DenseGram(feature_kernel_sum(ctx, active, weights, self.kernels.widths[active]), self._scratch)
 
     def _solve(self, p: float, active: np.ndarray, share: np.ndarray, gram: Gram, warm: np.ndarray | None) -> PathPoint:
         starts: list[np.ndarray | None] = [None] * len(self.problems) if warm is None else list(warm)
-        solutions = [solve_smo(gram, problem, warm=start, tol=MACHINE_TOL) for problem, start in zip(self.problems, starts, strict=True)]
+        solve = partial(solve_decomposition, working=gram.working) if isinstance(gram, FeatureGram) else solve_smo
+        solutions = [solve(gram, problem, warm=start, tol=MACHINE_TOL) for problem, start in zip(self.problems, starts, strict=True)]
         beta, bias = np.stack([solution.beta for solution in solutions]), np.array([solution.bias for solution in solutions])
         values = np.stack([gram.matvec(row) for row in beta]) + bias[:, None]
         gap, objective = sum(solution.gap for solution in solutions), sum(solution.upper for solution in solutions)

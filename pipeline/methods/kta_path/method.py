@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ....cluster import Plan
 from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
@@ -17,21 +19,26 @@ from ...inputs.scores import held_out_rows, with_held_out
 from ...method import Method
 from ...models.kernel import KernelModel
 from ...models.kernel_predict import KernelPredictor
-from ...passes.blocks import column_tasks, task_bytes
+from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
-from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits
-from .loop import BATCH_MACHINES, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
-from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathTrainer
-from .path_model import machine_model
+from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
+from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
+from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer
+from .path_model import machine_model, weights_along
 
 N_SHOWN = 1000  # kernels in the report's table
 N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
 IN_CELLS = f"within {CELL_SHARE:g} L"
 FEATURES = Held("alignments, traces, widths and weights of the features", "80 d")
-MATRIX = Held("sums of kernels, the matrix, and the solver's copy of it", f"{MATRIX_COPIES} n^2", "where that is within L; else passes")
+MATRIX = Held(
+    "sums of kernels, the matrix, and the solver's copy of it",
+    f"{MATRIX_COPIES} n^2",
+    "where that, and a task that sums, is within L; else passes",
+)
 MANY_MACHINES = f"c <= d, {IN_CELLS}; more than {MAX_SINGLE_POINTS} machines"
 CELLS = Held("matrices of c cells, which share the kernels of many points", "8 c n^2", MANY_MACHINES)
 LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels")
@@ -79,31 +86,57 @@ class KTAPath(Method):
     def plan(self) -> dict[str, Any]:
         """Points of the path, tasks of a pass, where machines are solved."""
         points, data = len(self.loop.grid), self.ctx.data
-        tasks, fits = column_tasks(data), matrix_fits(data.n_rows, self.ctx.driver_memory)
+        tasks, fits = column_tasks(data), matrix_fits(data.n_rows, data.n_cols, self.ctx.driver_memory)
         sizes = {"kernels": int(data.n_cols), "points": points}
         machines = {"machines": self.inputs.n_machines, "machine_points": self.config.n_machines}
-        passes = {"tasks_per_pass": len(tasks), "task_bytes": int(max(task_bytes(task) for task in tasks))}
+        passes = {"tasks_per_pass": len(tasks), "task_bytes": max(work.memory_bound for work in self._passes(tasks))}
         solves = {"solve_on": "matrix" if fits else "passes", "matrix_bytes": MATRIX_COPIES * data.n_rows**2 if fits else 0}
         return {**holdings_plan(_driver_held(self.loop, self.ctx, points)), **sizes, **machines, **passes, **solves}
+
+    def _passes(self, tasks: Sequence[Task]) -> Iterator[Plan[Any]]:
+        """Yield the passes of the fit, nothing of which runs."""
+        data, targets = self.ctx.data, 8 * self.ctx.data.n_rows * self.inputs.n_machines
+        yield from (alignments_pass(tasks[lo : lo + BATCH_TASKS], targets) for lo in range(0, len(tasks), BATCH_TASKS))
+        yield from sum_passes(data, 4 if self.config.kernel == "rbf" else 8, _most_cells(self.loop, self.ctx), self.ctx.driver_memory)
 
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        fits = matrix_fits(self.ctx.data.n_rows, self.ctx.driver_memory)
+        fits = matrix_fits(self.ctx.data.n_rows, self.ctx.data.n_cols, self.ctx.driver_memory)
         return ("alignments of features", "Gram blocks of machines" if fits else "products and entries of the machines' kernels")
 
     def model(self, state: KTAState, ctx: RunContext) -> KernelModel:
         """Return the path, with the machine at its last point that has a kernel."""
-        config, active_points = self.config, np.flatnonzero(state.counts)
-        p = float(state.p[active_points[-1]]) if len(active_points) else config.p_start
+        config = self.config
         arrays = dict(zip(("alignments", "traces", "widths"), state.table[:3], strict=True))
         arrays |= {"junctures": path_junctures(config, state), "p_grid": state.p, "n_active": state.counts}
         arrays |= {"path_indices": state.indices, "path_values": state.values, "newton_steps": state.newton_steps, "scored": state.scored}
         figures = {"lam1": state.lam1, "lam2": state.lam2, "C": float(config.C)}
-        active, eta = path_weights(config, (state.lam1, state.lam2), arrays["alignments"], arrays["junctures"], p)
+        return machine_model(config, self.inputs, arrays, figures, self.machine(state, ctx))
+
+    def machine(self, state: KTAState, ctx: RunContext, p: float | None = None) -> PathPoint:
+        """Return the machine at a point of the path; by default the last one that has a kernel."""
+        if p is None:
+            active_points = np.flatnonzero(state.counts)
+            p = float(state.p[active_points[-1]]) if len(active_points) else self.config.p_start
+        lam, junctures = (state.lam1, state.lam2), path_junctures(self.config, state)
+        active, eta = path_weights(self.config, lam, state.alignments.values, junctures, p)
         # Started from nothing, the machine is the same whatever points came before.
-        machine = PathTrainer(config, self.inputs, ctx, state.kernels).at(p, active, eta)
-        return machine_model(config, self.inputs, arrays, figures, machine)
+        return PathTrainer(self.config, self.inputs, ctx, state.kernels).at(p, active, eta)
+
+    @classmethod
+    def for_folds(cls, config: KTAPathConfig) -> KTAPathConfig:
+        """Return parameters without machines on the way to the last point."""
+        return config.model_copy(update={"n_machines": 1})
+
+    @classmethod
+    def without(cls, inputs: Inputs, held_out: np.ndarray) -> Inputs:
+        """Return inputs with the weights of some rows zero; nothing is measured on them along the path."""
+        return replace(with_held_out(inputs, held_out), held_out=None)
+
+    def decision_values(self, state: KTAState, ctx: RunContext) -> np.ndarray:
+        """Return what the last machine of the path decides on all rows, ``(n_machines, n_samples)``."""
+        return self.machine(state, ctx).values
 
     def summary(self, state: KTAState, model: KernelModel) -> dict[str, Any]:
         """Return the path's size and its last machine's certificate."""
@@ -117,7 +150,12 @@ class KTAPath(Method):
 
     def tables(self, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
-        a, names = state.alignments.values, self.ctx.data.feature_names()
+        return self.model_tables(model, self.ctx.data.feature_names())
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        a, grid, counts = (model.arrays[name] for name in ("alignments", "p_grid", "n_active"))
         order = np.lexsort((np.arange(len(a)), -a))[:N_SHOWN]
         labels = [str(j) if names is None else names[j] for j in order.tolist()]
         used = model.used if model.features is None else model.features.columns
@@ -127,11 +165,11 @@ class KTAPath(Method):
             {"kernel": label, "weight": weights.get(j), "alignment": float(a[j]), "leaves_at_p": end}
             for j, label, end in zip(order.tolist(), labels, ends, strict=True)
         ]
-        followed = state.weights[:, order[:N_FOLLOWED]].toarray().tolist()
-        paths = [{"p": p, **dict(zip(labels, row, strict=False))} for p, row in zip(state.p.tolist(), followed, strict=True)]
-        scored = {int(k): _finite_scores(train, test) for k, train, test in state.scored}
-        counts = enumerate(zip(state.p.tolist(), state.counts.tolist(), strict=True))
-        path = [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in counts]
+        followed = weights_along(model)[:, order[:N_FOLLOWED]].toarray().tolist()
+        paths = [{"p": p, **dict(zip(labels, row, strict=False))} for p, row in zip(grid.tolist(), followed, strict=True)]
+        scored = {int(k): _finite_scores(train, test) for k, train, test in model.arrays["scored"]}
+        points = enumerate(zip(grid.tolist(), counts.tolist(), strict=True))
+        path = [{"p": p, "n_active": n, **scored.get(k, {})} for k, (p, n) in points]
         return {"kernels": kernels, "path": path, "path_weights": paths}
 
 
@@ -141,16 +179,26 @@ def _driver_held(loop: KTALoop, ctx: RunContext, points: int) -> tuple[Holding, 
     """
     n, d, memory = ctx.data.n_rows, ctx.data.n_cols, ctx.driver_memory
     vectors = FEATURES.of(d=d), WEIGHTS.of(A=points * d), vectors_held(n, loop.inputs.n_machines)
-    if not matrix_fits(n, memory):
+    if not matrix_fits(n, d, memory):
         return vectors
-    machines, gaussian = min(loop.config.n_machines, BATCH_MACHINES, len(loop.grid)), loop.config.kernel == "rbf"
+    machines, gaussian, cells = _machines_at_once(loop), loop.config.kernel == "rbf", _most_cells(loop, ctx)
     if machines <= MAX_SINGLE_POINTS:
         return (*vectors, MATRIX.of(n=n))
-    cells = min(d, CellSums.max_count(ctx, CELL_SHARE, 4 if gaussian else 8))
     table = min(TABLE_COPIES * d * machines, int(CELL_SHARE * memory))
     summed = (CELLS if gaussian else LINEAR_CELLS).of(c=cells, n=n)
     # The table is gone once the cells are cut.
     return (*vectors, MATRIX.of(n=n), max(summed, TABLE.taking(table), key=lambda item: item.nbytes))
+
+
+def _machines_at_once(loop: KTALoop) -> int:
+    return min(loop.config.n_machines, BATCH_MACHINES, len(loop.grid))
+
+
+def _most_cells(loop: KTALoop, ctx: RunContext) -> int:
+    """Return how many cells there are at most, whose matrices many points share; none where there are few."""
+    if _machines_at_once(loop) <= MAX_SINGLE_POINTS:
+        return 0
+    return min(ctx.data.n_cols, CellSums.max_count(ctx, CELL_SHARE, 4 if loop.config.kernel == "rbf" else 8))
 
 
 def _finite_scores(train: float, test: float) -> dict[str, float]:

@@ -55,6 +55,14 @@ def machine_model(
     )
 
 
+def weights_along(model: KernelModel) -> sp.csr_array:
+    """Return the weights at the points of the path, ``(points, k)``."""
+    arrays = model.arrays
+    indptr = np.concatenate([[0], np.cumsum(arrays["n_active"])])
+    shape = (len(arrays["p_grid"]), len(arrays["alignments"]))
+    return sp.csr_array((arrays["path_values"], arrays["path_indices"], indptr), shape=shape)
+
+
 def chosen_rows(data: BlockStore | MemoryBlocks, ids: np.ndarray, columns: np.ndarray) -> np.ndarray | sp.csr_array:
     """Return some rows of some columns with scaling applied; sparse if the data is."""
     parts = []

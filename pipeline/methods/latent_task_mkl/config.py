@@ -6,7 +6,20 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, StorePath, TaskKernels, TaskLoss, Tube, Unit
+from ...records.config import (
+    ClassWeight,
+    Count,
+    GramConfig,
+    GramPolicy,
+    Normalize,
+    Positive,
+    Probability,
+    StorePath,
+    TaskKernels,
+    TaskLoss,
+    Tube,
+    Unit,
+)
 
 Norm = Annotated[float, Field(gt=1, le=2)]
 
@@ -54,3 +67,4 @@ class LatentTaskConfig(GramConfig):
     )
     gram_store: StorePath = None
     class_weight: ClassWeight = None
+    probability: Probability = "auto"

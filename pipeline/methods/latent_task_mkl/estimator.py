@@ -7,6 +7,7 @@ from typing import Any
 
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
+from ...one_vs_rest import class_model, of_machines
 from .loop import Certificate, LatentState
 from .method import LatentTask
 
@@ -37,6 +38,9 @@ class _LatentTaskMKL(TaskEstimator):
     over functions of all groups w of tasks, :math:`F_t = \sum_{w \ni t} \sum_j (h_{0w}^j + h_{tw}^j) + b_t` and
     :math:`(\Theta_w^j)^2 = \mu \|h_{0w}^j\|^2 + \sum_{t \in w} \|h_{tw}^j\|^2`.
 
+    Of more than two classes every class has a machine against the rest, with groups of its own; attributes are lists then, in the order of
+    the classes, and arrays have one more axis before the others.
+
     Attributes
     ----------
     groups_
@@ -63,24 +67,27 @@ class _LatentTaskMKL(TaskEstimator):
     _takes_all_memory = True
 
     def _unfinished(self, state: LatentState) -> str:
-        config, gap = self._config(), self.certificate_.relative_gap
+        config, gap = self._config(), self.model_.figures["certified_relative_gap"]
         reason = STOPS.get(str(state.stop), str(state.stop)).format(config)
         return f"{reason} ended the fit before tol={config.tol:g} was reached; a relative gap of {gap:.2g} is certified"
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
-        figures, groups = model.figures, model.arrays["groups"].astype(bool)
-        self.group_kernel_weights_ = model.arrays["group_kernel_weights"].copy()
-        totals = self.group_kernel_weights_.sum(axis=1).tolist()
-        self.groups_ = [TaskGroup(tuple(self.tasks_[group].tolist()), total) for group, total in zip(groups, totals, strict=True)]
+        models = [class_model(model, m) for m in range(model.n_machines)]
+        self.group_kernel_weights_ = of_machines([one.arrays["group_kernel_weights"].copy() for one in models])
+        self.groups_ = of_machines([self._task_groups(one) for one in models])
         self.task_kernel_weights_ = model.weights.copy()
-        gaps, complete = (figures["certified_gap"], figures["certified_relative_gap"]), bool(figures["certificate_complete"])
-        self.certificate_ = Certificate(*gaps, complete, figures["sufficient_relative_gap"], int(figures["search_visits"]))
-        self.objective_, self.dual_gap_ = figures["upper_bound"], figures["certified_gap"]
+        self.certificate_ = of_machines([Certificate.of(one.figures) for one in models])
+        self.objective_, self.dual_gap_ = model.figures["upper_bound"], model.figures["certified_gap"]
+
+    def _task_groups(self, model: TaskModel) -> list[TaskGroup]:
+        totals = model.arrays["group_kernel_weights"].sum(axis=1).tolist()
+        groups = model.arrays["groups"].astype(bool)
+        return [TaskGroup(tuple(self.tasks_[group].tolist()), total) for group, total in zip(groups, totals, strict=True)]
 
 
 class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
-    r"""Classifiers of many tasks whose kernels are shared by groups of tasks (MTGFL); two classes, the same for all tasks.
+    r"""Classifiers of many tasks whose kernels are shared by groups of tasks (MTGFL); the classes are the same for all tasks.
 
     A task all of whose rows have one label predicts it, and takes no part in groups.
 

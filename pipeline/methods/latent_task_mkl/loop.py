@@ -10,6 +10,7 @@ they keep the certificate from closing.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -54,6 +55,12 @@ class Certificate:
     complete: bool
     sufficient: float
     visits: int
+
+    @classmethod
+    def of(cls, figures: Mapping[str, float]) -> Certificate:
+        """Return what the figures of a model say."""
+        gaps, complete = (figures["certified_gap"], figures["certified_relative_gap"]), bool(figures["certificate_complete"])
+        return cls(*gaps, complete, figures["sufficient_relative_gap"], int(figures["search_visits"]))
 
 
 @dataclass(frozen=True)

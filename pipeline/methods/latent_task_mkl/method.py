@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
-from ...grams.plans import sum_plan, sum_work
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
-from ...grams.sources import row_pairs
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
 from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
 from ...loops.active_set import FINISHED
+from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, heaviest_first
+from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
+from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
 from ...records.holdings import Holding, holdings_plan
 from .config import LatentTaskConfig
@@ -50,29 +53,47 @@ class LatentTask(Method):
         return config, held_out_task_inputs(ctx, cls.name, extra)
 
     @classmethod
-    def build_loop(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> LatentLoop:
-        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data, a loss that does not suit the target;
-        MemoryBoundExceeded: more kernels or rows than the memory allows.
+    def start(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> Any:
+        """Return the method ready to run on inputs: of more than two classes a machine for each against the rest."""
+        return super().start(config, inputs, ctx) if inputs.n_machines == 1 else LatentClasses.over(config, inputs, ctx)
+
+    @classmethod
+    def build_loop(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext, machine: int = 0) -> LatentLoop:
+        """Return the loop of a fit, of more than two classes that of one ``machine``.
+
+        Raises ValueError: kernels that do not suit the data, a loss that does not suit the target; MemoryBoundExceeded: more kernels or
+        rows than the memory allows.
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
-        losses = pooled_problem(config, inputs)
+        losses = pooled_problem(config, inputs, machine)
         settings, n = gram_settings(config, specs, inputs.data, ctx), losses.problem.n
         holdings = driver_held(settings, n, len(specs), inputs.n_tasks, ctx.driver_memory)
         refuse_machines(settings, holdings, n, len(specs), ctx.fit_limit, cls.name)
-        return LatentLoop(config, specs, losses, settings, (task_fit(inputs),), given_grams_or_none(inputs.data))
+        fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
+        return LatentLoop(config, specs, losses, settings, fits, given_grams_or_none(inputs.data))
+
+    @staticmethod
+    def decision_of(state: LatentState) -> np.ndarray:
+        """Return the decision values of a state, ``(n_samples,)``."""
+        return state.machine.decision
+
+    @staticmethod
+    def is_unfinished(stop: str | None) -> bool:
+        """Return whether a reason to stop came before the tolerance was reached."""
+        return stop not in FINISHED
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Gram policy, tasks of a pass, memory of a task."""
         loop, ctx, n, k = self.loop, self.ctx, self.ctx.data.n_rows, len(self.loop.specs)
-        refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
+        passes = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings)
         return {
             **loop.settings.describe(n, k),
             **holdings_plan(driver_held(loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
             "learning_tasks": loop.n_tasks,
             "groups": 2.0 ** len(loop.learned) - 1.0,
             "iterations_at_most": self.config.max_iter,
-            **sum_plan(loop.settings, refs, n, 16 * k * loop.n_tasks**2, ctx.driver_memory),
+            **sum_plan(passes, passes.task_forms(1, loop.n_tasks)),
         }
 
     @property
@@ -101,6 +122,10 @@ class LatentTask(Method):
         arrays, solution = {"groups": groups.astype(np.uint8), "group_kernel_weights": weights}, (machine.best_beta, machine.biases)
         return build_task_model(self.config, self.inputs, loop.specs, norms, pair_weights, *solution, figures, arrays)
 
+    def decision_values(self, state: LatentState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return self.decision_of(state)[None]
+
     def warnings(self, state: LatentState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
         return kernel_warnings(self.loop.grams(ctx))
@@ -126,7 +151,14 @@ class LatentTask(Method):
 
     def tables(self, state: LatentState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return groups by weight, which tasks work together, kernels by weight, and their part in every task."""
-        tasks, names = model.tasks, [str(spec) for spec in self.loop.specs]
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        if model.n_machines > 1:
+            return class_tables(cls, model)
+        tasks, names = model.tasks, kernel_names(model)
         groups, weights = model.arrays["groups"].astype(bool), model.arrays["group_kernel_weights"]
         kernel_weights, parts = weights.sum(axis=0), np.diagonal(model.weights, axis1=1, axis2=2)
         order = heaviest_first(kernel_weights)
@@ -157,6 +189,21 @@ class LatentTask(Method):
         groups = np.zeros((len(order), loop.n_tasks), bool)
         groups[:, loop.learned] = loop.lattice.groups(nodes.keys[order])
         return groups, weights[order]
+
+
+@dataclass(frozen=True)
+class LatentClassesState(SideState[LatentState]):
+    """State of the machines of several classes."""
+
+    record_name: ClassVar[str] = "LatentClassesState"
+    parts: tuple[LatentState, ...]
+
+
+class LatentClasses(OneVsRest, LatentTask):
+    """Machines of several classes, each with groups of its own."""
+
+    single, state_type = LatentTask, LatentClassesState
+    loop: SideBySide[LatentState]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def driver_held(settings: GramSettings, n: int, k: int, n_tasks: int, driver_memory: int) -> tuple[Holding, ...]:

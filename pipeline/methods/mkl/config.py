@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, MachineKernels, NonNegative, Normalize, Positive, StorePath, Unit
+from ...records.config import (
+    ClassWeight,
+    Count,
+    GramConfig,
+    GramPolicy,
+    MachineKernels,
+    NonNegative,
+    Normalize,
+    Positive,
+    Probability,
+    StorePath,
+    Unit,
+)
 
 
 class MKLConfig(GramConfig):
@@ -36,6 +48,7 @@ class MKLConfig(GramConfig):
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _solver_and_set(self) -> MKLConfig:

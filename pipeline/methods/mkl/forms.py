@@ -13,6 +13,8 @@ from ....kernels.weights.domains import NormDomain
 from ...grams.grams import Grams
 from ...loops.kernel_weights import Trial, WeightState, average_dual, certify_all_kernels, make_trial
 
+CUT_BYTES = 32 << 20  # shares of all tiles in the forms of cuts that one pass brings
+
 
 @dataclass(frozen=True)
 class Solved:
@@ -74,6 +76,13 @@ def certify_with_all_kernels(grams: Grams, state: WeightState, problem: DualProb
     kernels, cuts = np.flatnonzero(lacking.any(axis=0)), np.flatnonzero(lacking.any(axis=1))
     if not len(kernels):
         return state
-    forms = state.cut_forms.copy()
-    forms[np.ix_(cuts, kernels)] = grams.forms(state.cut_betas[cuts].T, kernels).T
+    forms, size = state.cut_forms.copy(), cuts_at_once(grams.k, grams.n)
+    for some in (cuts[lo : lo + size] for lo in range(0, len(cuts), size)):
+        forms[np.ix_(some, kernels)] = grams.forms(state.cut_betas[some].T, kernels).T
     return replace(state, cut_forms=forms)
+
+
+def cuts_at_once(k: int, n: int) -> int:
+    """Return of how many cuts one pass computes the forms in k kernels: as many as bring few bytes, tile by tile."""
+    tiles = -(-n // 128)
+    return max(1, CUT_BYTES // (8 * k * tiles**2))

@@ -5,24 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from ...grams.plans import sum_plan, sum_work
-from ...grams.sources import row_pairs
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import HELD, machines_held, refuse_machines
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
-from ...method import Method, bound_figures, bounds_summary, weight_tables
+from ...loops.kernel_weights import MIN_KERNELS_TO_SHRINK
+from ...loops.weight_steps import uses_model
+from ...method import Method, bound_figures, bounds_summary, followed_tables
 from ...models.kernel import KernelModel, is_selected
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .config import MKLConfig
+from .forms import cuts_at_once
 from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
 
@@ -58,15 +60,24 @@ class MKL(Method):
         loop, n, machines = self.loop, self.ctx.data.n_rows, len(self.loop.problems)
         settings = loop.settings
         assert settings is not None
-        refs = row_pairs(self.ctx.data if loop.data is None else loop.data, loop.specs, settings.block)
+        passes = GramPasses(loop.grams.over(self.ctx), loop.specs, settings)
         return {
             **settings.describe(n, len(loop.specs)),
             **holdings_plan(machines_held(settings, n, len(loop.specs), machines, self.ctx.driver_memory)),
             "machines": machines,
             "iterations_at_most": self.config.max_iter,
-            # Beside the forms a task holds the vector of every machine.
-            **sum_plan(settings, refs, n, (8 * len(loop.specs) + 2 * n) * machines, self.ctx.driver_memory),
+            **sum_plan(passes, *self._form_bytes(passes)),
         }
+
+    def _form_bytes(self, passes: GramPasses) -> list[int]:
+        """Return the bytes of forms of all machines, of cuts where kernels may have left, and of products where models may be made."""
+        loop = self.loop
+        vectors = [len(loop.problems)]
+        if len(loop.specs) >= MIN_KERNELS_TO_SHRINK:
+            vectors.append(min(cuts_at_once(passes.k, passes.n), max(config.max_iter for config in loop.configs)))
+        pairs = zip(loop.configs, loop.domains, strict=True)
+        models = sum(uses_model(config.solver, domain) for config, domain in pairs) if passes.holds_sum else 0
+        return [*map(passes.forms, vectors), *([passes.products(models)] if models else [])]
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -75,6 +86,15 @@ class MKL(Method):
         assert settings is not None
         return sum_work(settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
+    @classmethod
+    def shared_folds(cls, config: MKLConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by folds
+        of their own do not.
+        """
+        if config.solver == "single":
+            return None
+        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
+
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""
         machines = state.machines
@@ -82,6 +102,10 @@ class MKL(Method):
         theta, beta = np.stack([one.best_theta for one in machines]), np.stack([one.best_beta for one in machines])
         paths, biases = {f"weights_path_{m}": one.path for m, one in enumerate(machines)}, np.array([one.best_bias for one in machines])
         return build_model(self.config, self.inputs, self.loop.grams(ctx), theta, beta, biases, figures, paths)
+
+    def decision_values(self, state: MKLState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return np.stack([one.best_decision for one in state.machines])
 
     def warnings(self, state: MKLState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -100,10 +124,12 @@ class MKL(Method):
 
     def tables(self, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
-        machines = state.machines
-        labels = [str(label) for label in self.inputs.classes or ()] if len(machines) > 1 else [""]
-        names, theta = [str(spec) for spec in self.loop.specs], np.stack([one.best_theta for one in machines])
-        return weight_tables(names, labels, theta, [one.path for one in machines])
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        return followed_tables(model)
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> MKLLoop:

@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, TaskKernels, TaskLoss, Tube, Unit
+from ...records.config import (
+    ClassWeight,
+    Count,
+    GramConfig,
+    GramPolicy,
+    Normalize,
+    Positive,
+    Probability,
+    TaskKernels,
+    TaskLoss,
+    Tube,
+    Unit,
+)
 
 
 class MultiTaskMKLConfig(GramConfig):
@@ -38,3 +50,4 @@ class MultiTaskMKLConfig(GramConfig):
     )
     gram_store: str | None = Field(None, description="path of a Gram store of the squares within tasks, kept for further fits")
     class_weight: ClassWeight = None
+    probability: Probability = "auto"

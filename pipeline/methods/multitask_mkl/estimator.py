@@ -21,6 +21,9 @@ class _MultiTaskMKL(TaskEstimator):
 
     over functions :math:`f_t^j` in the space of kernel j and biases.
 
+    Of more than two classes every class has a machine against the rest, with weights of its own; arrays have one more axis then, before
+    the others.
+
     Attributes
     ----------
     kernel_weights_
@@ -46,12 +49,13 @@ class _MultiTaskMKL(TaskEstimator):
         self.kernel_weights_ = model.arrays["kernel_weights"].copy()
         self.task_kernel_weights_ = model.weights.copy()
         threshold = MultiTaskMKLConfig.model_validate_json(model.params_json).threshold
-        self.support_ = np.flatnonzero(is_selected(self.kernel_weights_, threshold))
+        selected = [is_selected(weights, threshold) for weights in np.atleast_2d(self.kernel_weights_)]
+        self.support_ = np.flatnonzero(np.any(selected, axis=0))
         self._set_bounds(model.figures)
 
 
 class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
-    r"""Classifiers of many tasks that choose their kernels together (MK-MTFL); two classes, the same for all tasks.
+    r"""Classifiers of many tasks that choose their kernels together (MK-MTFL); the classes are the same for all tasks.
 
     A task all of whose rows have one label predicts it.
 

@@ -6,13 +6,12 @@ Where the kernels are in memory, the steps of a pass run one after another in th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
 from ....kernels.grams.normalization import KernelSums, block_sums, kernel_sums, make_normalizations
 from ....kernels.svm.dual import DualProblem
 from ....kernels.svm.task_machine import Accuracy
@@ -21,9 +20,8 @@ from ....storage.grams.layout import GramLayout
 from ...grams.contents import confirm_contents
 from ...grams.grams import filled_store
 from ...grams.settings import GramSettings
-from ...passes.blocks import join_lists
 from ...records.context import RunContext
-from .solve_pass import BatchProblem, Norms, TaskBatch, batch_bytes, normalized_block, solve_chunk, split_batches, sums_chunk
+from .solve_pass import BatchProblem, Norms, TaskBatch, normalized_block, solve_chunk, solves_pass, split_batches, sums_chunk, sums_pass
 from .task_blocks_pass import LoadedPair, TaskPair, load_pairs, task_pairs
 
 
@@ -94,8 +92,7 @@ class TaskGrams:
         if self.settings.policy == "memory":
             solutions = [solution for batch in batches for solution in solve_chunk(batch)]
         else:
-            rows, tasks = max(batch.rows[1] - batch.rows[0] for batch in batches), max(len(batch.parts) for batch in batches)
-            solutions = self._run_pass("task-solves", solve_chunk, 16 * rows + 16 * self.k * tasks + 512, batches)
+            solutions = self.ctx.run_pass(solves_pass(solve_chunk, batches, self.k))
         solutions = sorted(solutions, key=lambda solution: solution.first)
         indefinite = [task for solution in solutions for task in solution.indefinite]
         if indefinite:
@@ -118,12 +115,7 @@ class TaskGrams:
             self._pairs = [LoadedPair(pair.rows, pair.cols, block) for block, pair in zip(blocks, self._pairs, strict=True)]
             return kernel_sums(self.n, sums)
         batches = split_batches(self._pairs, self.layout)
-        largest = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
-        return kernel_sums(self.n, self._run_pass("task-sums", sums_chunk, 24 * self.k * largest, batches))
-
-    def _run_pass(self, name: str, chunk: Callable[[TaskBatch], list[Any]], result: int, batches: Sequence[TaskBatch]) -> list[Any]:
-        program = BlockProgram(name, chunk, join_lists, batch_bytes, result, combine_bytes=2 * result * len(batches))
-        return self.ctx.run_pass(plan(program, batches))
+        return kernel_sums(self.n, self.ctx.run_pass(sums_pass(sums_chunk, batches, self.k)))
 
 
 def _with_problem(batch: TaskBatch, whole: BatchProblem) -> TaskBatch:

@@ -171,7 +171,7 @@ class MultiTaskLoop:
             **figures,
             "relative_gap": max(search.relative_gap for search in searches),
             "n_selected": max(counts),
-            **({"selected": counts} if len(self.fits) > 1 else {}),
+            **({"selected": [max(counts[m] for m in fit.machines) for fit in self.fits]} if len(self.fits) > 1 else {}),
             "machines": running * self.n_tasks,
             **accuracy_metrics(self.fits, decisions),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,15 +17,15 @@ from ...inputs.memory import MACHINES, fewer_kernels, vectors_held
 from ...inputs.scores import with_held_out
 from ...inputs.tasks import TaskInputs, TaskProblem, held_out_task_inputs, pooled_problem, task_fit
 from ...method import Method, bound_figures, bounds_summary
-from ...models.kernel import is_selected
-from ...models.task import TaskModel, task_counts, task_table
+from ...models.kernel import is_selected, kernel_names
+from ...models.task import TaskModel, by_class, machine_stack, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .config import MultiTaskMKLConfig
 from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
-from .solve_pass import batch_bytes, split_batches
+from .solve_pass import largest_step, split_batches
 from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_layout, task_pairs, task_settings
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by task
@@ -81,7 +81,7 @@ class MultiTaskMKL(Method):
             "machines": loop.n_tasks * len(loop.problems),
             "iterations_at_most": self.config.max_iter,
             "tasks_per_pass": 0 if settings.policy == "memory" else len(batches),
-            "task_bytes": int(max(batch_bytes(batch) for batch in batches)),
+            "task_bytes": largest_step(batches, k, settings.policy),
         }
 
     @property
@@ -89,40 +89,62 @@ class MultiTaskMKL(Method):
         """What workers do."""
         return () if self.loop.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
+    @classmethod
+    def shared_folds(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share Gram matrices."""
+        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
-        search, back = state.searches[0], np.argsort(self.inputs.order)  # from the order of tasks to that of the data
-        figures = bound_figures(search.lower, search.upper, state, UNFINISHED)
-        arrays = {"kernel_weights": search.best_weights, "task_shares": search.best_shares, "weights_path": search.path}
+        searches, back = state.searches, np.argsort(self.inputs.order)  # from the order of tasks to that of the data
+        figures = bound_figures(sum(one.lower for one in searches), sum(one.upper for one in searches), state, UNFINISHED)
+        arrays = {
+            "kernel_weights": machine_stack([one.best_weights for one in searches]),
+            "task_shares": machine_stack([one.best_shares for one in searches]),
+            **{"weights_path" if len(searches) == 1 else f"weights_path_{m}": one.path for m, one in enumerate(searches)},
+        }
         norms = self.loop.grams(ctx).normalizations
         norms = [norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[back]) for norm in norms]
-        weights = task_kernel_weights(search.best_weights, search.best_shares)
-        solution = search.best_beta[back], search.best_bias
+        weights = machine_stack([task_kernel_weights(one.best_weights, one.best_shares) for one in searches])
+        solution = machine_stack([one.best_beta[back] for one in searches]), machine_stack([one.best_bias for one in searches])
         return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
+
+    def decision_values(self, state: MultiTaskState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return np.stack([search.best_decision for search in state.searches])[:, np.argsort(self.inputs.order)]
 
     def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many kernels and rows were selected."""
-        n_selected = int(is_selected(model.arrays["kernel_weights"], self.config.threshold).sum())
+        selected = [is_selected(weights, self.config.threshold) for weights in np.atleast_2d(model.arrays["kernel_weights"])]
+        n_selected = int(np.any(selected, axis=0).sum())
         return {**bounds_summary(model, "all kernels"), "n_selected": n_selected, **task_counts(model, state.stop)}
 
     def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
-        search, loop, tasks = state.searches[0], self.loop, self.inputs.names
-        weights, names = search.best_weights, [str(spec) for spec in loop.specs]
-        order = np.argsort(-weights, kind="stable")
-        order = order[is_selected(weights, self.config.threshold)[order]]
-        parts = task_kernel_weights(weights, search.best_shares)
-        return {
-            "kernels": [{"kernel": names[q], "weight": float(weights[q])} for q in order],
-            "task_kernels": [{"task": task, **{names[q]: float(parts[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(tasks)],
-            "tasks": task_table(tasks, self.inputs.codes[loop.order], search.best_beta, search.best_bias),
-        }
+        codes, names, labels = self.inputs.codes[self.loop.order], self.inputs.names, self.inputs.labels
+        tasks = [{"tasks": task_table(names, codes, one.best_beta, one.best_bias)} for one in state.searches]
+        return {**self.model_tables(model), **(tasks[0] if len(tasks) == 1 else by_class(tasks, labels))}
+
+    @classmethod
+    def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by weight, and their part in every task."""
+        weights = np.atleast_2d(model.arrays["kernel_weights"])
+        tables = [_tables(model.machine(m), one) for m, one in enumerate(weights)]
+        return tables[0] if len(tables) == 1 else by_class(tables, model.labels)
+
+
+def _tables(model: TaskModel, weights: np.ndarray) -> dict[str, list[dict[str, Any]]]:
+    kernels, threshold = kernel_names(model), MultiTaskMKLConfig.model_validate_json(model.params_json).threshold
+    order = np.argsort(-weights, kind="stable")
+    order = order[is_selected(weights, threshold)[order]]
+    parts = [{"task": task, **{kernels[q]: float(model.weights[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(model.tasks)]
+    return {"kernels": [{"kernel": kernels[q], "weight": float(weights[q])} for q in order], "task_kernels": parts}
 
 
 def shared_loop(
     ctx: RunContext, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray | None]
 ) -> MultiTaskLoop:
-    """Return one loop for the fits of every parameters on every mask of rows held out; they share Gram matrices."""
+    """Return one loop for the fits of every parameters on every mask of rows held out; they share Gram matrices, as do their classes."""
     first, given = configs[0], given_grams_or_none(inputs.data)
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
@@ -133,9 +155,10 @@ def shared_loop(
         for mask in masks:
             part = with_held_out(inputs, mask)
             fits.append(task_fit(part, len(problems)))
-            pooled = pooled_problem(config, part)
-            problems.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
-            fit_configs.append(config)
+            for machine in range(inputs.n_machines):
+                pooled = pooled_problem(config, part, machine)
+                problems.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
+                fit_configs.append(config)
     refuse_beyond(driver_held(settings, layout, len(specs), len(problems)), ctx.fit_limit, MultiTaskMKL.name, fewer_kernels(settings))
     return MultiTaskLoop(specs, fit_configs, problems, fits, settings, layout, inputs.order, given)
 

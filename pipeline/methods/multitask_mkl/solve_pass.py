@@ -5,13 +5,14 @@ Batches follow from sizes alone, never from the number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.bank.block_sums import combine_kernels, tile_sums, total_forms
 from ....kernels.grams.normalization import BlockSums, Normalization, block_sums
 from ....kernels.jit import one_thread
@@ -19,7 +20,10 @@ from ....kernels.svm.dual import DualProblem, Scratch
 from ....kernels.svm.task_machine import Accuracy, solve_machine
 from ....storage.grams.layout import GramLayout
 from ...grams.grams import load_programs as load_gram_programs
+from ...grams.pair_passes import Build, build_pass
+from ...grams.settings import Policy
 from ...grams.sources import FREED_BYTES, apply_norms
+from ...passes.blocks import join_lists
 from .task_blocks_pass import BATCH_BYTES, TaskPair
 
 CACHE_BYTES = 256 << 20  # blocks of one task that stay in memory between its sum and its forms; of a larger one they are loaded twice
@@ -69,6 +73,9 @@ class TaskBatch:
     def nbytes(self) -> int:
         """Bytes of all their blocks."""
         return sum(part.nbytes for part in self.parts)
+
+
+BatchChunk = Callable[[TaskBatch], list[Any]]
 
 
 class BatchSolution(NamedTuple):
@@ -165,6 +172,35 @@ def batch_bytes(batch: TaskBatch) -> int:
         rows = max(pair.row_bytes for pair in part.pairs)
         needed.append(min(part.nbytes, CACHE_BYTES) + 4 * largest + 28 * m * m + rows + FREED_BYTES)
     return max(needed)
+
+
+def solves_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int) -> Plan[list[Any]]:
+    """Return the pass that solves the machines of all tasks on k kernels."""
+    rows, tasks = max(batch.rows[1] - batch.rows[0] for batch in batches), max(len(batch.parts) for batch in batches)
+    return _batches_pass("task-solves", chunk, 16 * rows + 16 * k * tasks + 512, batches)
+
+
+def sums_pass(chunk: BatchChunk, batches: Sequence[TaskBatch], k: int) -> Plan[list[Any]]:
+    """Return the pass over the sums of k kernels within tasks."""
+    rows = max(sum(pair.rows[1] - pair.rows[0] for part in batch.parts for pair in part.pairs) for batch in batches)
+    return _batches_pass("task-sums", chunk, 24 * k * rows, batches)
+
+
+def _batches_pass(name: str, chunk: BatchChunk, result: int, batches: Sequence[TaskBatch]) -> Plan[list[Any]]:
+    return plan(BlockProgram(name, chunk, join_lists, batch_bytes, result, combine_bytes=2 * result * len(batches)), batches)
+
+
+def largest_step(batches: Sequence[TaskBatch], k: int, policy: Policy) -> int:
+    """Return the bytes of the largest step on k kernels, whose entries lie where a policy says: of a pass, or of what this process does
+    batch by batch, where they are in its memory.
+    """
+    solves = solves_pass(solve_chunk, batches, k).memory_bound
+    if policy == "memory":
+        return max(map(batch_bytes, batches))
+    if policy == "recompute":
+        return max(solves, sums_pass(sums_chunk, batches, k).memory_bound)
+    pairs = [pair for batch in batches for part in batch.parts for pair in part.pairs]
+    return max(solves, build_pass(list, [Build(None, pair) for pair in pairs]).memory_bound)
 
 
 def load_programs() -> None:

@@ -8,6 +8,7 @@ from ...records.shared_charts import streams, task_heat_maps
 CHARTS = SystemCharts(
     comparing=(streams,),
     single=(task_heat_maps,),
+    displays={"weights": task_heat_maps},
     glossary={
         "sweeps": "Passes of the solver over all weights so far.",
         "nonzeros": "Weights that are not zero.",

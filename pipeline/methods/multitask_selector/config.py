@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import Count, MethodConfig, NonNegative, Positive
+from ...records.config import Count, MethodConfig, NonNegative, Positive, Probability
 
 
 class SelectorConfig(MethodConfig):
@@ -48,6 +48,7 @@ class SelectorConfig(MethodConfig):
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
         None, description="factor of the loss per class; partial_fit takes no balanced ones"
     )
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _suits_the_loss(self) -> SelectorConfig:

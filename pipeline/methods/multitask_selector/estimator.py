@@ -13,9 +13,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ...estimators.inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from ...estimators.inputs import Column, UserRows, fan_out, fit_context, is_store, label_array, labels_of, opened_for
 from ...estimators.kernels import is_text
 from ...estimators.linear import FeatureSelection, StreamEstimator
+from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import checked_weight, predicted_labels
 from ...estimators.tasks import add_tasks
 from ...inputs.labels import class_factors
@@ -48,7 +49,7 @@ def _takes_streams(estimator: Any) -> bool:
     return True
 
 
-class MultiTaskSelector(FeatureSelection, StreamEstimator):
+class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     r"""Linear models of many tasks that choose their features together, learned online by dual averaging or as a batch.
 
     .. math::
@@ -182,6 +183,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
                 "this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; take a new one"
             )
         rows, labels = self._checked(X, y=y, reset=not goes_on, y_numeric=not self._is_classifier)
+        labels = label_array(labels)
         n, d = rows.shape
         weight = np.ones(n) if sample_weight is None else checked_weight(sample_weight, n)
         codes, target = self._codes(task, tasks, n, goes_on), self._signs(labels, classes, goes_on)
@@ -261,7 +263,7 @@ class MultiTaskSelector(FeatureSelection, StreamEstimator):
     def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""
         measure = accuracy_score if self._is_classifier else r2_score
-        return float(measure(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(measure(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
     def transform(self, X: UserRows) -> np.ndarray | sp.sparray:
         """Return the columns of features that some task has selected; raw ones, also of a store."""

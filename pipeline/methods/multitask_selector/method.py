@@ -13,8 +13,8 @@ import scipy.sparse as sp
 
 from ....storage.value_types import Matrix
 from ...inputs.labels import resolve_loss
-from ...inputs.tasks import TaskInputs, held_out_task_inputs, task_fit
-from ...method import Method
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, refuse_more_classes, task_fit
+from ...method import Method, name_features
 from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
 from ...passes.rows import NEEDS_ROWS, has_rows
@@ -59,6 +59,7 @@ class Selector(Method):
         """Return the loop of a fit. Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight;
         MemoryBoundExceeded: weights, and rows or columns, are more than the driver may hold.
         """
+        refuse_more_classes(inputs)
         resolve_loss(config.loss, inputs.classes, ["squared"], ["logistic", "hinge"])
         way = _way(config, inputs, ctx)
         holdings = driver_holdings(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory, way)
@@ -69,7 +70,7 @@ class Selector(Method):
         data = selector_data(config, inputs)
         if config.algorithm == "da":
             return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)
-        return WorkingLoop(config, data) if way == "working_set" else BatchLoop(config, data)
+        return WorkingLoop(config, data, ctx.driver_memory) if way == "working_set" else BatchLoop(config, data)
 
     @classmethod
     def prepare(cls, config: SelectorConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
@@ -89,6 +90,12 @@ class Selector(Method):
     def distributed(self) -> tuple[str, ...]:
         """What workers do: of a working set the passes over all features; rounds, and rows in memory, are the work of one process."""
         return ("gradients of the tasks, feature by feature",) if self.plan["engine"] == "working_set" else ()
+
+    def decision_values(self, state: State, ctx: RunContext) -> np.ndarray:
+        """Return the decision value of each row's task, ``(1, n_samples)``."""
+        model = replace(self.model(state, ctx), tasks_json="null")
+        values = self.predictor(model).decision_values(model, ctx)
+        return np.take_along_axis(values, self.inputs.codes[:, None], axis=1).T
 
     def model(self, state: State, ctx: RunContext) -> LinearModel:
         """Return the model of the last weights; intercepts hold the offsets of the tasks."""
@@ -123,27 +130,30 @@ class Selector(Method):
 
     def tables(self, state: State, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, their weights by task, the tasks; of a stream also its steps."""
-        features, weights, data, tasks = model.features, selected_weights(model), self.loop.data, self.inputs.names
-        names = self.ctx.data.feature_names()
-        names = [f"x{j}" if names is None else str(names[j]) for j in features]
-        norms = np.sqrt(np.square(weights).sum(axis=0))
+        data, tasks, counts = self.loop.data, self.inputs.names, np.count_nonzero(selected_weights(model), axis=1)
+        sizes = np.bincount(data.codes, data.weight > 0, len(tasks))
+        rows = [
+            {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
+            for q, name in enumerate(tasks)
+        ]
+        return {**self.model_tables(model, self.ctx.data.feature_names()), "tasks": rows, **self.loop.tables(state)}
+
+    @classmethod
+    def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return features by the norm of their weights over tasks, and their weights by task."""
+        features, weights = model.features, selected_weights(model)
+        texts, norms = name_features(features, names), np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
-        sizes, counts = np.bincount(data.codes, data.weight > 0, len(tasks)), np.count_nonzero(weights, axis=1)
-        shown = order[:MAX_TASK_FEATURES]
-        return {
-            "selected": [
-                {"feature": names[k], "column": int(features[k]), "norm": float(norms[k]), "tasks": int(np.count_nonzero(weights[:, k]))}
-                for k in order
-            ],
-            "task_features": [
-                {"task": name, **{names[k]: float(weights[q, k]) for k in shown}} for q, name in enumerate(tasks) if len(order)
-            ],
-            "tasks": [
-                {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
-                for q, name in enumerate(tasks)
-            ],
-            **self.loop.tables(state),
-        }
+        selected = [
+            {"feature": texts[k], "column": int(features[k]), "norm": float(norms[k]), "tasks": int(np.count_nonzero(weights[:, k]))}
+            for k in order
+        ]
+        by_task = [
+            {"task": name, **{texts[k]: float(weights[q, k]) for k in order[:MAX_TASK_FEATURES]}}
+            for q, name in enumerate(model.tasks or ())
+            if len(order)
+        ]
+        return {"selected": selected, "task_features": by_task}
 
 
 def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:

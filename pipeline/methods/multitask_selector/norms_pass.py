@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.group_lasso.penalty import GroupPenalty, single_features
 from ....kernels.group_lasso.task_gradients import BATCH_BYTES, feature_norms, feature_reaches
 from ....storage import block_cache
@@ -60,12 +60,6 @@ def join_norms(parts: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts, axis=1)
 
 
-def norms_bytes(task: Task, n: int, n_tasks: int) -> int:
-    """Bound the memory of a task: its largest stripe as read and cut, vectors over the rows, sums of tasks over some columns."""
-    columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
-    return 2 * task_bytes(task) + 40 * n + 3 * max(BATCH_BYTES, 8 * n_tasks) + 64 * columns
-
-
 def feature_tasks(ctx: RunContext, features: np.ndarray) -> list[Task]:
     """Return the tasks of a pass over sorted features: stripes that hold one of them."""
     tasks = column_tasks(ctx.data)
@@ -80,14 +74,24 @@ def task_norms(
 
     ``slopes``, ``cost``, ``codes``: ``(n,)`` minus the derivative, weight in the mean loss, and task of every row, in the data's order.
     """
-    row_factor, n = ctx.data.scale.row_factor, ctx.data.n_rows
+    row_factor = ctx.data.scale.row_factor
     vectors = np.stack([cost * slopes, cost])
     if row_factor is not None:
         vectors *= np.stack([row_factor, row_factor * row_factor])
-    tasks, result = feature_tasks(ctx, features), 16 * len(features)
+    tasks = feature_tasks(ctx, features)
     query = Query(n_tasks, float(penalty.kappa[0]), float(penalty.inner[0]), with_reaches)
-    program = BlockProgram(
-        "task-norms", norms_chunk, join_norms, lambda task: norms_bytes(task, n, n_tasks), result, combine_bytes=2 * result
-    )
     shared = (("features", features), ("task-slopes", vectors), ("task-codes", codes))
-    return ctx.run_pass(plan(program, tasks, *(ctx.broadcast(name, array, len(tasks)) for name, array in shared), query))
+    arrays = (ctx.broadcast(name, array, len(tasks)) for name, array in shared)
+    return ctx.run_pass(norms_pass(tasks, ctx.data.n_rows, n_tasks, len(features), *arrays, query))
+
+
+def norms_pass(tasks: Sequence[Task], n: int, n_tasks: int, features: int, *broadcast: object) -> Plan[np.ndarray]:
+    """Return the pass over the dual norms of so many features."""
+    result = 16 * features
+
+    def memory(task: Task) -> int:
+        # The largest stripe as read and cut, vectors over the rows, sums of tasks over some columns.
+        columns = sum(ref.cols[1] - ref.cols[0] for ref in task)
+        return 2 * task_bytes(task) + 40 * n + 3 * max(BATCH_BYTES, 8 * n_tasks) + 64 * columns
+
+    return plan(BlockProgram("task-norms", norms_chunk, join_norms, memory, result, combine_bytes=2 * result), tasks, *broadcast)

@@ -23,6 +23,7 @@ from ....kernels.losses import mean_loss
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...passes.blocks import column_tasks
+from ...passes.columns import columns_bytes
 from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
 from ...records.holdings import refuse_beyond
@@ -30,7 +31,7 @@ from .batch_loop import CUT_SHORT, STEP_LIMITS
 from .config import SelectorConfig
 from .inputs import SelectorData, Solution, penalty_weight
 from .memory import FEWER_COLUMNS, FIRST_FEATURES, moments_fit, set_holdings
-from .norms_pass import norms_bytes, task_norms
+from .norms_pass import norms_pass, task_norms
 
 MORE_FEATURES = 10  # features that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
@@ -74,8 +75,8 @@ class WorkingLoop:
     state_type = WorkingState
     counter = "sweeps"
 
-    def __init__(self, config: SelectorConfig, data: SelectorData) -> None:
-        self.config, self.data = config, data
+    def __init__(self, config: SelectorConfig, data: SelectorData, driver_memory: int) -> None:
+        self.config, self.data, self._driver_memory = config, data, driver_memory
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
         self._columns: tuple[int, WorkingColumns] | None = None
 
@@ -236,10 +237,12 @@ class WorkingLoop:
     @property
     def plan(self) -> dict[str, Any]:
         """Tasks of a pass over all features, what they read and take, and steps of both fits."""
-        tasks, n, n_tasks = column_tasks(self.data.data), len(self.data.codes), self.data.n_tasks
+        data, tasks = self.data.data, column_tasks(self.data.data)
         passes = {"tasks_per_pass": len(tasks), "bytes_read_per_pass": int(sum(ref.nbytes for task in tasks for ref in task))}
         fits = 1 if self.config.refit is None else 2
-        memory = max(norms_bytes(task, n, n_tasks) for task in tasks)
+        norms = norms_pass(tasks, data.n_rows, self.data.n_tasks, data.n_cols)
+        # A set may come to all columns that the driver may hold twice.
+        memory = max(norms.memory_bound, columns_bytes(data, data.n_cols, self._driver_memory // 2))
         return {**passes, "task_bytes": memory, "sweeps_at_most": self.config.max_iter * fits}
 
     def solution(self, state: WorkingState) -> Solution:

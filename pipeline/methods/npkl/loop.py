@@ -75,22 +75,34 @@ class NPKLLoop:
         found = dense_bytes(n) if base and n <= MAX_DENSE_BASIS_ROWS else 0
         return GRAPH.of(n=n, k=k), CONSTRAINTS.of(m=m), BASE.taking(24 * n * base + found)
 
+    def judged_pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the pairs of rows whose distances decide on constraints; ``None`` where all are used."""
+        return None if self.config.selection is None else judged_pairs(self.given, np.random.default_rng(self.seed))
+
     def driver_held(self, n: int, memory: int) -> tuple[Holding, ...]:
         """Return what the driver holds, of the eigenpairs the least there can be: their number r shows only as they are found."""
         solver = self.eigen_plan(n, memory)
         return (*self.given_held(n), DENSE_MATRIX.of(n=self.config.base or 0) if solver is None else solver.least_held())
 
-    def eigen_plan(self, n: int, memory: int) -> EigenPlan | None:
-        """Return what is known of the eigensolver in a driver of so many bytes; ``None`` on a base, whose matrix is small and dense."""
+    def eigen_plan(self, n: int, memory: int, here: bool = True) -> EigenPlan | None:
+        """Return what is known of the eigensolver in a driver of so many bytes, ``here`` if passes run in it; ``None`` on a base, whose
+        matrix is small and dense.
+        """
         if self.config.base is not None:
             return None
         entries = (2 * self.n_neighbors + 1) * n + 2 * self.given.size
-        return EigenPlan(n, self._rank_at_most(n), entries, EIGENPAIRS, memory - total_bytes(self.given_held(n)))
+        left = memory - total_bytes(self.given_held(n))
+        return EigenPlan(n, self._rank_at_most(n), entries, EIGENPAIRS, left, here, adds=self._has_proximal_steps)
+
+    @property
+    def _has_proximal_steps(self) -> bool:
+        """Whether the cap may be idle, so that a step goes on from the kernel of an earlier one."""
+        return self.config.loss != "linear" and self.config.G is None
 
     def _rank_at_most(self, n: int) -> int:
         """Return how many positive eigenvalues A has at most. L takes some away; a pair adds one to A, and all lie on constrained rows."""
-        if self.config.loss != "linear" and self.config.G is None:
-            return n  # proximal steps of an idle cap add those of earlier kernels
+        if self._has_proximal_steps:
+            return n  # they add those of earlier kernels
         return min(self.given.size, int(np.count_nonzero(self.given.counts)))
 
     def setting(self, ctx: RunContext) -> Setting:
@@ -139,8 +151,13 @@ def select_constraints(config: NPKLConfig, pairs: PairConstraints, ctx: RunConte
 
 def gaussian_at(ctx: RunContext, pairs: PairConstraints, rng: np.random.Generator) -> np.ndarray:
     """Return ``exp(-||x_i - x_j||^2 / m)`` at constrained pairs, m the median over pairs of rows drawn at random."""
-    i, j = rng.integers(0, pairs.n, (2, WIDTH_PAIRS))
-    j = np.where(i == j, (j + 1) % pairs.n, j)
-    squares = squared_distances(ctx, np.concatenate([pairs.rows, i]), np.concatenate([pairs.cols, j]))
+    squares = squared_distances(ctx, *judged_pairs(pairs, rng))
     width = float(np.median(squares[pairs.size :]))
     return np.exp(-squares[: pairs.size] / (width if width > 0 else 1.0))
+
+
+def judged_pairs(pairs: PairConstraints, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs of rows whose distances decide on constraints: those of constraints, and some drawn at random."""
+    i, j = rng.integers(0, pairs.n, (2, WIDTH_PAIRS))
+    j = np.where(i == j, (j + 1) % pairs.n, j)
+    return np.concatenate([pairs.rows, i]), np.concatenate([pairs.cols, j])

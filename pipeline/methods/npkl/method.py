@@ -13,7 +13,7 @@ from ....kernels.spectral.constraints import close_pairs, pair_constraints
 from ....kernels.spectral.dual_ascent import SpectralState
 from ....kernels.spectral.problem import cap_used
 from ...grams.eigen_plan import EigenPlan
-from ...grams.neighbours import plan_neighbours
+from ...grams.neighbours import plan_distances, plan_neighbours
 from ...method import Method
 from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
@@ -76,9 +76,11 @@ class NPKL(Method):
         """The graph's pass, and where the eigensolver's block lies; its columns show on the way, and with them the bytes of a task."""
         loop, data, solver = self.loop, self.ctx.data, self._solver
         neighbours, others = plan_neighbours(data, loop.n_neighbors), total_bytes(loop.given_held(data.n_rows))
+        judged = loop.judged_pairs()
+        step = max(neighbours["task_bytes"], 0 if judged is None else plan_distances(data, *judged)["task_bytes"])
         return {
             **neighbours,
-            "task_bytes": max(neighbours["task_bytes"], 0 if solver is None else solver.task_bytes()),
+            **({"task_bytes": step} if solver is None else solver.task_figures(step)),
             **holdings_plan(loop.driver_held(data.n_rows, self.ctx.driver_memory)),
             **({"eigensolver": "in this process, on the base"} if solver is None else solver.describe(others)),
             "n_rows": data.n_rows,
@@ -90,11 +92,12 @@ class NPKL(Method):
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
-        return ("neighbours", *(() if self._solver is None else self._solver.work()))
+        judged = () if self.config.selection is None else ("distances of constrained pairs",)
+        return ("neighbours", *judged, *(() if self._solver is None else self._solver.work()))
 
     @property
     def _solver(self) -> EigenPlan | None:
-        return self.loop.eigen_plan(self.ctx.data.n_rows, self.ctx.driver_memory)
+        return self.loop.eigen_plan(self.ctx.data.n_rows, self.ctx.driver_memory, self.ctx.executor.kind == "sync")
 
     def model(self, state: SpectralState, ctx: RunContext) -> SpectralModel:
         """Return the kernel of the least objective."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ....cluster import BlockProgram, plan
 from ....kernels.graphs.hulls import NodeSet
-from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Bytes
+from ....kernels.rules.bits import Bytes
 from ....kernels.rules.lattice import Conjunctions
 from ....kernels.rules.levels import BATCH, PAIR_BYTES, Candidates, LevelSearch
 from ....kernels.rules.machine import RuleProblem
@@ -24,8 +24,6 @@ from ....kernels.rules.search import COMPATIBLE, MAX_LENGTH, MAX_VIOLATORS, Viol
 from ...passes.blocks import add_parts, join_lists, serial
 from ...records.context import RunContext, Shared
 from .row_pass import (
-    GROUP_BYTES,
-    GROUP_COLUMNS,
     Asked,
     BitsPart,
     HullPart,
@@ -33,21 +31,35 @@ from .row_pass import (
     JoinAnswers,
     MergedSpans,
     SignedPart,
+    StepBytes,
     SubtreeFinds,
     SubtreeQuery,
     Subtrees,
     TaskTables,
+    bits_bytes,
+    candidates_step,
     decisions_chunk,
+    gathered_step,
+    hull_bytes,
     hull_chunk,
+    hull_step,
     join_kinds,
     join_tasks,
     kinds_chunk,
     merge_chunk,
+    merge_step,
+    numbers_step,
     of_block,
+    pairs_step,
+    reading_bytes,
     rows_chunk,
+    signed_bytes,
     subtree_chunk,
     sums_chunk,
+    sums_step,
+    supports_step,
     tree_sum,
+    truth_bytes,
     weighted_chunk,
 )
 
@@ -67,21 +79,31 @@ def block_rows(p: int, n: int) -> int:
 
 
 def largest_step(p: int, n: int, machines: int, hull: int, max_visits: int) -> int:
-    """Bound the bytes of any step of the passes below, and of joining their results, with at most p propositions."""
-    rows, blocks = block_rows(p, n), -(-n // block_rows(p, n))
-    bits = 8 * p * max(-(-rows // 64), 1)
-    reading = bits_bytes(bits, rows, rows, machines)
-    values = 8 * n * machines  # numbers of all rows, one for each machine
-    counts = machines * 4 * MAX_PLANES * (hull + 1) ** 2
-    solving = hull_bytes(hull, rows, machines) + counts + 16 * (hull + 1) ** 2 + 4 * values + 8 * machines * hull
-    ordered = signed_bytes(p, [rows] * machines)
-    batch = 16 * BATCH + 8 * MAX_LENGTH * BATCH
-    searching = [ordered + 3 * values + 2 * batch, max(PAIR_BYTES, p)]
+    """Return the bytes of the largest step of the passes below, with at most p propositions and ``hull`` conjunctions."""
+    rows, total = block_rows(p, n), n * machines
+    blocks, bits = -(-n // rows), 8 * p * max(-(-rows // 64), 1)
+    reading, signed = bits_bytes(bits, rows, rows, machines), signed_bytes(p, [rows] * machines)
+    on_rows, truth = hull_bytes(hull, rows, machines), truth_bytes(rows, min(p, MAX_LENGTH * hull), hull, machines)
+    counts, batch = machines * (4 * MAX_PLANES * (hull + 1) ** 2 + 8 * hull), max(BATCH // machines, 1)
+    steps = [
+        sums_step(p, n),
+        numbers_step(truth, total, 24 * total),
+        supports_step(truth, hull),
+        merge_step(on_rows, total),
+        gathered_step(on_rows, min(GATHERED_BYTES, total * -(-hull // 8))),
+        hull_step(on_rows, hull, 8 * total, counts, 9 * total + 8 * hull * machines, FAN_IN),
+        candidates_step(signed, (16 + 8 * MAX_LENGTH) * batch, 16 * machines * batch),
+        pairs_step(max(PAIR_BYTES, p)),
+    ]
     if fits_a_task(p, n):
-        searching.append(blocks * (bits + ordered) + subtree_bytes(max_visits, machines))
-    refining = truth_bytes(rows, min(p, MAX_LENGTH * hull), hull, machines) + 4 * values
-    joining = max(2 * values, (FAN_IN + 1) * (counts + 8 * machines * hull) + 2 * values, (FAN_IN + 1) * max(16 * BATCH, PAIR_BYTES))
-    return max(reading + max(solving, *searching, refining), joining)
+        steps.append(subtrees_step(blocks * bits, blocks * signed, max_visits, machines))
+    merging = max(step.merging or (FAN_IN + 1) * step.result for step in steps)
+    return max(reading + max(step.task for step in steps), merging)
+
+
+def subtrees_step(bits: int, signed: int, max_visits: int, machines: int) -> StepBytes:
+    """Return the bytes of searches below propositions: the bits and the rows with multipliers of all blocks, candidates and violators."""
+    return StepBytes(bits + signed + subtree_bytes(max_visits, machines), 256 * MAX_LENGTH * (MAX_VIOLATORS + 1))
 
 
 def fits_a_task(p: int, n: int) -> bool:
@@ -141,46 +163,18 @@ class RowBlocks:
         name: str,
         chunk: Callable[..., Any],
         refs: Sequence[Any],
-        more: int,
-        result: int,
+        step: StepBytes,
         combine: Callable[..., Any],
         *shared: Any,
-        merging: int | None = None,
     ) -> Any:
-        """Run a pass over blocks: ``more`` bytes a task beside its bits; ``merging`` bounds a combine step that does not add results."""
+        """Run a pass over blocks."""
 
         def memory(ref: object) -> int:
             first = ref[0] if isinstance(ref, tuple) else ref
-            return more + (reading_bytes(first) if isinstance(first, BitsPart) else 0)
+            return step.task + (reading_bytes(first) if isinstance(first, BitsPart) else 0)
 
-        program = BlockProgram(f"rule-{name}", chunk, combine, memory, result, combine_bytes=merging)
+        program = BlockProgram(f"rule-{name}", chunk, combine, memory, step.result, combine_bytes=step.merging)
         return self.ctx.run_pass(plan(program, refs, *shared, split_every=FAN_IN))
-
-
-def bits_bytes(bits: int, rows: int, used: int, machines: int) -> int:
-    """Bound the bytes of finding the bits of a block: they, raw values of some columns as read and dense, propositions unpacked."""
-    return bits + 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 2 * MAX_UNPACKED_BYTES + machines * 48 * used
-
-
-def reading_bytes(part: BitsPart) -> int:
-    """Bound the bytes of finding the bits of a block."""
-    return bits_bytes(part.nbytes, part.rows[1] - part.rows[0], part.n, len(part.spans))
-
-
-def hull_bytes(size: int, rows: int, machines: int) -> int:
-    """Bound the bytes of a hull's conjunctions on the rows of a block: as bits, unpacked, row by row for every machine, merged."""
-    return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
-
-
-def truth_bytes(rows: int, p: int, rules: int, machines: int) -> int:
-    """Bound the bytes of the truth of propositions and rules on the rows of a block, with values as read and some of it as numbers."""
-    return 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 6 * MAX_UNPACKED_BYTES + rows * (p // 4 + 3 * rules + 120 * machines + 64)
-
-
-def signed_bytes(p: int, rows: Sequence[int]) -> int:
-    """Bound the bytes of p propositions on a block's rows with multipliers, in the order of a search."""
-    words = sum(-(-n // 64) + 4 for n in rows)
-    return 8 * (p + 64) * words
 
 
 class BlockedLattice(Conjunctions):
@@ -212,8 +206,8 @@ class BlockedLattice(Conjunctions):
 
     def products(self, weight: np.ndarray) -> np.ndarray:
         """Return the sums of a weight (n,) over the rows of every proposition: one pass."""
-        more = 8 * self.n + 2 * MAX_UNPACKED_BYTES
-        return self.blocks.run("sums", weighted_chunk, self.parts, more, 8 * self.p, add_parts, self.blocks.share("weights", weight))
+        step, shared = sums_step(self.p, self.n), self.blocks.share("weights", weight)
+        return self.blocks.run("sums", weighted_chunk, self.parts, step, add_parts, shared)
 
     def decisions(self, items: Sequence[Sequence[int]], weights: np.ndarray) -> list[np.ndarray]:
         """Return sum_r w_rt phi_r on the rows of every task, of conjunctions with weights ``(r, T)``: one pass."""
@@ -221,9 +215,9 @@ class BlockedLattice(Conjunctions):
             return [np.zeros(len(rows)) for rows in self.rows]
         largest, total = max(part.n for part in self.parts), sum(map(len, self.rows))
         names = tuple(tuple(item) for item in items)
-        more = truth_bytes(largest, len({e for item in names for e in item}), len(names), len(self.rows))
+        truth = truth_bytes(largest, len({e for item in names for e in item}), len(names), len(self.rows))
         shared = self.blocks.tables, names, weights
-        return self.blocks.run("decisions", decisions_chunk, self.parts, more, 8 * total, join_tasks, *shared, merging=16 * total)
+        return self.blocks.run("decisions", decisions_chunk, self.parts, numbers_step(truth, total), join_tasks, *shared)
 
     # -- restricted problems -------------------------------------------------------------------------------------------------
 
@@ -235,14 +229,14 @@ class BlockedLattice(Conjunctions):
         total, largest = sum(map(len, self.rows)), max(part.n for part in self.parts)
         more = hull_bytes(len(items), largest, len(self.rows))
         pairs = list(zip(self.parts, parts, strict=True))
-        found = self.blocks.run("merge", merge_chunk, pairs, more, 8 * total + 4096, join_lists, merging=32 * total + 8192)
+        found = self.blocks.run("merge", merge_chunk, pairs, merge_step(more, total), join_lists)
         tasks = [SpreadRows.of(y, cost, kinds) for y, cost, kinds in zip(self.y, self.cost, zip(*found, strict=True), strict=True)]
         counts = np.array([[n if kind is None else len(kind[0]) for n, kind in kinds] for kinds in found])
         ends = np.cumsum(np.concatenate([np.zeros((1, len(tasks)), np.int64), counts]), axis=0)
         spans = [tuple((int(lo), int(hi)) for lo, hi in zip(*pair, strict=True)) for pair in itertools.pairwise(ends)]
         ask: Ask
         if (nbytes := width * int(counts.sum())) <= GATHERED_BYTES:
-            rows = self.blocks.run("hull-rows", rows_chunk, pairs, more, nbytes + 4096, join_lists, merging=2 * nbytes + 8192)
+            rows = self.blocks.run("hull-rows", rows_chunk, pairs, gathered_step(more, nbytes), join_lists)
             ask = _GatheredRows(rows, spans, len(items))
         else:
             refs = [(*pair, MergedSpans(span)) for pair, span in zip(pairs, spans, strict=True)]
@@ -273,8 +267,8 @@ class BlockedLattice(Conjunctions):
         known = {e: self._pairs[e] for e in ids.tolist() if e in self._pairs}
         new = np.array([e for e in ids.tolist() if e not in known], np.int64)
         if len(new):
-            shared, result = self.blocks.share("pairs", new), len(new) * self.p
-            rows = self.blocks.run("pairs", kinds_chunk, self.parts, result, result, join_kinds, shared) == COMPATIBLE
+            shared = self.blocks.share("pairs", new)
+            rows = self.blocks.run("pairs", kinds_chunk, self.parts, pairs_step(len(new) * self.p), join_kinds, shared) == COMPATIBLE
             known.update(zip(new.tolist(), np.packbits(rows, axis=1), strict=True))
             if (len(self._pairs) + len(new)) * self.p > 8 * KEPT_PAIR_BYTES:
                 self._pairs.clear()
@@ -322,9 +316,10 @@ class _HullPasses:
             else:
                 added += 4 * len(request.planes) * (len(request.keep) + 1) ** 2 if request.kind == COUNTS else 8 * self._size
         shared = self._blocks.share("vectors", np.concatenate(vectors)), self._blocks.share("zones", np.concatenate(zones))
-        more = self._more + added + 16 * (self._size + 1) ** 2 + joined + 2 * sum(array.nbytes for array in (*vectors, *zones))
-        combine, merging = JoinAnswers(tuple(request.kind for request in requests)), 2 * joined + (FAN_IN + 1) * added
-        return self._blocks.run("hull", hull_chunk, self._refs, more, joined + added, combine, tuple(asked), *shared, merging=merging)
+        nbytes = sum(array.nbytes for array in (*vectors, *zones))
+        step = hull_step(self._more, self._size, joined, added, nbytes, FAN_IN)
+        combine = JoinAnswers(tuple(request.kind for request in requests))
+        return self._blocks.run("hull", hull_chunk, self._refs, step, combine, tuple(asked), *shared)
 
 
 class BlockedSearch:
@@ -342,9 +337,9 @@ class BlockedSearch:
 
     def _sums(self, candidates: Candidates) -> np.ndarray:
         shared = [self._blocks.share(name, part) for name, part in zip(Candidates._fields, candidates, strict=True)]
-        result = 16 * len(self._lattice.rows) * len(candidates.owner)
-        more = max(signed.nbytes for _, signed in self._refs) + 2 * sum(part.nbytes for part in candidates) + result
-        return self._blocks.run("candidates", sums_chunk, self._refs, more, result, add_parts, *shared)
+        signed, nbytes = max(signed.nbytes for _, signed in self._refs), sum(part.nbytes for part in candidates)
+        step = candidates_step(signed, nbytes, 16 * len(self._lattice.rows) * len(candidates.owner))
+        return self._blocks.run("candidates", sums_chunk, self._refs, step, add_parts, *shared)
 
     def _search(self, known: frozenset[tuple[int, ...]], threshold: float) -> LevelSearch:
         """Return the search with a threshold: a longer one goes on where a shorter one ended."""
@@ -395,9 +390,8 @@ class BlockedSearch:
     def _run_round(self, groups: Sequence[Subtrees], query: SubtreeQuery) -> list[SubtreeFinds]:
         signed = sum(part.nbytes for _, part in self._refs)
         bits = max(reading_bytes(part) for part, _ in self._refs) + sum(part.nbytes for part, _ in self._refs)
-        more = bits + signed + subtree_bytes(query.max_visits, len(self._lattice.rows))
-        result = 256 * MAX_LENGTH * (MAX_VIOLATORS + 1)
-        program = BlockProgram("rule-subtrees", subtree_chunk, join_lists, lambda group: more, result, combine_bytes=(FAN_IN + 1) * result)
+        step = subtrees_step(bits, signed, query.max_visits, len(self._lattice.rows))
+        program = BlockProgram("rule-subtrees", subtree_chunk, join_lists, lambda group: step.task, step.result)
         return self._blocks.ctx.run_pass(plan(program, groups, query, FAN_IN, split_every=FAN_IN))
 
 

@@ -12,10 +12,10 @@ from ....kernels.rules.cuts import move_cuts
 from ....kernels.rules.propositions import Propositions
 from ...passes.blocks import add_parts, serial
 from ...passes.columns import fetch_columns
-from .blocked_lattice import BlockedLattice, truth_bytes
+from .blocked_lattice import BlockedLattice
 from .data import renumber
 from .proposition_pass import dense_column
-from .row_pass import BitsPart
+from .row_pass import BitsPart, numbers_step, supports_step, truth_bytes
 from .value_pass import Rules, ValuesPart, changes_chunk, support_chunk, value_parts, values_chunk, with_cuts
 
 
@@ -40,8 +40,8 @@ class BlockedRules:
         data = self.lattice.blocks.ctx.data
         return value_parts(data.column_blocks()[0], serial(data), self.rules.propositions, data.meta.itemsize, ranges)
 
-    def _more(self, part: ValuesPart) -> int:
-        """Bound the bytes of a task."""
+    def _truth(self, part: ValuesPart) -> int:
+        """Bound the bytes of the truth of the rules on the rows of a part."""
         return truth_bytes(part.rows[1] - part.rows[0], self.rules.propositions.size, *self.rules.weights.shape)
 
     @cached_property
@@ -53,13 +53,14 @@ class BlockedRules:
         """Return the decisions on all rows of the data, before the bias, ``(n_samples, T)``: one pass."""
         blocks = self.lattice.blocks
         n, size = len(blocks.used), blocks.size
-        parts, result = self._parts([(lo, min(lo + size, n)) for lo in range(0, n, size)]), 8 * n * self.rules.weights.shape[1]
-        return blocks.run("values", values_chunk, parts, self._more(parts[0]), result, _join_rows, self.rules, merging=2 * result)
+        parts = self._parts([(lo, min(lo + size, n)) for lo in range(0, n, size)])
+        step = numbers_step(self._truth(parts[0]), n * self.rules.weights.shape[1])
+        return blocks.run("values", values_chunk, parts, step, _join_rows, self.rules)
 
     def supports(self) -> np.ndarray:
         """Return on how many rows in use each rule holds, ``(r,)``: one pass."""
-        more, result = self._more(self._in_use[0][1]), 8 * len(self.rules.items) + 64
-        return self.lattice.blocks.run("supports", support_chunk, self._in_use, more, result, add_parts, self.rules)
+        step = supports_step(self._truth(self._in_use[0][1]), len(self.rules.items))
+        return self.lattice.blocks.run("supports", support_chunk, self._in_use, step, add_parts, self.rules)
 
     def moved_cuts(self, bias: np.ndarray) -> np.ndarray:
         """Return the cuts moved to the training values with the least loss, ``(p,)``: a pass for every cut, and its column."""
@@ -68,11 +69,11 @@ class BlockedRules:
 
     def changes(self, e: int, cuts: np.ndarray, bias: np.ndarray) -> np.ndarray:
         """Return what the loss of every row in use gains where proposition e becomes true of it, ``(n,)``: one pass."""
-        blocks, result = self.lattice.blocks, 8 * self.lattice.n
+        blocks = self.lattice.blocks
         labels, costs = blocks.share("signs", np.concatenate(blocks.y)), blocks.share("costs", np.concatenate(blocks.cost))
         shared = with_cuts(self.rules, cuts), bias, e, blocks.tables, labels, costs
-        more = self._more(self._in_use[0][1]) + 24 * sum(map(len, blocks.rows))
-        return blocks.run("changes", changes_chunk, self._in_use, more, result, _join_rows, *shared, merging=2 * result)
+        step = numbers_step(self._truth(self._in_use[0][1]), self.lattice.n, 24 * sum(map(len, blocks.rows)))
+        return blocks.run("changes", changes_chunk, self._in_use, step, _join_rows, *shared)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from ...records.charts import ShownTable, SystemCharts
+from ...records.charts import Chart, ShownTable, SystemCharts, short
+from ...records.run_view import RunView, number
+from ...records.shared_charts import ranking
+
+MAX_RULES = 20  # rules of the chart; the table has all
 
 TABLES = (ShownTable("rules", "Rules by weight", "All of them are in rules.csv and rules.json."),)
 
@@ -15,4 +19,20 @@ GLOSSARY = {
     "max_visits": "Nodes that one search outside may look at.",
 }
 
-CHARTS = SystemCharts(tables=TABLES, glossary=GLOSSARY)
+
+def rule_weights(run: RunView) -> list[Chart]:
+    """Return the heaviest rules: of two classes those for the first to the left, of more each with the class it speaks for."""
+    rows, classes = run.tables.get("rules", ()), run.summary.get("classes")
+    if not rows:
+        return []
+    shown, sides = rows[:MAX_RULES], [str(label) for label in classes] if isinstance(classes, (list, tuple)) else []
+    is_signed = len(sides) == 2
+    signs = [-1.0 if is_signed and str(row["vote"]) == sides[0] else 1.0 for row in shown]
+    names = [short(row["rule"] if is_signed else f"{row['rule']}: {row['vote']}", 56) for row in shown]
+    votes = f" for class {sides[1]} to the right, for class {sides[0]} to the left" if is_signed else " each with its class"
+    caption = f"The {len(shown)} heaviest of {len(rows):,} rules,{votes}."
+    values = [sign * number(row["weight"]) for sign, row in zip(signs, shown, strict=True)]
+    return [ranking("Rules by weight", caption, names, values, "weight")]
+
+
+CHARTS = SystemCharts(single=(rule_weights,), tables=TABLES, displays={"rules": rule_weights}, glossary=GLOSSARY)

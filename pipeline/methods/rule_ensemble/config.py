@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...records.config import Count, MethodConfig, Positive
+from ...records.config import Count, MethodConfig, Positive, Probability
 
 
 class RuleConfig(MethodConfig):
@@ -54,3 +54,4 @@ class RuleConfig(MethodConfig):
         description="auto and newton: joint re-weighting with Newton steps; mirror: the thesis' mirror descent over the rules' shares",
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
+    probability: Probability = "auto"

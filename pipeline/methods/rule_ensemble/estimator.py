@@ -16,8 +16,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, opened, warn_user
+from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, labels_of, opened, warn_user
 from ...estimators.kernels import KernelEstimator
+from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
 from ...passes.columns import Columns
@@ -33,7 +34,7 @@ STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.m
 """What ended a fit before the rules next to the active set were quiet, in words."""
 
 
-class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
+class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, KernelEstimator):
     r"""Weighted rules, each a conjunction of basic propositions about single columns, from the lattice of all conjunctions.
 
     Minimises over the weights f of all conjunctions S with columns :math:`\varphi_S(x) \in \{0, 1\}`, and biases,
@@ -188,7 +189,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, KernelEstimator):
 
     def score(self, X: object, y: ArrayLike, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
     def transform(self, X: object) -> np.ndarray:
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""

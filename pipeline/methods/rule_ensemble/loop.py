@@ -84,7 +84,8 @@ class RuleLoop:
         else:
             sizes = np.sqrt(np.sum(new.master.weights**2, axis=1))
             n_selected = int(np.sum(sizes > self.config.prune * sizes.max(initial=0.0)))
-        return Step(new, {**figures, "newton_steps": new.master.steps, "n_selected": n_selected, **self._accuracy(new, ctx)})
+        accuracy = accuracy_metrics(self.fits, dict(enumerate(self.row_values(new, ctx).T))) if self.fits else {}
+        return Step(new, {**figures, "newton_steps": new.master.steps, "n_selected": n_selected, **accuracy})
 
     def _grow(self, state: RuleState, ctx: RunContext) -> tuple[RuleState, dict[str, Any]]:
         config, data = self.config, self.data(ctx)
@@ -107,13 +108,10 @@ class RuleLoop:
         state = RuleState(state.iteration + 1, active, state.master, rules, active.stop if is_last else None)
         return state, {"phase": "refine", **figures}
 
-    def _accuracy(self, state: RuleState, ctx: RunContext) -> dict[str, Any]:
-        if not self.fits:
-            return {}
+    def row_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all machines, or of each row's task, ``(n_samples, n_machines)``."""
         values = self.decision_values(state, ctx)
-        if self.task_codes is not None:
-            values = values[np.arange(len(values)), self.task_codes][:, None]
-        return accuracy_metrics(self.fits, {k: values[:, k] for k in range(values.shape[1])})
+        return values if self.task_codes is None else values[np.arange(len(values)), self.task_codes][:, None]
 
     def decision_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
         """Return ``(n_samples, n_machines)`` decision values of the rules so far."""

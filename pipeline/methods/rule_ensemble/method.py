@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,10 @@ import numpy as np
 from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
-from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
+from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
 from ...method import Method
 from ...passes.blocks import column_tasks
+from ...passes.columns import columns_bytes
 from ...records.context import RunContext
 from ...records.data_set import DataSet
 from ...records.holdings import holdings_plan, refuse_beyond
@@ -26,7 +27,7 @@ from .loop import RuleLoop
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
 from .predict import RulePredictor
-from .proposition_pass import OUTLINE_ROOM
+from .proposition_pass import outline_pass, pack_pass
 from .state import RuleState
 
 
@@ -82,6 +83,7 @@ class Rule(Method):
         n, n_cols = len(rows.target), inputs.data.n_cols
         categorical = [*categorical_columns(config.categorical, n_cols, inputs.names), *inputs.categories]
         if isinstance(rows, TaskInputs):
+            refuse_more_classes(rows)
             machines, fit, codes = _task_machines(rows, cost), task_fit(rows), rows.codes
         else:
             refuse_idle_classes(rows.labels, rows.target, cost)
@@ -106,15 +108,19 @@ class Rule(Method):
         """
         config, data, machines = self.config, self.ctx.data, len(self.loop.tasks)
         tasks, n, d = column_tasks(data), data.n_rows, data.n_cols
-        largest, most = max((max(ref.nbytes for ref in task) for task in tasks), default=0), most_propositions(config, d, n)
+        most = most_propositions(config, d, n)
         figures: dict[str, Any] = {"machines": machines, "rows": "blocks" if self._in_blocks else "driver", "tasks_per_pass": len(tasks)}
-        step = largest + 64 * n
         if self._in_blocks:
             rows = block_rows(most, n)
             figures |= {"rows_per_block": rows, "row_blocks": -(-n // rows)}
-            step = max(step + OUTLINE_ROOM, largest_step(most, n, machines, config.max_rules, config.max_visits))
+            # Of the values of rules a column at a time comes to the driver.
+            propositions, columns = outline_pass(tasks, n, config.n_thresholds), 1
+            others = largest_step(most, n, machines, config.max_rules, config.max_visits)
+        else:
+            propositions, columns, others = pack_pass(tasks, n, config.n_thresholds), config.max_rules, 0
+        step = max(propositions.memory_bound, columns_bytes(data, columns), others)
         held = holdings_plan(driver_held(config, most, n, d, machines, self._in_blocks))
-        return {**figures, "task_bytes": int(step), **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
+        return {**figures, "task_bytes": step, **held, "max_rules": config.max_rules, "max_visits": config.max_visits}
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -124,6 +130,20 @@ class Rule(Method):
         most, n = most_propositions(self.config, self.ctx.data.n_cols, self.ctx.data.n_rows), self.ctx.data.n_rows
         search = "searches below single propositions" if fits_a_task(most, n) else "sums of candidates over blocks of rows"
         return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
+
+    @classmethod
+    def labelled(cls, inputs: RuleInputs) -> Inputs:
+        """Return the rows with their classes."""
+        return inputs.rows
+
+    @classmethod
+    def without(cls, inputs: RuleInputs, held_out: np.ndarray) -> RuleInputs:
+        """Return inputs with the weights of some rows zero."""
+        return replace(inputs, rows=with_held_out(inputs.rows, held_out))
+
+    def decision_values(self, state: RuleState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``; of tasks one, that of each row's task."""
+        return self.loop.row_values(state, ctx).T
 
     def model(self, state: RuleState, ctx: RunContext) -> RuleModel:
         """Return the model of the last state: the selected rules, and the active set they came from."""
@@ -144,6 +164,11 @@ class Rule(Method):
 
     def tables(self, state: RuleState, model: RuleModel) -> dict[str, list[dict[str, Any]]]:
         """Return the rules, largest weight first."""
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: RuleModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
         return {"rules": rule_table(model)}
 
 

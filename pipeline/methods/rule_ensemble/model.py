@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ....kernels.rules.propositions import MISSING, SIGNS, Propositions, proposition_text
+from ...models.calibration import Calibration
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class RuleModel:
     """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
+    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str
     classes_json: str  # labels in order
     tasks_json: str  # task names in order, null without tasks
@@ -34,6 +36,7 @@ class RuleModel:
     active_items: np.ndarray
     active_weights: np.ndarray  # (n_active, n_machines)
     figures: dict[str, float] = field(default_factory=dict)  # objective, certificate and the like
+    calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
     @property
     def n_rules(self) -> int:

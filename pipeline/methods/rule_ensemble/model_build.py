@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def _supports(
     return flags[data.rows].sum(axis=0).astype(np.int64)
 
 
-def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, np.ndarray]:
+def _packed_lists(name: str, items: Sequence[Sequence[int]]) -> dict[str, Any]:
     starts = np.concatenate([[0], np.cumsum([len(item) for item in items])]).astype(np.int64)
     return {f"{name}_starts": starts, f"{name}_items": np.array([j for item in items for j in item], np.int64)}
 

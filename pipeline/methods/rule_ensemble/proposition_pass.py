@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES, Words, count_ones, pack_bits
 from ....kernels.rules.propositions import Propositions, column_propositions
 from ...passes.blocks import Columns, Task, column_tasks, join_lists, load_blocks, task_bytes
@@ -79,12 +79,8 @@ def _outlined(propositions: Propositions, column: int, values: np.ndarray) -> Ou
 def outlined_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, categorical: Sequence[int]) -> Propositions:
     """Return the propositions of :func:`packed_propositions` without their bits: whoever has the rows makes them."""
     tasks, n = column_tasks(ctx.data), int(rows.sum())
-    width = max((sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks), default=1)
-    # Names may be as many as rows, but then few of them are in a column each.
-    result = width * (2 * (n_thresholds + 1) * OUTLINE_BYTES + n)
-    program = BlockProgram("propositions", outline_chunk, join_lists, _Memory(OUTLINE_ROOM + 64 * n), result, combine_bytes=2 * result)
-    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks))
-    parts = ctx.run_pass(plan(program, tasks, shared, n_thresholds, frozenset(int(j) for j in categorical)))
+    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    parts = ctx.run_pass(outline_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Propositions.none()
     propositions = Propositions.joined_all([part.propositions for part in parts])
@@ -93,6 +89,26 @@ def outlined_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, 
     for j in np.flatnonzero((sizes > 0) & (sizes < n)).tolist():
         first.setdefault(digests[j], j)
     return propositions.take(np.array(sorted(first.values()), np.int64))
+
+
+def outline_pass(tasks: Sequence[Task], n: int, n_thresholds: int, *broadcast: object) -> Plan[list[Outlined]]:
+    """Return the pass over the outlines of all columns, on n rows."""
+    # Names may be as many as rows, but then few of them are in a column each.
+    result = _most_columns(tasks) * (2 * (n_thresholds + 1) * OUTLINE_BYTES + n)
+    program = BlockProgram("propositions", outline_chunk, join_lists, _Memory(OUTLINE_ROOM + 64 * n), result, combine_bytes=2 * result)
+    return plan(program, tasks, *broadcast)
+
+
+def pack_pass(tasks: Sequence[Task], n: int, n_thresholds: int, *broadcast: object) -> Plan[list[Packed]]:
+    """Return the pass over the propositions of all columns, on n rows."""
+    # Two propositions a cut or a category; names may be as many as rows, but then each is packed for a few of them only.
+    result = _most_columns(tasks) * 2 * (n_thresholds + 1) * (n // 8 + 64)
+    program = BlockProgram("propositions", pack_chunk, join_lists, _Memory(result + 32 * n), result, combine_bytes=2 * result)
+    return plan(program, tasks, *broadcast)
+
+
+def _most_columns(tasks: Sequence[Task]) -> int:
+    return max(sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks)
 
 
 def pack_chunk(task: Task, rows: Shared, n_thresholds: int, categorical: frozenset[int]) -> list[Packed]:
@@ -108,12 +124,8 @@ def packed_propositions(ctx: RunContext, rows: np.ndarray, n_thresholds: int, ca
     """
     tasks = column_tasks(ctx.data)
     n = int(rows.sum())
-    # Two propositions a cut or a category; names may be as many as rows, but then each is packed for a few of them only.
-    width = max((sum(ref.cols[1] - ref.cols[0] for ref in task) for task in tasks), default=1)
-    result = width * 2 * (n_thresholds + 1) * (n // 8 + 64)
-    program = BlockProgram("propositions", pack_chunk, join_lists, _Memory(result + 32 * n), result, combine_bytes=2 * result)
-    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks))
-    parts = ctx.run_pass(plan(program, tasks, shared, n_thresholds, frozenset(int(j) for j in categorical)))
+    shared = ctx.broadcast("rule-rows", rows.astype(np.uint8), len(tasks)), n_thresholds, frozenset(int(j) for j in categorical)
+    parts = ctx.run_pass(pack_pass(tasks, n, n_thresholds, *shared))
     if not parts:
         return Packed(Propositions.none(), np.zeros((0, max(-(-n // 64), 1)), np.uint64))
     propositions = Propositions.joined_all([part.propositions for part in parts])

@@ -329,3 +329,81 @@ def tree_sum(parts: Sequence[np.ndarray], fan_in: int) -> np.ndarray:
     while len(level) > 1:
         level = [add_parts(level[lo : lo + fan_in]) for lo in range(0, len(level), fan_in)]
     return level[0]
+
+
+# -- bytes of steps ----------------------------------------------------------------------------------------------------------------
+
+
+class StepBytes(NamedTuple):
+    """Bytes of the steps of a pass: of a task beside finding its bits, of a result, and of merging results that are not added."""
+
+    task: int
+    result: int
+    merging: int | None = None
+
+
+def bits_bytes(bits: int, rows: int, used: int, machines: int) -> int:
+    """Bound the bytes of finding the bits of a block: they, raw values of some columns as read and dense, propositions unpacked."""
+    return bits + 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 2 * MAX_UNPACKED_BYTES + machines * 48 * used
+
+
+def reading_bytes(part: BitsPart) -> int:
+    """Bound the bytes of finding the bits of a block."""
+    return bits_bytes(part.nbytes, part.rows[1] - part.rows[0], part.n, len(part.spans))
+
+
+def hull_bytes(size: int, rows: int, machines: int) -> int:
+    """Bound the bytes of a hull's conjunctions on the rows of a block: as bits, unpacked, row by row for every machine, merged."""
+    return int(size * rows * (3 + machines / 2)) + 40 * rows * machines
+
+
+def truth_bytes(rows: int, p: int, rules: int, machines: int) -> int:
+    """Bound the bytes of the truth of propositions and rules on the rows of a block, with values as read and some of it as numbers."""
+    return 3 * max(GROUP_BYTES, 8 * GROUP_COLUMNS * rows) + 6 * MAX_UNPACKED_BYTES + rows * (p // 4 + 3 * rules + 120 * machines + 64)
+
+
+def signed_bytes(p: int, rows: Sequence[int]) -> int:
+    """Bound the bytes of p propositions on a block's rows with multipliers, in the order of a search."""
+    words = sum(-(-n // 64) + 4 for n in rows)
+    return 8 * (p + 64) * words
+
+
+def sums_step(p: int, n: int) -> StepBytes:
+    """Return the bytes of sums of a weight over n rows, of p propositions."""
+    return StepBytes(8 * n + 2 * MAX_UNPACKED_BYTES, 8 * p)
+
+
+def numbers_step(truth: int, numbers: int, more: int = 0) -> StepBytes:
+    """Return the bytes of numbers of all rows, side by side, from the truth of rules; ``more`` bytes are shared."""
+    return StepBytes(truth + more, 8 * numbers, 16 * numbers)
+
+
+def supports_step(truth: int, rules: int) -> StepBytes:
+    """Return the bytes of counts of so many rules, from their truth."""
+    return StepBytes(truth, 8 * rules + 64)
+
+
+def merge_step(hull: int, total: int) -> StepBytes:
+    """Return the bytes of which of all tasks' rows are one, with a ``hull`` on the rows of a block."""
+    return StepBytes(hull, 8 * total + 4096, 32 * total + 8192)
+
+
+def gathered_step(hull: int, nbytes: int) -> StepBytes:
+    """Return the bytes of the rows of a hull, ``nbytes`` of them all."""
+    return StepBytes(hull, nbytes + 4096, 2 * nbytes + 8192)
+
+
+def hull_step(hull: int, size: int, joined: int, added: int, shared: int, fan_in: int) -> StepBytes:
+    """Return the bytes of answers about a hull of ``size`` conjunctions: joined and added ones, of requests with ``shared`` bytes."""
+    task = hull + added + 16 * (size + 1) ** 2 + joined + 2 * shared
+    return StepBytes(task, joined + added, 2 * joined + (fan_in + 1) * added)
+
+
+def candidates_step(signed: int, candidates: int, sums: int) -> StepBytes:
+    """Return the bytes of sums of candidates, over rows with multipliers in the order of a search."""
+    return StepBytes(signed + 2 * candidates + sums, sums)
+
+
+def pairs_step(pairs: int) -> StepBytes:
+    """Return the bytes of the kinds of so many pairs of propositions."""
+    return StepBytes(pairs, pairs)

@@ -230,7 +230,8 @@ def ranking_plan(
         sizes, carried = np.array([len(query.rows) for query in task.queries]), sum(query.nbytes for query in task.queries)
         return work_bytes(sizes, carried, task.width, config)
 
-    program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=2 * sum(results), patient=True)
+    joined = joined_bytes(results)
+    program = BlockProgram("rank-queries", rank_chunk, join_lists, task_bytes, max(results), combine_bytes=joined, patient=True)
     return plan(program, tasks, config, seed)
 
 
@@ -248,8 +249,13 @@ def carried_bytes(vectors: sp.csr_array) -> int:
 def batch_bytes(config: RankerConfig, table: QueryTable, carried: np.ndarray, groups: Sequence[tuple[int, int]], width: int) -> int:
     """Return the memory bound of a pass over some tasks; ``carried`` ``(Q,)`` bytes of every query."""
     tasks = [work_bytes(table.sizes[lo:hi], int(carried[lo:hi].sum()), width, config) for lo, hi in groups]
-    joined = sum(result_bytes(table.sizes[lo:hi], config) for lo, hi in groups)
-    return max([*tasks, *([2 * joined] if len(groups) > 1 else [])])
+    results = [result_bytes(table.sizes[lo:hi], config) for lo, hi in groups]
+    return max([*tasks, *([joined_bytes(results)] if len(groups) > 1 else [])])
+
+
+def joined_bytes(results: Sequence[int]) -> int:
+    """Return the bytes of the results of all tasks, as they are joined."""
+    return 2 * sum(results)
 
 
 def result_bytes(sizes: np.ndarray, config: RankerConfig) -> int:

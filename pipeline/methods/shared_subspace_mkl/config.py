@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, Normalize, Positive, StorePath, TaskKernels, TaskLoss, Tube
+from ...records.config import (
+    ClassWeight,
+    Count,
+    GramConfig,
+    GramPolicy,
+    Normalize,
+    Positive,
+    Probability,
+    StorePath,
+    TaskKernels,
+    TaskLoss,
+    Tube,
+)
 
 
 class SharedSubspaceConfig(GramConfig):
@@ -32,3 +44,4 @@ class SharedSubspaceConfig(GramConfig):
     )
     gram_store: StorePath = None
     class_weight: ClassWeight = None
+    probability: Probability = "auto"

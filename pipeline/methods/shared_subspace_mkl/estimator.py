@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
-from ...models.task import TaskModel
+from ...models.task import TaskModel, machine_stack
+from ...one_vs_rest import class_model
 from .method import SharedSubspace
 
 
@@ -15,6 +16,9 @@ class _SharedSubspace(TaskEstimator):
         \min_{W, b} \frac{1}{2} \Bigl(\sum_j \|W_j\|_*^q\Bigr)^{2/q} + C \sum_t \sum_i \ell\bigl(y_{ti}, F_t(x_{ti})\bigr)
 
     the columns of :math:`W_j` being the parts of all tasks in the space of kernel j, :math:`\|\cdot\|_*` the sum of singular values.
+
+    Of more than two classes every class has a machine against the rest, with couplings of its own; arrays have one more axis then, before
+    the others.
 
     Attributes
     ----------
@@ -38,14 +42,15 @@ class _SharedSubspace(TaskEstimator):
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
-        self.kernel_weights_ = model.arrays["kernel_weights"].copy()
+        models = [class_model(model, m) for m in range(model.n_machines)]
+        self.kernel_weights_ = machine_stack([one.arrays["kernel_weights"].copy() for one in models])
         self.task_weights_ = model.weights.copy()
         self.subspace_ = self.task_weights_
         self._set_bounds(model.figures)
 
 
 class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
-    r"""Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL); two classes.
+    r"""Classifiers of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 
     A task all of whose rows have one label predicts it.
 

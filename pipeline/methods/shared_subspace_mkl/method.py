@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...grams.memory import TABLES, TASK_FORMS, task_forms_held
-from ...grams.plans import sum_plan, sum_work
+from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
-from ...grams.sources import row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
+from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, bound_figures, bounds_summary
+from ...models.kernel import kernel_names
 from ...models.task import TaskModel, task_counts, task_table
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
+from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
 from .baselines_loop import LOOPS
@@ -57,9 +60,16 @@ class SharedSubspace(Method):
         return with_gram_store(config, held_out_task_inputs(ctx, cls.name, extra))
 
     @classmethod
-    def build_loop(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> SubspaceLoop:
-        """Return the loop of a fit. Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target;
-        MemoryBoundExceeded: what must lie on the driver is more than it may hold.
+    def start(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> Any:
+        """Return the method ready to run on inputs: of more than two classes a machine for each against the rest."""
+        return super().start(config, inputs, ctx) if inputs.n_machines == 1 else SubspaceClasses.over(config, inputs, ctx)
+
+    @classmethod
+    def build_loop(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext, machine: int = 0) -> SubspaceLoop:
+        """Return the loop of a fit, of more than two classes that of one ``machine``.
+
+        Raises ValueError: kernels that do not suit the data, or a loss that does not suit the target; MemoryBoundExceeded: what must
+        lie on the driver is more than it may hold.
         """
         specs = resolved_kernels(config.kernels, inputs.data, config.normalize)
         n, memory = len(inputs.target), ctx.driver_memory
@@ -68,18 +78,32 @@ class SharedSubspace(Method):
         settings = gram_settings(config, specs, inputs.data, ctx)
         remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
         refuse_beyond(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx.fit_limit, cls.name, remedy)
-        losses, data = pooled_problem(config, inputs), given_grams_or_none(inputs.data)
-        return LOOPS[config.solver](config, specs, losses, settings, (task_fit(inputs),), data)
+        losses, data = pooled_problem(config, inputs, machine), given_grams_or_none(inputs.data)
+        fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
+        return LOOPS[config.solver](config, specs, losses, settings, fits, data)
+
+    @staticmethod
+    def decision_of(state: SubspaceState) -> np.ndarray:
+        """Return the decision values of a state, ``(n_samples,)``."""
+        return state.best_decision
+
+    @staticmethod
+    def is_unfinished(stop: str | None) -> bool:
+        """Return whether a reason to stop came before the tolerance was reached."""
+        return stop in UNFINISHED
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Where the entries lie, and what the driver holds."""
         loop, ctx, n, k = self.loop, self.ctx, self.ctx.data.n_rows, len(self.loop.specs)
-        refs = row_pairs(ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
+        passes = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings)
+        # Losses without curvature ask for the forms of two machines; the interior path for products of every task.
+        forms = passes.task_forms(1 if loop.problem.ridge is not None else 2, loop.n_tasks)
+        has_path = self.config.solver == "auto" and interior_fits(n, k, loop.n_tasks, ctx.driver_memory)
         return {
             **loop.settings.describe(n, k),
             **holdings_plan(driver_held(self.config, loop.settings, n, k, loop.n_tasks, ctx.driver_memory)),
-            **sum_plan(loop.settings, refs, n, 32 * k * loop.n_tasks**2, ctx.driver_memory),
+            **sum_plan(passes, forms, passes.products(loop.n_tasks) if has_path else 0),
             "learning_tasks": loop.n_tasks,
             "pooled_matrix_bytes": 4 * n**2,
             "iterations_at_most": self.config.max_iter,
@@ -92,10 +116,17 @@ class SharedSubspace(Method):
 
     def model(self, state: SubspaceState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
-        figures, weights = bound_figures(state.lower, state.upper, state, UNFINISHED), self._couplings(state)
+        figures, weights = (
+            bound_figures(state.lower, state.upper, state, UNFINISHED),
+            np.einsum("mk,mst->kst", self.loop.mix, state.best_coupling),
+        )
         arrays, norms = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, self.loop.grams(ctx).normalizations
         solution = state.best_beta, state.best_bias
         return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
+
+    def decision_values(self, state: SubspaceState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return self.decision_of(state)[None]
 
     def warnings(self, state: SubspaceState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -107,9 +138,16 @@ class SharedSubspace(Method):
 
     def tables(self, state: SubspaceState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""
-        weights, loop, tasks = self._couplings(state), self.loop, self.inputs.names
+        return {**self.model_tables(model), "tasks": task_table(self.inputs.names, self.loop.codes, state.best_beta, state.best_bias)}
+
+    @classmethod
+    def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by trace, eigenvalues of their couplings, and couplings of tasks."""
+        if model.n_machines > 1:
+            return class_tables(cls, model)
+        weights, names, tasks = model.weights, kernel_names(model), model.tasks
         traces = np.trace(weights, axis1=1, axis2=2)
-        order, names = np.argsort(-traces, kind="stable"), [str(spec) for spec in loop.specs]
+        order = np.argsort(-traces, kind="stable")
         spectra = np.linalg.eigvalsh(weights)[:, ::-1][:, :MAX_EIGENVALUES_SHOWN]
         # Weight of the rows of one task in the machine of another.
         shown, coupling = [str(name) for name in tasks[:MAX_TASKS_SHOWN]], weights.sum(axis=0)
@@ -117,12 +155,22 @@ class SharedSubspace(Method):
             "kernels": [{"kernel": names[q], "weight": float(traces[q])} for q in order],
             "eigenvalues": [{"kernel": names[q], **{str(i): float(v) for i, v in enumerate(spectra[q], 1)}} for q in order],
             "task_pairs": [{"task": task, **dict(zip(shown, map(float, coupling[t]), strict=False))} for t, task in enumerate(shown)],
-            "tasks": task_table(tasks, loop.codes, state.best_beta, state.best_bias),
         }
 
-    def _couplings(self, state: SubspaceState) -> np.ndarray:
-        """Return the best D of the kernels, ``(k, T, T)``."""
-        return np.einsum("mk,mst->kst", self.loop.mix, state.best_coupling)
+
+@dataclass(frozen=True)
+class SubspaceClassesState(SideState[SubspaceState]):
+    """State of the machines of several classes."""
+
+    record_name: ClassVar[str] = "SubspaceClassesState"
+    parts: tuple[SubspaceState, ...]
+
+
+class SubspaceClasses(OneVsRest, SharedSubspace):
+    """Machines of several classes, each with couplings of its own."""
+
+    single, state_type = SharedSubspace, SubspaceClassesState
+    loop: SideBySide[SubspaceState]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 def driver_held(

@@ -7,13 +7,13 @@ Products with a linear or sparse view need no block of it; they are sums over st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.alignment.target_alignment import MatrixSums
 from ....kernels.grams.normalization import KernelSums, Normalization, make_normalizations, needs_diagonal_only
 from ....kernels.grams.spec import KernelSpec
@@ -25,6 +25,7 @@ from ...grams.grams import load_programs as load_programs
 from ...grams.sources import FREED_BYTES
 from ...passes.blocks import Task, add_parts, column_tasks, join_lists, load_block, source_of, task_bytes
 from ...passes.scaling import scaled
+from ...passes.spans import Spans, add_spans, merge_spans
 from ...records.context import RunContext, Shared, resolve
 from ...records.scale import FeatureScale
 from .tile_pass import TALL_BLOCKS, ViewBlock, ViewTile, tile_bytes, view_tiles
@@ -72,8 +73,6 @@ class Normal:
 
 LANCZOS_SHARE = 0.25  # share of the driver's memory that vectors of Lanczos steps may take
 
-Spans = dict[tuple[int, int], np.ndarray]  # by range of users, an array whose last axis is over these
-
 
 @dataclass(frozen=True)
 class PlacedTile:
@@ -101,15 +100,6 @@ class Sums(NamedTuple):
     products: np.ndarray
     rows: Spans
     diagonal: Spans
-
-
-def merge_spans(parts: Sequence[Spans], join: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Spans:
-    """Return the ranges of all parts, those of the same users joined in the order of the parts."""
-    merged: Spans = {}
-    for part in parts:
-        for span, values in part.items():
-            merged[span] = join(merged[span], values) if span in merged else values
-    return dict(sorted(merged.items()))
 
 
 def survey_chunk(placed: PlacedTile, normal: Normal, places: Shared) -> Survey:
@@ -181,11 +171,6 @@ def block_product_chunk(tile: ViewTile, which: tuple[int, ...], vectors: Shared)
     return out
 
 
-def add_spans(parts: Sequence[Spans]) -> Spans:
-    """Combine step of sums by range."""
-    return merge_spans(parts, np.add)
-
-
 def column_product_chunk(task: Task, columns: tuple[Any, ...], n: int, vectors: Shared) -> np.ndarray:
     """Return what some stripes add to products ``(a, c, n)``: of a linear view ``Z Z' v`` over its ``columns`` (None: all), of a sparse
     one, whose columns begin at a number, ``S v``.
@@ -245,11 +230,8 @@ class BlockViews:
         return [KernelSums(float(d.sum()), d, row, float(row.sum())) for d, row in zip(diagonals, rows, strict=True)]
 
     def _diagonals(self) -> np.ndarray:
-        tiles = view_tiles(self.ctx.data, self.specs, "diagonal")
-        size = 8 * self.k * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * TALL_BLOCKS
-        program = BlockProgram("view-diagonals", diagonal_chunk, join_lists, tile_bytes, size, combine_bytes=2 * size * len(tiles))
         out = np.empty((self.k, self.n))
-        for part in self.ctx.run_pass(plan(program, tiles)):
+        for part in self.ctx.run_pass(diagonals_pass(self.ctx.data, self.specs)):
             for span, values in part.items():
                 out[:, slice(*span)] = values
         return out
@@ -263,16 +245,9 @@ class BlockViews:
         codes = blocks[0] * self.n + blocks[1]
         order = np.argsort(codes, kind="stable")
         placed = [PlacedTile(tile, self._bounds(tile, codes[order])) for tile in self.tiles]
-        size = survey_bytes(self.k, self.n, self.block, upper.shape[1])
-        joined = survey_join_bytes(self.k, self.n, self.block, upper.shape[1])
-
-        def step_bytes(item: PlacedTile) -> int:
-            inside = sum(hi - lo for lo, hi in item.bounds)
-            return tile_bytes(item.tile) + 16 * self.k * (inside + 2 * self.n)
-
-        program = BlockProgram("view-survey", survey_chunk, join_surveys, step_bytes, size, combine_bytes=joined)
         shared = self.ctx.broadcast("places", np.ascontiguousarray(upper[:, order]), len(placed))
-        found: Survey = self.ctx.run_pass(plan(program, placed, self.normal, shared))
+        work = survey_pass(placed, (self.k, self.n, self.block), upper.shape[1], self.normal, shared)
+        found: Survey = self.ctx.run_pass(work)
         extremes, entries = np.empty((2, self.k, self.n)), np.empty((self.k, upper.shape[1]))
         for span, values in found.extremes.items():
             extremes[:, :, slice(*span)] = values
@@ -286,10 +261,8 @@ class BlockViews:
 
     def sums(self, factors: np.ndarray, shifts: np.ndarray, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
-        size = sums_bytes(self.k, self.n, self.block)
-        program = BlockProgram("view-block-sums", sums_chunk, join_sums, lambda tile: tile_bytes(tile) + size, size)
         shared = self.factors(factors), self.ctx.broadcast("mask", mask, len(self.tiles))
-        found: Sums = self.ctx.run_pass(plan(program, self.tiles, self.normal, *shared))
+        found: Sums = self.ctx.run_pass(sums_pass(self.tiles, (self.k, self.n, self.block), self.normal, *shared))
         rows, diagonals = np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for whole, part in ((rows, found.rows), (diagonals, found.diagonal)):
             for span, values in part.items():
@@ -347,22 +320,18 @@ class BlockViews:
         return [out[a] for a in range(len(which))]
 
     def _by_columns(self, q: int) -> bool:
-        spec = self.specs[q]
-        return self.given or (isinstance(spec, KernelSpec) and spec.name == "linear")
+        return self.given or is_linear(self.specs[q])
 
     def _column_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
         tasks = column_tasks(self.ctx.data)
         columns = tuple(q * self.n if self.given else self.specs[q].columns for q in which)
-        program = BlockProgram(
-            "view-products", column_product_chunk, add_parts, lambda task: product_bytes(task, vectors.size), vectors.nbytes
-        )
-        return self.ctx.run_pass(plan(program, tasks, columns, self.n, self.ctx.broadcast("vectors", vectors, len(tasks))))
+        shared = self.ctx.broadcast("vectors", vectors, len(tasks))
+        return self.ctx.run_pass(column_products_pass(tasks, vectors.size, columns, self.n, shared))
 
     def _block_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
-        shared, bound = self.ctx.broadcast("vectors", vectors, len(self.tiles)), vectors.nbytes + 512 * (-(-self.n // self.block))
-        program = BlockProgram("view-block-products", block_product_chunk, add_spans, lambda tile: tile_bytes(tile) + 2 * bound, bound)
+        shared = self.ctx.broadcast("vectors", vectors, len(self.tiles))
         out = np.zeros(vectors.shape)
-        for span, values in self.ctx.run_pass(plan(program, self.tiles, tuple(which), shared)).items():
+        for span, values in self.ctx.run_pass(block_products_pass(self.tiles, vectors.size, tuple(which), shared)).items():
             out[:, :, slice(*span)] = values
         return out
 
@@ -372,9 +341,8 @@ class BlockViews:
         Raises DataError: the view is named.
         """
         data, r = self.ctx.data, np.random.default_rng(0).standard_normal(self.n)
-        tasks, size = column_tasks(data), 16 * self.k * self.n
-        program = BlockProgram("view-symmetry", symmetry_chunk, add_parts, lambda task: product_bytes(task, 2 * self.k * self.n), size)
-        found = self.ctx.run_pass(plan(program, tasks, self.n, self.k, self.ctx.broadcast("vectors", r, len(tasks))))
+        tasks = column_tasks(data)
+        found = self.ctx.run_pass(symmetry_pass(tasks, self.n, self.k, self.ctx.broadcast("vectors", r, len(tasks))))
         for q, (one, other) in enumerate(found):
             if np.abs(one - other).max() > SYMMETRIC * np.sqrt(self.n) * max(float(np.abs(one).max()), float(np.abs(other).max())):
                 raise DataError(f"view {q} is not symmetric", "" if data.url == "memory" else data.url)
@@ -411,22 +379,85 @@ def lanczos_views(n: int, k: int, driver_memory: int) -> int:
     return int(np.clip(LANCZOS_SHARE * driver_memory // (8 * LANCZOS_STEPS * n), 1, k))
 
 
+# -- passes ------------------------------------------------------------------------------------------------------------------------
+
+Sizes = tuple[int, int, int]  # views, users, users of a block
+
+
+def diagonals_pass(data: Any, specs: Sequence[Any]) -> Plan[list[Spans]]:
+    """Return the pass over the raw diagonals."""
+    tiles = view_tiles(data, specs, "diagonal")
+    size = 8 * len(specs) * (tiles[0].rows[1] - tiles[0].rows[0]) + 512 * TALL_BLOCKS
+    return plan(BlockProgram("view-diagonals", diagonal_chunk, join_lists, tile_bytes, size, combine_bytes=2 * size * len(tiles)), tiles)
+
+
+def survey_pass(placed: Sequence[PlacedTile], sizes: Sizes, places: int, *broadcast: object) -> Plan[Survey]:
+    """Return the pass over extremes of all users, and entries at some places, which no two parts share."""
+    k, n, block = sizes
+    blocks = -(-n // block)
+    extremes, entries = 16 * k * n + 512 * blocks, 8 * k * places + 256 * min(places, blocks * blocks)
+
+    def step_bytes(item: PlacedTile) -> int:
+        inside = sum(hi - lo for lo, hi in item.bounds)
+        return tile_bytes(item.tile) + 16 * k * (inside + 2 * n)
+
+    joined, size = 9 * extremes + 2 * entries, extremes + entries
+    return plan(BlockProgram("view-survey", survey_chunk, join_surveys, step_bytes, size, combine_bytes=joined), placed, *broadcast)
+
+
+def sums_pass(tiles: Sequence[ViewTile], sizes: Sizes, *broadcast: object) -> Plan[Sums]:
+    """Return the pass over inner products, row sums and diagonals of all users."""
+    k, n, block = sizes
+    size = 8 * k * k + 16 * k * n + 1024 * (-(-n // block))
+    return plan(BlockProgram("view-block-sums", sums_chunk, join_sums, lambda tile: tile_bytes(tile) + size, size), tiles, *broadcast)
+
+
+def column_products_pass(tasks: Sequence[Task], size: int, *broadcast: object) -> Plan[np.ndarray]:
+    """Return the pass over products of stripes with vectors of ``size`` numbers."""
+    program = BlockProgram("view-products", column_product_chunk, add_parts, lambda task: product_bytes(task, size), 8 * size)
+    return plan(program, tasks, *broadcast)
+
+
+def block_products_pass(tiles: Sequence[ViewTile], size: int, *broadcast: object) -> Plan[Spans]:
+    """Return the pass over products of blocks with vectors of ``size`` numbers."""
+    bound = 8 * size + 512 * (-(-tiles[-1].cols[1] // tiles[0].layout.edge))
+    program = BlockProgram("view-block-products", block_product_chunk, add_spans, lambda tile: tile_bytes(tile) + 2 * bound, bound)
+    return plan(program, tiles, *broadcast)
+
+
+def symmetry_pass(tasks: Sequence[Task], n: int, k: int, *broadcast: object) -> Plan[np.ndarray]:
+    """Return the pass over both ways of multiplying k sparse views."""
+    program = BlockProgram("view-symmetry", symmetry_chunk, add_parts, lambda task: product_bytes(task, 2 * k * n), 16 * k * n)
+    return plan(program, tasks, n, k, *broadcast)
+
+
+def view_passes(data: Any, specs: Sequence[Any], places: int, driver_memory: int, *, searched: bool) -> Iterator[Plan[Any]]:
+    """Yield the passes of a fit over its views, nothing of which runs, with as many vectors as each may have; ``searched``: whether least
+    eigenvalues are looked for.
+    """
+    k, n, tiles, given = len(specs), data.n_rows, view_tiles(data, specs), isinstance(specs[0], GivenKernel)
+    sizes, stripes = (k, n, tiles[0].layout.edge), column_tasks(data) if data.n_cols else []
+    yield diagonals_pass(data, specs)
+    yield survey_pass([PlacedTile(tile, ((0, places),)) for tile in tiles], sizes, places)
+    yield sums_pass(tiles, sizes)
+    # Of Lanczos steps two vectors a view; of row sums one, of all views at once.
+    vectors = [2 * n * lanczos_views(n, k, driver_memory)] if searched else []
+    vectors += [n * k] if given or not all(map(needs_diagonal_only, specs)) else []
+    by_columns = [given or is_linear(spec) for spec in specs]
+    for size in vectors:
+        if any(by_columns):
+            yield column_products_pass(stripes, size)
+        if not all(by_columns):
+            yield block_products_pass(tiles, size)
+    if given:
+        yield symmetry_pass(stripes, n, k)
+
+
+def is_linear(spec: Any) -> bool:
+    """Return whether products with a view are those with stripes of columns."""
+    return isinstance(spec, KernelSpec) and spec.name == "linear"
+
+
 def product_bytes(task: Task, size: int) -> int:
     """Return the memory of a task of products of stripes: one stripe in float64 with a copy, vectors of ``size`` numbers and results."""
     return 5 * task_bytes(task) + 32 * size + FREED_BYTES
-
-
-def survey_bytes(k: int, n: int, block: int, m: int) -> int:
-    """Bound the bytes of a survey: extremes of all users, entries of m places."""
-    blocks = -(-n // block)
-    return 16 * k * n + 8 * k * m + 512 * blocks + 256 * min(m, blocks * blocks)
-
-
-def survey_join_bytes(k: int, n: int, block: int, m: int) -> int:
-    """Bound the bytes of joining surveys: the extremes of every part, and entries, which no two parts share, twice."""
-    return 9 * survey_bytes(k, n, block, 0) + 2 * (8 * k * m + 256 * min(m, (-(-n // block)) ** 2))
-
-
-def sums_bytes(k: int, n: int, block: int) -> int:
-    """Bound the bytes of sums: inner products, row sums and diagonals of all users."""
-    return 8 * k * k + 16 * k * n + 1024 * (-(-n // block))

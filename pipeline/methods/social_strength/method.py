@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,26 +15,26 @@ from ....kernels.ranking.user_kernels import LANCZOS_STEPS
 from ....storage import BlockStore
 from ...grams.given import GivenGrams, GivenKernel
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
+from ...grams.plans import GramPasses
 from ...grams.settings import GramSettings
-from ...grams.sources import row_pairs
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs
 from ...method import Method
+from ...models.kernel import kernel_names
 from ...models.kernel_build import data_scaling, support_rows_of
-from ...passes.blocks import column_tasks
 from ...records.context import RunContext
 from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
-from .block_pass import LANCZOS_SHARE, Normal, lanczos_views, product_bytes, sums_bytes, survey_join_bytes
+from .block_pass import LANCZOS_SHARE, Normal, lanczos_views, view_passes
 from .config import SocialConfig
 from .links import Links, read_links
-from .loop import SocialLoop, SocialState
+from .loop import LOOKUP_ENTRIES, SocialLoop, SocialState
 from .model import SocialModel
 from .predict import SocialPredictor
 from .score_pass import Scorer, top_lists, top_plan
 from .scores import TOP_SIZE, hit_table, pair_scores, scorer_of, train_hits
-from .tile_pass import TileLayout, is_similarity, similarity_kernels, tile_bytes, view_tiles
-from .view_pass import view_bytes
+from .tile_pass import TileLayout, is_similarity, similarity_kernels, view_tiles
+from .view_pass import view_pass_bytes
 
 SCORES = Held("scores of all pairs of users", "4 M n^2", "M = 2 for `pair_kernel: similarity`, else 1")
 SUM = Held("sum of the views, and a copy", "8 n^2")
@@ -105,9 +105,9 @@ class Social(Method):
             tasks, step = _block_tasks(loop, data, self.ctx)
             passes = {**loop.settings.describe(data.n_rows, len(loop.specs)), "tasks_per_pass": tasks, "task_bytes": step}
         else:
-            refs = row_pairs(data, loop.specs, loop.settings.block)
-            passes = {**loop.settings.describe(data.n_rows, len(loop.specs)), "tasks_per_pass": len(refs)}
-            passes["task_bytes"] = int(max(view_bytes(ref) for ref in refs))
+            grams = GramPasses(loop.grams.over(self.ctx), loop.specs, loop.settings)
+            passes = {**loop.settings.describe(data.n_rows, len(loop.specs)), "tasks_per_pass": len(grams.refs)}
+            passes["task_bytes"] = max(self._matrix_steps(grams))
         return {
             **passes,
             **holdings_plan(driver_holdings(loop, data.n_rows, self.ctx)),
@@ -117,6 +117,14 @@ class Social(Method):
             "linked_pairs": int(z.sum()),
             "iterations_at_most": 1 + (config.max_iter if config.n_import is None else min(config.n_import, len(z))),
         }
+
+    def _matrix_steps(self, grams: GramPasses) -> Iterator[int]:
+        """Yield the bytes of passes over views whose scores are a matrix here: of the entries, and of views made of them."""
+        links = self.loop.links
+        yield from (grams.load(), view_pass_bytes(grams.refs, grams.k, grams.settings.block))
+        yield grams.entries(max(len(links.z), min(LOOKUP_ENTRIES, links.target.nnz // 2)))
+        if self.config.normalize != "none":
+            yield grams.sum()
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -201,15 +209,20 @@ class Social(Method):
     def tables(self, state: SocialState, model: SocialModel) -> dict[str, list[dict[str, Any]]]:
         """Return views by weight, the learnt ranking of the training pairs with its baselines, hits among the first m."""
         names, links = [str(spec) for spec in self.loop.specs], self.loop.links
-        shares, singles = model.theta / model.theta.sum(), model.arrays["singles"]
-        order = np.lexsort((np.arange(len(names)), -shares))
         area = model.figures["auc"] if model.by_blocks else learnt_area(model, links)
         areas = [area, *model.arrays["baseline_auc"].tolist()]
         return {
-            "kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order],
+            **self.model_tables(model),
             "rankings": [{"ranking": name, "auc": area} for name, area in zip(["learnt", "direct", "uniform", *names], areas, strict=True)],
             "hits": hit_table(model, links),
         }
+
+    @classmethod
+    def model_tables(cls, model: SocialModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return views by weight."""
+        names, shares, singles = kernel_names(model), model.theta / model.theta.sum(), model.arrays["singles"]
+        order = np.lexsort((np.arange(len(names)), -shares))
+        return {"kernels": [{"kernel": names[q], "weight": float(shares[q]), "alignment": float(singles[q])} for q in order]}
 
 
 def driver_holdings(loop: SocialLoop, n: int, ctx: RunContext) -> tuple[Holding, ...]:
@@ -257,18 +270,15 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
 
 def _block_tasks(loop: SocialLoop, data: Any, ctx: RunContext) -> tuple[int, int]:
     """Return the tasks of a pass over blocks, and the bytes of the largest step of any pass."""
-    n, k, block = data.n_rows, len(loop.specs), loop.settings.block
-    tiles = view_tiles(data, loop.specs)
-    views, shifts = np.zeros((2, k)), np.zeros(k)
-    tops = top_plan(data, loop.specs, Scorer(Normal(), np.zeros((k, 0)), shifts, views, np.zeros(2)), min(TOP_SIZE, n - 1)).memory_bound
-    places = len(loop.links.z) + loop.links.target.nnz // 2
-    stripes = column_tasks(data) if data.n_cols else []
-    joined = max(survey_join_bytes(k, n, block, places), 9 * sums_bytes(k, n, block)) if max(len(tiles), len(stripes)) > 1 else 0
-    # Of Lanczos steps two vectors a view; of row sums one, and of the test for symmetry two results, of all views at once.
-    vectors = n * max(2 * lanczos_views(n, k, ctx.driver_memory), 2 * k if is_given_kernel(loop.specs) else k)
-    products = max((product_bytes(task, vectors) for task in stripes), default=0)
-    blocks = max(map(tile_bytes, tiles)) + 16 * k * (places + 2 * n) + 16 * vectors
-    return len(tiles), int(max(tops, joined, products, blocks))
+    k, places = len(loop.specs), len(loop.links.z) + loop.links.target.nnz // 2
+    searched = loop.config.normalize != "none" or is_given_kernel(loop.specs)
+    # At the end lists by two rows of weights, those learnt and those of the alignments, over the views that have one.
+    both = Scorer(Normal(), np.zeros((k, 0)), np.zeros(k), np.zeros((2, k)), np.zeros(2))
+    passes = [
+        *(top_plan(data, loop.specs[:used], both, min(TOP_SIZE, data.n_rows - 1)) for used in range(1, k + 1)),
+        *view_passes(data, loop.specs, places, ctx.driver_memory, searched=searched),
+    ]
+    return len(view_tiles(data, loop.specs)), max(work.memory_bound for work in passes)
 
 
 def _area(z: np.ndarray, scores: np.ndarray) -> float:

@@ -17,9 +17,10 @@ from ....storage.value_types import SparseMatrix
 from ...grams.given import GivenKernel
 from ...grams.sources import rows_at, rows_of
 from ...passes.blocks import join_lists
+from ...passes.spans import Spans, add_spans, merge_spans
 from ...records.context import RunContext, Shared, resolve
 from ...records.data_set import DataSet
-from .block_pass import Normal, Spans, add_spans, merge_spans
+from .block_pass import Normal
 from .tile_pass import ViewBlock, ViewTile, similar_columns, tile_bytes, view_tiles
 
 BLOCK_ENTRIES = 1 << 22  # entries of a block of scores that are computed at a time outside a pass

@@ -7,19 +7,20 @@ rewritten. Block pairs are loaded wherever they lie, so the bits are the same wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.alignment.target_alignment import MatrixSums
 from ....kernels.jit import one_thread
 from ....kernels.ranking.user_kernels import least_eigenvalue, scaled_block
 from ....kernels.svm.dual import Gram
 from ...grams.grams import Filled, Grams, Norms, place_pair
 from ...grams.grams import load_programs as load_programs
+from ...grams.pair_passes import matrix_bytes, pair_batches
 from ...grams.sources import PairRef, load_normalised, pair_bytes
 from ...passes.blocks import join_lists
 from ...records.context import Shared, resolve
@@ -92,13 +93,36 @@ def view_bytes(ref: PairRef) -> int:
     return pair_bytes(ref) + 6 * ref.nbytes
 
 
+def view_pass(name: str, chunk: Callable[..., list[Any]], refs: Sequence[PairRef], result: int, *broadcast: object) -> Plan[list[Any]]:
+    """Return a pass that brings at most ``result`` bytes of every block pair."""
+    program = BlockProgram(name, chunk, join_lists, view_bytes, result + 512, combine_bytes=2 * (result + 512) * len(refs))
+    return plan(program, refs, *broadcast)
+
+
+def extremes_bytes(k: int, block: int) -> int:
+    """Return the bytes of the extremes of one block pair."""
+    return 32 * k * block
+
+
+def shares_bytes(k: int, block: int) -> int:
+    """Return the bytes of the shares of one block pair in the sums of k views."""
+    return 8 * k * (k + 3 * block)
+
+
+def view_pass_bytes(refs: Sequence[PairRef], k: int, block: int) -> int:
+    """Return the bytes of the largest step of any of these passes."""
+    sizes = [(refs, extremes_bytes(k, block)), (refs, shares_bytes(k, block))]
+    sizes += [(batch, max(map(matrix_bytes, batch))) for batch in pair_batches(refs)]
+    return max(view_pass("planned", list, batch, result).memory_bound for batch, result in sizes)
+
+
 class ViewGrams(Grams):
     """Similarity matrices as the views of users; parameters as those of :class:`Grams`."""
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the largest entry, and the largest size of an entry, of every row of every matrix, ``(k, n)`` each; one pass."""
         extremes = np.full((2, self.k, self.n), -np.inf)
-        for part in self._view_pass("view-extremes", extremes_chunk, 32 * self.k * self.settings.block, self._norms):
+        for part in self._view_pass("view-extremes", extremes_chunk, extremes_bytes(self.k, self.settings.block), self._norms):
             for span, values in ((part.rows, part.to_rows), (part.cols, part.to_cols)):
                 part_of_span = extremes[:, :, slice(*span)]
                 np.maximum(part_of_span, values, out=part_of_span)
@@ -108,7 +132,7 @@ class ViewGrams(Grams):
     def matrix_sums(self, scaling: Scaling, mask: np.ndarray) -> MatrixSums:
         """Return the sums of the views over the users in the mask ``(n,)``; one pass."""
         shared = self._factors(scaling), self.ctx.broadcast("mask", mask.astype(np.float64), len(self._refs))
-        result = 8 * self.k * (self.k + 3 * self.settings.block)
+        result = shares_bytes(self.k, self.settings.block)
         products, rows, diagonals = np.zeros((self.k, self.k)), np.zeros((self.k, self.n)), np.zeros((self.k, self.n))
         for part in self._view_pass("view-sums", shares_chunk, result, self._norms, *shared):
             products += part.products
@@ -143,8 +167,8 @@ class ViewGrams(Grams):
     def weighted(self, scaling: Scaling, theta: np.ndarray) -> np.ndarray:
         """Return ``sum_t theta_t K^t`` of the views, float32 ``(n, n)``, a matrix of its own; one pass."""
         matrix, factors = np.empty((self.n, self.n), np.float32), self._factors(scaling)
-        for batch in self._batches():
-            result = 4 * max((ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0]) for ref in batch) + 256
+        for batch in pair_batches(self._refs):
+            result = max(map(matrix_bytes, batch))
             for filled in self._view_pass("view-sum", weighted_chunk, result, self._norms, factors, theta, refs=batch):
                 place_pair(matrix, filled)
         matrix.flat[:: self.n + 1] += np.float32(theta @ scaling.shifts)
@@ -156,6 +180,4 @@ class ViewGrams(Grams):
     def _view_pass(
         self, name: str, chunk: Callable[..., list[Any]], result: int, *broadcast: object, refs: list[PairRef] | None = None
     ) -> list[Any]:
-        chosen = self._refs if refs is None else refs
-        program = BlockProgram(name, chunk, join_lists, view_bytes, result + 512, combine_bytes=2 * (result + 512) * len(chosen))
-        return self.ctx.run_pass(plan(program, chosen, *broadcast))
+        return self.ctx.run_pass(view_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))

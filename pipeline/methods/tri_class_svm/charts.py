@@ -6,7 +6,11 @@ from ...records.charts import Chart, Legend, Series, ShownTable, SystemCharts, s
 from ...records.run_view import RunView
 from ...records.shared_charts import column, stacked_bars
 
-SIDES = (("minus", "-1", 1), ("zero", "neither", 5), ("plus", "+1", 0))  # figure of the history, its label, and its colour
+SIDES = (
+    ("minus", "first class", 1),
+    ("zero", "neither", 5),
+    ("plus", "second class", 0),
+)  # figure of the history, its label, and its colour
 
 
 def assignments(run: RunView) -> list[Chart]:
@@ -34,9 +38,9 @@ CHARTS = SystemCharts(
         ShownTable("starts", "Starts", "Every step of them is in assignments.csv."),
     ),
     glossary={
-        "minus": "Unlabelled rows assigned to class -1.",
+        "minus": "Unlabelled rows assigned to the first class.",
         "zero": "Unlabelled rows assigned to neither class.",
-        "plus": "Unlabelled rows assigned to class +1.",
+        "plus": "Unlabelled rows assigned to the second class.",
         "flips": "Unlabelled rows whose assignment changed.",
         "running": "Starts that still move.",
         "solver_steps": "Steps of the solver of the convex problems.",
@@ -47,5 +51,6 @@ CHARTS = SystemCharts(
         "unlabelled_digest": "Checksum of the store of unlabelled rows.",
         "solver_reads": "What the solver asks: a matrix in this process, or passes over its blocks, or over the rows of a linear kernel.",
         "starts": "Machines to begin with; the best result is kept.",
+        "validation_folds": "Folds of the validation on labelled rows.",
     },
 )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import ClassWeight, Count, MethodConfig, NonNegative, Positive
+from ...records.config import ClassWeight, Count, MethodConfig, NonNegative, Positive, Probability
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -14,9 +14,9 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 class TriClassConfig(MethodConfig):
     """Parameters of the tri-class support vector machine (``tri-class-svm``)."""
 
-    C: Positive = Field(1.0, description="loss weight of rows labelled -1 and +1, as of scikit-learn's SVC; 1 / lambda")
+    C: Positive = Field(1.0, description="loss weight of rows of the two classes, as of scikit-learn's SVC; 1 / lambda")
     C_unlabelled: NonNegative = Field(0.1, description="loss weight of unlabelled rows; 0 leaves them out")
-    C_irrelevant: NonNegative | None = Field(None, description="loss weight of rows labelled 0; default: C_unlabelled")
+    C_irrelevant: NonNegative | None = Field(None, description="loss weight of irrelevant rows; default: C_unlabelled")
     eps: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.1, description="half width of the tube around the boundary in which irrelevant rows cost nothing"
     )
@@ -46,14 +46,21 @@ class TriClassConfig(MethodConfig):
     )
     balance: Literal["labels"] | Finite | None = Field(
         None,
-        description="what the mean decision value of the unlabelled rows must be: a number, or labels for the mean of the labels -1 and +1",
+        description="what the mean decision value of the unlabelled rows must be: a number, or labels for the mean of the labels (-1, +1)",
     )
     all_relevant: bool = Field(False, description="every unlabelled row belongs to a class: a semi-supervised machine (S3VM)")
     n_random: Count = Field(1, description="random starts")
-    validation: Annotated[int, Field(ge=0)] = Field(
+    validation: Literal["auto"] | Annotated[int, Field(ge=0)] = Field(
+        "auto",
+        description="folds of a cross-validation on the labelled rows, beside the machines that svm3 and usvm start from: it warns when "
+        "one of these, which learn little or nothing from the unlabelled rows, is right on more rows held out, by more than the standard "
+        "error of the difference. auto: 3 folds of the fit's best start alone, about as much work again as the fit, where there are "
+        "unlabelled rows, no test share, 3 rows of each class, and at most 5,000 rows in all; 0: none",
+    )
+    irrelevant_label: bool | int | float | str | None = Field(
         0,
-        description="folds of a cross-validation on the labelled rows, beside the machines that svm3 and usvm start from: it tells when "
-        "the unlabelled rows do not help, and warns; 0: none",
+        description="label of rows of neither class; the others must be two, of any kind. Where there are two labels in all, 0 is a class "
+        "like any other. None: no row is irrelevant",
     )
     D: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
         None,
@@ -68,6 +75,7 @@ class TriClassConfig(MethodConfig):
     inner_tol: Positive = Field(1e-3, description="tolerance of a convex problem, in units of decision values")
     max_iter: Count = Field(50, description="convex problems per start at most; a warning tells when they end the best one")
     grams: Literal["auto", "memory", "recompute"] = Field("auto", description="where the Gram matrix lies; auto decides from sizes")
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _relaxation_and_folds(self) -> TriClassConfig:

@@ -8,19 +8,21 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Tags, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ....storage.value_types import UserData
-from ...estimators.inputs import Column, UserRows, in_memory, is_store, opened_for, validated
+from ...estimators.inputs import Column, UserRows, in_memory, is_store, label_array, opened_for, validated
 from ...estimators.kernels import KernelClassifier, is_text
 from ...estimators.linear import first_row_not_finite
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
-from .inputs import CLASSES, TriClassInputs, TriClassRows, check_labels, join_stores, kernel_text
+from .config import TriClassConfig
+from .inputs import TriClassInputs, TriClassRows, join_stores, kernel_text, split_labels, three_way_labels
 from .loop import TriClassState
 from .method import TriClass, validation_rows
 
@@ -36,15 +38,16 @@ class TriClassSVC(KernelClassifier):
         + \frac{C_0}{C} \sum_{y_i = 0} \max(0, |f_i| - \varepsilon)
         + \frac{C_U}{C} \sum_{i \in U} \min\{\max(0, 1 - |f_i|), \max(0, |f_i| - \varepsilon)\}:
 
-    an unlabelled row pays for being near the margin of a class or near the boundary, whichever is cheaper. J is not convex: it falls from
-    convex problem to convex problem, from several starts, of which the best is kept.
+    an unlabelled row pays for being near the margin of a class or near the boundary, whichever is cheaper. The two classes stand as -1 and
+    +1, rows of neither as 0. J is not convex: it falls from convex problem to convex problem, from several starts, of which the best is
+    kept. A fit warns when its unlabelled rows do not help (``validation``).
 
     Attributes
     ----------
-    classes_
-        -1 and +1.
+    classes_, three_way_labels_
+        The two classes, in ascending order, and with what stands for neither between them.
     assignment_
-        ``(n_unlabelled,)`` -1, 0 or +1 of every unlabelled row.
+        ``(n_unlabelled,)`` -1, 0 or +1 of every unlabelled row: the first class, neither, the second.
     dual_coef_, support_, intercept_
         Coefficients ``(1, n_support)`` of labelled rows, then unlabelled ones, their positions, and b.
     objective_, dual_gap_
@@ -52,7 +55,7 @@ class TriClassSVC(KernelClassifier):
     start_objectives_
         J of every start.
     validation_
-        Rows ``{"machine", "accuracy", "deviation", "folds"}`` of SVM, U-SVM and 3C-SVM; empty without ``validation``.
+        Rows ``{"machine", "accuracy", "deviation", "folds"}`` of SVM, U-SVM and 3C-SVM; empty where there was no validation.
     n_iter_, converged_, history_
         Steps, whether the best start ended by itself, and one array per figure over the steps.
 
@@ -61,7 +64,7 @@ class TriClassSVC(KernelClassifier):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from gramplane import TriClassSVC
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = TriClassSVC().fit(X[:100], 2 * y[:100] - 1, X[100:])
+    >>> model = TriClassSVC().fit(X[:100], y[:100], X[100:])
     >>> model.assignment_.shape
     (469,)
 
@@ -93,7 +96,8 @@ class TriClassSVC(KernelClassifier):
             ``(n_labelled, n_features)`` array, sparse matrix, Dask array, block store, or strings; with ``kernel="precomputed"`` the matrix
             ``(n, n)`` of labelled rows followed by unlabelled ones.
         y
-            ``(n_labelled,)`` -1, +1, and 0 for rows of neither class; a block store may hold them itself.
+            ``(n_labelled,)`` labels of two classes of any kind, and ``irrelevant_label`` for rows of neither; a block store may hold them
+            itself.
         X_unlabelled
             ``(n_unlabelled, n_features)`` in the form of X; ``None``: a machine on the labelled rows.
         sample_weight
@@ -102,11 +106,11 @@ class TriClassSVC(KernelClassifier):
         Raises
         ------
         ValueError
-            A parameter out of range, another label (its row is named), no row of one class, unlabelled rows that are empty or of another
+            A parameter out of range, a third class (its row is named), no row of one class, unlabelled rows that are empty or of another
             width, values that are not finite (their row is named).
         """
-        config, inputs = self._config(), self._read_inputs(X, y, X_unlabelled, sample_weight)
-        self.classes_ = np.array(CLASSES)
+        config = self._config()
+        inputs = self._read_inputs(config, X, y, X_unlabelled, sample_weight)
         self._fit(inputs, config)
         return self
 
@@ -116,25 +120,35 @@ class TriClassSVC(KernelClassifier):
         return f"max_iter={self._config().max_iter} ended the best start while assignments still changed"
 
     def predict_three_way(self, X: UserRows) -> np.ndarray:
-        """Return -1, 0 or +1 of every row: 0 where ``|f| < (1 + eps) / 2``, ``(n_samples,)``."""
+        """Return the label of every row, ``irrelevant_label`` where ``|f| < (1 + eps) / 2``, ``(n_samples,)``."""
         check_is_fitted(self, "model_")
-        return three_way(self.decision_function(X), self.model_.figures["eps"])
+        return self.three_way_labels_[three_way(self.decision_function(X), self.model_.figures["eps"]) + 1]
 
-    def _read_inputs(self, X: UserData, y: UserData, X_unlabelled: UserData, sample_weight: UserData) -> TriClassInputs:
+    @property
+    def three_way_labels_(self) -> np.ndarray:
+        """What :meth:`predict_three_way` may return: the first class, what stands for neither, and the second, ``(3,)``."""
+        check_is_fitted(self, "model_")
+        return three_way_labels(self.classes_.tolist(), TriClassConfig.model_validate_json(self.model_.params_json).irrelevant_label)
+
+    def _read_inputs(
+        self, config: TriClassConfig, X: UserData, y: UserData, X_unlabelled: UserData, sample_weight: UserData
+    ) -> TriClassInputs:
         if y is None and not is_store(X):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         if X_unlabelled is not None and self._precomputed:
             raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
         first = self._rows("X", X, reset=True)
         second = None if X_unlabelled is None else self._rows("X_unlabelled", X_unlabelled, reset=False)
-        y = self._stored_target(first) if y is None else column_or_1d(y, warn=True)
+        y = self._stored_target(first) if y is None else label_array(column_or_1d(y, warn=True))
+        check_classification_targets(y)
         labelled = first.n_rows if not self._precomputed else len(y)
         if len(y) != labelled or labelled > first.n_rows:
             raise ValueError(f"y has {len(y)} entries, the data has {first.n_rows} rows: inconsistent numbers of samples")
         sample_weight = self._weight(first, sample_weight, labelled)
-        labels = check_labels(y, sample_weight)
+        labels, classes = split_labels(y, config.irrelevant_label, sample_weight)
+        self.classes_ = np.array(classes, y.dtype)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
-        return TriClassInputs(data, labels, count, sample_weight)
+        return TriClassInputs(data, labels, count, sample_weight, classes)
 
     def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""

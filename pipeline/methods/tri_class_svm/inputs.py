@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -17,7 +16,7 @@ from ...grams.given import GivenGrams
 from ...grams.sources import TextRows, read_rows, rows_of
 from ...inputs.folds import fold_masks
 from ...inputs.kernels import resolved_kernels
-from ...inputs.labels import class_factors
+from ...inputs.labels import class_factors, label_spelling
 from ...models.kernel_predict import spans
 from ...passes.blocks import Rows
 from ...records.joined import JoinedStores
@@ -25,7 +24,8 @@ from .config import TriClassConfig
 
 TriClassRows: TypeAlias = BlockStore | JoinedStores | MemoryBlocks | TextRows | GivenGrams  # what a fit may learn from
 
-CLASSES = (-1, 1)
+AUTO_FOLDS = 3  # of a validation that nobody asked for,
+AUTO_ROWS = 5000  # and the most rows that it is made on
 NAMED_KERNELS = ("rbf", "laplacian", "poly", "linear")
 
 
@@ -34,10 +34,10 @@ class TriClassInputs:
     """What a fit gets beside its parameters."""
 
     data: TriClassRows  # labelled rows, then unlabelled ones
-    labels: np.ndarray  # (n_labelled,) -1, 0 and +1
+    labels: np.ndarray  # (n_labelled,) -1 and +1 of the first and second class, 0 of neither
     n_unlabelled: int
     sample_weight: np.ndarray | None = None  # (n_labelled,) factors of C
-    classes: tuple[Any, ...] = CLASSES  # the labels -1 and +1 as they were written
+    classes: tuple[Any, ...] = (-1, 1)  # the two labels
     held_out: np.ndarray | None = None  # (n_labelled,) mask of rows that are not learnt from but measured
     unlabelled_store: BlockStore | None = None  # where a run found its unlabelled rows
 
@@ -52,24 +52,45 @@ class TriClassInputs:
         return self.labels != 0
 
 
-def check_labels(y: Sequence[Any] | np.ndarray, weight: np.ndarray | None = None, url: str = "") -> np.ndarray:
-    """Return labels as float64 -1, 0 and +1. Raises ValueError: a label that is none of these (its row is named), or a class without a row
-    of positive weight.
+def split_labels(
+    y: Sequence[Any] | np.ndarray, irrelevant: Any, weight: np.ndarray | None = None, url: str = ""
+) -> tuple[np.ndarray, tuple[Any, ...]]:
+    """Return the side of every row, float64 -1 and +1 of the two classes in ascending order and 0 of neither, and the classes.
+
+    Rows labelled ``irrelevant`` are of neither class; where there are two labels in all, 0 is a class like any other. Raises DataError:
+    other than two classes (a row of the third is named), or a class without a row of positive weight.
     """
-    values, labels = np.asarray(y), np.full(len(y), np.nan)
-    for row, value in enumerate(values.tolist()):
-        with contextlib.suppress(TypeError, ValueError):
-            labels[row] = float(value)
-    wrong = ~np.isin(labels, (-1.0, 0.0, 1.0))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataError(f"y: row {row} has the label {values.tolist()[row]!r}; labels are -1 and +1, and 0 for rows of neither class", url)
-    used = labels if weight is None else labels[weight > 0]
-    for label in CLASSES:
-        if not np.any(used == label):
-            which = f"y: no row is labelled {label:+d}{'' if weight is None else ' with a positive weight'}"
-            raise DataError(f"{which}; a machine needs rows of both classes -1 and +1, it has one class or none", url)
-    return labels
+    names, codes = np.unique(np.asarray(y), return_inverse=True)
+    labels = names.tolist()
+    out = [irrelevant is not None and label_spelling(label) == label_spelling(irrelevant) for label in labels]
+    if len(labels) == 2 and not isinstance(irrelevant, str | bool) and irrelevant == 0:
+        out = [False, False]
+    chosen = [k for k, is_out in enumerate(out) if not is_out]
+    if len(chosen) < 2:
+        besides = f" beside irrelevant_label={irrelevant!r}" if any(out) else ""
+        raise DataError(f"y holds one class only{besides}, of the labels {labels!r}: a machine needs rows of both classes", url)
+    if len(chosen) > 2:
+        row = int(np.argmax(codes == chosen[2]))
+        raise DataError(
+            f"y: row {row} has the label {labels[chosen[2]]!r}, a third one. Only binary classification is supported. The type of the "
+            f"target is multiclass: there may be two classes, and rows of neither with irrelevant_label={irrelevant!r}",
+            url,
+        )
+    sides = np.where(codes == chosen[0], -1.0, np.where(codes == chosen[1], 1.0, 0.0))
+    for side, k in zip((-1.0, 1.0), chosen, strict=True):
+        if weight is not None and not np.any(weight[sides == side] > 0):
+            raise DataError(f"y: no row labelled {labels[k]!r} has a positive weight; a machine needs rows of both classes", url)
+    return sides, tuple(labels[k] for k in chosen)
+
+
+def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
+    """Return what stands for the first class, neither, and the second, ``(3,)``: of the classes' type where the middle one is, too."""
+    names = [classes[0], irrelevant, classes[1]]
+    kinds = {
+        "text" if isinstance(name, str) else "number" if isinstance(name, int | float) and not isinstance(name, bool) else ""
+        for name in names
+    }
+    return np.array(names, dtype=None if len(kinds) == 1 and "" not in kinds else object)
 
 
 def join_stores(data: BlockStore, unlabelled: BlockStore | None) -> BlockStore | JoinedStores:
@@ -178,7 +199,7 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
     cost = weight * np.where(inputs.relevant, config.C, irrelevant)
     if config.class_weight is not None:
         codes = (labels[inputs.relevant] > 0).astype(np.int64)
-        factors = class_factors(config.class_weight, CLASSES, codes, weight[inputs.relevant])
+        factors = class_factors(config.class_weight, inputs.classes, codes, weight[inputs.relevant])
         cost[inputs.relevant] *= factors[codes]
     used = inputs.relevant & (weight > 0)
     balance = float(np.mean(labels[used])) if config.balance == "labels" else config.balance
@@ -186,16 +207,26 @@ def make_points(config: TriClassConfig, inputs: TriClassInputs, held_out: np.nda
     return Points(labels, inputs.unlabelled, cost, config.eps, config.all_relevant, balance)
 
 
+def validation_folds(config: TriClassConfig, inputs: TriClassInputs) -> int:
+    """Return the folds of the validation of a fit; 0: none."""
+    if config.validation != "auto":
+        return config.validation
+    used = inputs.labels if inputs.sample_weight is None else inputs.labels[inputs.sample_weight > 0]
+    is_wanted = inputs.n_unlabelled > 0 and config.C_unlabelled > 0 and inputs.held_out is None and inputs.data.n_rows <= AUTO_ROWS
+    return AUTO_FOLDS if is_wanted and min(np.sum(used < 0), np.sum(used > 0)) >= AUTO_FOLDS else 0
+
+
 def validation_masks(config: TriClassConfig, inputs: TriClassInputs, seed: int) -> list[np.ndarray]:
     """Return the rows held out of every fold of the validation: rows of two classes, without those held out of the fit. Raises DataError: a
     class with fewer rows than folds.
     """
-    if not config.validation:
+    folds = validation_folds(config, inputs)
+    if not folds:
         return []
     free = inputs.relevant if inputs.held_out is None else inputs.relevant & ~inputs.held_out
     rows = np.flatnonzero(free)
     masks = []
-    for part in fold_masks((inputs.labels[rows] > 0).astype(np.int64), inputs.classes, config.validation, seed):
+    for part in fold_masks((inputs.labels[rows] > 0).astype(np.int64), inputs.classes, folds, seed):
         mask = np.zeros(len(inputs.labels), dtype=bool) if inputs.held_out is None else inputs.held_out.copy()
         mask[rows[part]] = True
         masks.append(mask)

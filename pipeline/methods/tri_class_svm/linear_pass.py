@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.normalization import KernelSums, Normalization, make_normalizations
 from ....kernels.grams.spec import KernelSpec
-from ....kernels.svm.decomposition import COPY_SHARE
+from ....kernels.svm.decomposition import COPY_SHARE, MIN_WORKING_SET
 from ....storage import block_cache
-from ...grams.grams import PASS_BYTES
+from ...grams.pair_passes import PASS_BYTES
 from ...grams.sources import FREED_BYTES, group_pairs, stacked
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...passes.blocks import Columns, Ref, Rows, add_parts, join_lists, scale_of, source_of
@@ -61,15 +61,32 @@ def stripe_tasks(data: Rows) -> list[Group]:
     return group_pairs([Stripe(first, ref) for first, store in stores for ref in store.column_blocks()], PASS_BYTES)
 
 
-def task_bound(data: Rows) -> int:
-    """Bound the memory of a task: a stripe as it is stored, scaled and in float64 by rows, vectors, and rows of a working set."""
-    stripes = [stripe for group in stripe_tasks(data) for stripe in group]
-    return 5 * max(stripe.nbytes for stripe in stripes) + 32 * data.n_rows + 24 * data.n_cols + FREED_BYTES
+def rows_pass(name: str, chunk: Step, combine: Step, tasks: Sequence[Group], data: Rows, result: int, *broadcast: Shared) -> Plan[Any]:
+    """Return a pass over all stripes whose result has at most so many bytes."""
+    # A stripe as it is stored, scaled and in float64 by rows, and vectors.
+    bound = 5 * max(stripe.nbytes for group in tasks for stripe in group) + 32 * data.n_rows + 24 * data.n_cols + FREED_BYTES
+    program = BlockProgram(name, chunk, combine, lambda group: bound + result, result, combine_bytes=3 * result)
+    return plan(program, tasks, data, *broadcast)
 
 
-def working_task_bytes(data: Rows, driver_memory: int) -> int:
-    """Bound the memory of a task of any pass: results of the largest are rows of a working set, within its share of the driver's memory."""
-    return task_bound(data) + max(int(MATRIX_SHARE * driver_memory), 16 * max(data.n_rows, data.n_cols))
+def rows_task_bytes(data: Rows, driver_memory: int) -> int:
+    """Return the bytes of the largest step of any of these passes; the largest result is rows of a working set, of which three copies are
+    within its share of the driver's memory.
+    """
+    tasks, share, value = stripe_tasks(data), int(MATRIX_SHARE * driver_memory), ENTRY_BYTES if _is_sparse(data) else 8
+    size = min(data.n_rows, max(MIN_WORKING_SET, int((share / (8.0 * (1.0 + COPY_SHARE))) ** 0.5)))
+    rows = min(max(share // ROW_COPIES, value * MIN_WORKING_SET * data.n_cols), value * size * data.n_cols)
+    results = (16 * max(data.n_rows, data.n_cols), _pieces_bytes(rows, size, len(tasks)))
+    return max(rows_pass("planned", list, list, tasks, data, result).memory_bound for result in results)
+
+
+def _pieces_bytes(values: int, rows: int, tasks: int) -> int:
+    """Return the bytes of so many rows, in a piece of every task."""
+    return values + 16 * rows * tasks
+
+
+def _is_sparse(data: Rows) -> bool:
+    return (data.stores if isinstance(data, JoinedStores) else (data,))[0].meta.kind == "sparse"
 
 
 class Weights(NamedTuple):
@@ -169,8 +186,7 @@ class LinearGram:
 
     @property
     def _is_sparse(self) -> bool:
-        stores = self._data.stores if isinstance(self._data, JoinedStores) else (self._data,)
-        return stores[0].meta.kind == "sparse"
+        return _is_sparse(self._data)
 
     def rows(self, idx: np.ndarray) -> np.ndarray:
         """Return whole rows, ``(len(idx), n)``: products with unit vectors, for the few that a check asks for."""
@@ -206,7 +222,7 @@ class LinearGram:
 
     def _fetched(self, ids: np.ndarray) -> np.ndarray | sp.csr_array:
         size = ENTRY_BYTES if self._is_sparse else self.dtype.itemsize
-        most = int(size * self._norms[1][ids].sum()) + 16 * len(ids) * len(self._groups)
+        most = _pieces_bytes(int(size * self._norms[1][ids].sum()), len(ids), len(self._groups))
         shared = self.ctx.broadcast("rows", ids, len(self._groups))
         pieces = self._pass("working-rows", rows_chunk, join_lists, most, shared)
         if not self._is_sparse:
@@ -221,9 +237,7 @@ class LinearGram:
         return sp.csr_array((entries, (at, columns)), shape=(len(ids), self._data.n_cols))
 
     def _pass(self, name: str, chunk: Step, combine: Step, result: int, *broadcast: Shared) -> Any:
-        bound = task_bound(self._data) + result
-        program = BlockProgram(name, chunk, combine, lambda group: bound, result, combine_bytes=3 * result)
-        return self.ctx.run_pass(plan(program, self._groups, self._data, *broadcast))
+        return self.ctx.run_pass(rows_pass(name, chunk, combine, self._groups, self._data, result, *broadcast))
 
 
 def suits(spec: KernelSpec, data: object) -> bool:

@@ -7,7 +7,7 @@ row irrelevant, which starts begin from and which the validation compares with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -64,8 +64,9 @@ class Layout:
 class TriClassLoop:
     """Searches from several starts on the rows of a fit.
 
-    ``points``: of the fit, and of every fold of a validation; ``masks``: labelled rows held out of these, or ``None``; ``data``: rows where
-    they are not the data set of the run.
+    ``points``: of the fit (or of ``n_fits`` fits side by side), and of every fold of a validation; ``masks``: labelled rows held out of
+    these, or ``None``; ``data``: rows where they are not the data set of the run. A validation that nobody asked for (``"auto"``) follows
+    the fit, and takes its best start alone.
     """
 
     state_type = TriClassState
@@ -79,7 +80,9 @@ class TriClassLoop:
         points: Sequence[Points],
         masks: Sequence[np.ndarray | None],
         data: TriClassRows | None = None,
+        n_fits: int = 1,
     ) -> None:
+        self.n_fits, self.is_brief = n_fits, config.validation == "auto" and len(points) > n_fits
         self.config, self.spec, self.layout, self.inputs = config, spec, layout, inputs
         self.points, self.masks, self.data = tuple(points), tuple(masks), data
         self.names = start_names(config)
@@ -122,31 +125,50 @@ class TriClassLoop:
     def step(self, state: TriClassState, ctx: RunContext) -> Step[TriClassState]:
         """Fit the first machines, or solve the next convex problem of every start that runs."""
         with one_thread():
-            new = self._improve_all(state, self.gram(ctx)) if state.iteration else self._start_all(self.gram(ctx), ctx.seed)
-        stop = None if any(machine.stop is None for machine in new.machines) else self.best(new).stop
-        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=stop)
+            new = self._advance(state, self.gram(ctx), ctx.seed)
+        running = any(machine.stop is None for machine in new.machines) or self._waits(new)
+        new = replace(new, path=np.concatenate([state.path, self._path_rows(state, new)]), stop=None if running else self.best(new).stop)
         return Step(new, self._metrics(state, new))
 
-    def _start_all(self, gram: Gram, seed: int) -> TriClassState:
-        machines, baselines = [], []
-        for points in self.points:
+    def _advance(self, state: TriClassState, gram: Gram, seed: int) -> TriClassState:
+        if not state.iteration:
+            return self._start(state, gram, seed, range(self.n_fits if self.is_brief else len(self.points)), self.names)
+        if self._waits(state) and all(machine.stop for machine in state.machines):
+            best = min(range(len(self.names)), key=lambda k: state.machines[k].objective)
+            return self._start(state, gram, seed, range(self.n_fits, len(self.points)), [self.names[best]])
+        return self._improve_all(state, gram)
+
+    def _waits(self, state: TriClassState) -> bool:
+        """Return whether the folds of a validation have not begun."""
+        return self.is_brief and len(state.machines) == self.n_fits * len(self.names)
+
+    def _start(self, state: TriClassState, gram: Gram, seed: int, parts: Iterable[int], names: Sequence[str]) -> TriClassState:
+        """Return the state with the first machines of some parts."""
+        machines, baselines = list(state.machines), list(state.rivals)
+        for part in parts:
+            points = self.points[part]
             labelled = solver.labelled_machine(gram, points, self.config.inner_tol)
             universum = solver.universum_machine(gram, points, self.config.inner_tol, labelled)
             baselines += [labelled, universum]
-            machines += [_starting_point(name, points, labelled, universum, seed) for name in self.names]
-        return TriClassState(1, tuple(machines), tuple(baselines), np.zeros((0, len(PATH_COLUMNS))))
+            machines += [_starting_point(name, points, labelled, universum, seed) for name in names]
+        return TriClassState(state.iteration + 1, tuple(machines), tuple(baselines), state.path)
 
     def _improve_all(self, state: TriClassState, gram: Gram) -> TriClassState:
         machines = [
-            machine if machine.stop else solver.improve_machine(gram, self.points[k // len(self.names)], machine, self.search)
+            machine if machine.stop else solver.improve_machine(gram, self.points[self._part_of(k)], machine, self.search)
             for k, machine in enumerate(state.machines)
         ]
         return TriClassState(state.iteration + 1, tuple(machines), state.rivals, state.path)
 
+    def _part_of(self, k: int) -> int:
+        """Return the fit or fold of a machine."""
+        of_fits = self.n_fits * len(self.names)
+        return k // len(self.names) if k < of_fits or not self.is_brief else self.n_fits + k - of_fits
+
     def best(self, state: TriClassState, part: int = 0) -> SearchState:
-        """Return the machine of least objective, of the fit or of a fold (part 1 and on); the first among equals."""
-        k = len(self.names)
-        return min(state.machines[part * k : (part + 1) * k], key=lambda machine: machine.objective)
+        """Return the machine of least objective, of a fit or of a fold; the first among equals."""
+        machines = [machine for k, machine in enumerate(state.machines) if self._part_of(k) == part]
+        return min(machines, key=lambda machine: machine.objective)
 
     def _path_rows(self, before: TriClassState, new: TriClassState) -> np.ndarray:
         running = [k for k in range(len(self.names)) if not before.machines or before.machines[k].stop is None]
@@ -159,11 +181,16 @@ class TriClassLoop:
         assigned = machine.labels[self.inputs.unlabelled]
         return {name: int(np.sum(assigned == side)) for name, side in (("minus", -1), ("zero", 0), ("plus", 1))}
 
+    def right(self, machine: SearchState, rows: np.ndarray) -> np.ndarray:
+        """Return whether a machine is right, of the labelled rows of two classes among some."""
+        labels = self.inputs.labels
+        right = np.where(machine.decision[: len(labels)] > 0, 1.0, -1.0) == labels
+        return right[rows & self.inputs.relevant]
+
     def accuracy(self, machine: SearchState, rows: np.ndarray) -> float:
         """Return the share of labelled rows of two classes, among some, that a machine gets right; NaN where there are none."""
-        chosen, labels = rows & self.inputs.relevant, self.inputs.labels
-        right = np.where(machine.decision[: len(labels)] > 0, 1.0, -1.0) == labels
-        return float(right[chosen].mean()) if chosen.any() else NAN
+        right = self.right(machine, rows)
+        return float(right.mean()) if right.size else NAN
 
     def _metrics(self, before: TriClassState, new: TriClassState) -> dict[str, Any]:
         best, unit, mask = self.best(new), 1.0 / self.config.C, self.masks[0]
@@ -182,19 +209,41 @@ class TriClassLoop:
 
     def validation(self, state: TriClassState) -> list[dict[str, Any]]:
         """Return the accuracy of the machine and of its two baselines on rows held out: of the fit, else of the folds' fits."""
-        parts = range(1, len(self.points)) if len(self.points) > 1 else range(1 if self.masks[0] is not None else 0)
-        test, rows = self.masks[0], []
-        for number, name in enumerate((*BASELINES, "3C-SVM")):
-            scores = []
-            for part in parts:
-                machine, mask = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part), self.masks[part]
-                assert mask is not None
-                # Of a fold without those held out of the fit.
-                scores.append(self.accuracy(machine, mask if part == 0 or test is None else mask & ~test))
+        rows = []
+        for name, parts in self._validated(state).items():
+            scores = [float(right.mean()) if right.size else NAN for right in parts]
             if scores:
                 deviation = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
                 rows.append({"machine": name, "accuracy": float(np.mean(scores)), "deviation": deviation, "folds": len(scores)})
         return rows
+
+    def _validated(self, state: TriClassState) -> dict[str, list[np.ndarray]]:
+        """Return of every machine by name whether it is right on the rows held out, fold by fold."""
+        n_folds, test = len(self.points) - self.n_fits, self.masks[0]
+        parts = range(self.n_fits, len(self.points)) if n_folds else range(1 if test is not None else 0)
+        seen: dict[str, list[np.ndarray]] = {}
+        for number, name in enumerate((*BASELINES, "3C-SVM")):
+            seen[name] = []
+            for part in parts:
+                machine, mask = state.rivals[2 * part + number] if number < len(BASELINES) else self.best(state, part), self.masks[part]
+                assert mask is not None
+                # Of a fold without those held out of the fit.
+                seen[name].append(self.right(machine, mask if part < self.n_fits or test is None else mask & ~test))
+        return seen
+
+    def better_baseline(self, state: TriClassState) -> tuple[str, int, int] | None:
+        """Return the baseline that is right on more rows held out than the machine, by more than the standard error of the difference.
+
+        With it on how many rows it is right where the machine is wrong, and the other way round; of two the one with the greater
+        difference. The difference of b and c such rows has the standard error ``sqrt(b + c)``.
+        """
+        seen = {name: np.concatenate([np.zeros(0, bool), *parts]) for name, parts in self._validated(state).items()}
+        better = []
+        for name in BASELINES:
+            lost, won = int(np.sum(seen[name] & ~seen["3C-SVM"])), int(np.sum(~seen[name] & seen["3C-SVM"]))
+            if lost - won > (lost + won) ** 0.5:
+                better.append((name, lost, won))
+        return max(better, key=lambda item: item[1] - item[2], default=None)
 
 
 def _starting_point(name: str, points: Points, labelled: SearchState, universum: SearchState, seed: int) -> SearchState:

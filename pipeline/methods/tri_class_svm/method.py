@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self, cast
@@ -13,12 +13,12 @@ import numpy as np
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass_search import SearchState, row_coefficients
 from ....storage import BlockStore, DataError
-from ...grams.grams import pass_groups
 from ...grams.memory import HELD as GRAMS_HELD
 from ...grams.memory import WORKING_SET
+from ...grams.plans import GramPasses
 from ...grams.settings import PLACES, GramSettings
-from ...grams.sources import group_pairs, pair_bytes, row_pairs
-from ...grams.weighted_sum import MATRIX_SHARE, passes_bytes
+from ...grams.sources import group_pairs
+from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.labels import Inputs, store_inputs
 from ...inputs.scores import held_out_rows
 from ...method import Method
@@ -31,8 +31,8 @@ from ...records.data_set import refuse_missing
 from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
-from .inputs import CLASSES, TriClassInputs, check_labels, join_stores, make_points, resolve_kernel, rows_bytes, validation_masks
-from .linear_pass import stripe_tasks, suits, working_task_bytes
+from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, rows_bytes, split_labels, validation_masks
+from .linear_pass import rows_task_bytes, stripe_tasks, suits
 from .loop import BASELINES, PATH_COLUMNS, Layout, TriClassLoop, TriClassState, start_names
 
 UNFINISHED = (None, "max_iter", "stalled")  # reasons of a stop before the tolerance was reached
@@ -77,14 +77,14 @@ class TriClass(Method):
 
         The unlabelled store is opened in the version that the run began with.
 
-        Raises DataError: labels other than -1, 0 and +1, or unlabelled rows that do not go with them; DigestMismatch: the unlabelled store
-        was replaced since the run began, and the old version is gone.
+        Raises DataError: labels of other than two classes and rows of neither, or unlabelled rows that do not go with them;
+        DigestMismatch: the unlabelled store was replaced since the run began, and the old version is gone.
         """
         stored = store_inputs(ctx, cls.name)
         if stored.classes is None:
-            raise DataError(f"the target is real-valued; {cls.name} needs labels -1, +1 and 0", ctx.data.url)
-        labels = check_labels(np.asarray(stored.classes)[stored.target], stored.sample_weight, ctx.data.url)
-        classes = tuple(next(label for label in stored.classes if float(label) == side) for side in CLASSES)
+            raise DataError(f"the target is real-valued; {cls.name} needs labels of two classes", ctx.data.url)
+        y = np.asarray(stored.classes)[stored.target]
+        labels, classes = split_labels(y, config.irrelevant_label, stored.sample_weight, ctx.data.url)
         held_out = held_out_rows(extra, stored.target, ctx.seed, stored.classes)
         url = extra.get("unlabelled")
         decisions = {} if ctx.run is None else ctx.run.read_json("decisions") or {}
@@ -105,27 +105,48 @@ class TriClass(Method):
         """Return the loop of a fit. Raises ValueError: a kernel that does not suit the data, a balance without unlabelled rows, folds
         without rows of both classes; MemoryBoundExceeded: more rows than the driver's memory allows.
         """
-        data = inputs.data
-        spec = resolve_kernel(config, data, inputs.held_out)
-        masks = [inputs.held_out, *validation_masks(config, inputs, ctx.seed)]
+        return cls.loop_over(config, inputs, [inputs.held_out], validation_masks(config, inputs, ctx.seed), ctx)
+
+    @classmethod
+    def loop_over(
+        cls,
+        config: TriClassConfig,
+        inputs: TriClassInputs,
+        fits: Sequence[np.ndarray | None],
+        folds: Sequence[np.ndarray],
+        ctx: RunContext,
+    ) -> TriClassLoop:
+        """Return the loop of fits without the labelled rows of a mask each, and of the folds of a validation of the first.
+
+        Folds that nobody asked for are left out where they do not fit the memory, or the solver reads by passes.
+        """
+        data, spec, is_asked = inputs.data, resolve_kernel(config, inputs.data, inputs.held_out), config.validation != "auto"
+        machines = count_machines(config, len(fits), len(folds) if is_asked else 0)
+        layout = _decide(config, spec, inputs, ctx, machines)
+        refuse_beyond(_driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx.driver_memory, cls.name, "fewer rows")
+        if not is_asked and folds:
+            more = _driver_held(config, layout, inputs, ctx.driver_memory, count_machines(config, len(fits), len(folds)))
+            folds = folds if layout.solver_reads == "matrix" and total_bytes(more) <= ctx.driver_memory else ()
+        masks = [*fits, *folds]
         points = [make_points(config, inputs, mask) for mask in masks]
-        layout = _decide(config, spec, inputs, ctx)
-        refuse_beyond(_driver_held(config, layout, inputs, ctx.driver_memory), ctx.driver_memory, cls.name, "fewer rows")
-        return TriClassLoop(config, spec, layout, inputs, points, masks, None if data is ctx.data else data)
+        return TriClassLoop(config, spec, layout, inputs, points, masks, None if data is ctx.data else data, len(fits))
 
     @cached_property
     def plan(self) -> dict[str, Any]:
         """Rows, where the Gram matrix lies and who solves with it, tasks, memory of a task."""
         loop, inputs, layout = self.loop, self.inputs, self.loop.layout
+        n_folds = len(loop.points) - loop.n_fits
+        machines = count_machines(self.config, loop.n_fits, n_folds)
         return {
             **layout.settings.describe(inputs.data.n_rows, 1),
-            **holdings_plan(_driver_held(self.config, layout, inputs, self.ctx.driver_memory)),
+            **holdings_plan(_driver_held(self.config, layout, inputs, self.ctx.driver_memory, machines)),
             "kernel": str(loop.spec),
             "labelled": len(inputs.labels),
             "unlabelled": inputs.n_unlabelled,
             "unlabelled_digest": None if inputs.unlabelled_store is None else inputs.unlabelled_store.digest,
             "starts": list(loop.names),
-            "iterations_at_most": 1 + self.config.max_iter,
+            "validation_folds": n_folds,
+            "iterations_at_most": (1 + self.config.max_iter) * (2 if loop.is_brief else 1),
             "solver_reads": layout.solver_reads,
             **self._tasks(),
         }
@@ -134,11 +155,12 @@ class TriClass(Method):
         data, layout = self.inputs.data, self.loop.layout
         if layout.solver_reads == "rows":
             rows = cast("Rows", data)
-            return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": working_task_bytes(rows, self.ctx.driver_memory)}
-        refs = row_pairs(data, [self.loop.spec], layout.settings.block)
+            return {"tasks_per_pass": len(stripe_tasks(rows)), "task_bytes": rows_task_bytes(rows, self.ctx.driver_memory)}
+        passes = GramPasses(replace(self.ctx, data=data), [self.loop.spec], layout.settings)
         if layout.solver_reads == "blocks":
-            return {"tasks_per_pass": len(group_pairs(refs)), "task_bytes": passes_bytes(refs, data.n_rows, self.ctx.driver_memory)}
-        return {"tasks_per_pass": len(pass_groups(refs)), "task_bytes": int(max(pair_bytes(ref) for ref in refs))}
+            step = passes.solver(repeats=2 if _is_twofold(self.config) else 1)
+            return {"tasks_per_pass": len(group_pairs(passes.refs)), "task_bytes": max(passes.load(), step)}
+        return {"tasks_per_pass": passes.tasks, "task_bytes": max(passes.load(), passes.sum())}
 
     @property
     def beside(self) -> tuple[BlockStore, ...]:
@@ -172,18 +194,48 @@ class TriClass(Method):
         kernel_inputs, beta = Inputs(inputs.data, inputs.labels, inputs.classes), row_coefficients(loop.points[0], best)
         return build_model(config, kernel_inputs, loop.grams(ctx), np.ones((1, 1)), beta[None], np.array([best.bias]), figures, arrays)
 
+    @classmethod
+    def for_folds(cls, config: TriClassConfig) -> TriClassConfig:
+        """Return parameters without a validation beside the fit."""
+        return config.model_copy(update={"validation": 0})
+
+    @classmethod
+    def labelled(cls, inputs: TriClassInputs) -> Inputs:
+        """Return the labelled rows; those of neither class do not count."""
+        weight = np.ones(len(inputs.labels)) if inputs.sample_weight is None else inputs.sample_weight
+        used = inputs.relevant if inputs.held_out is None else inputs.relevant & ~inputs.held_out
+        return Inputs(inputs.data, (inputs.labels > 0).astype(np.int64), inputs.classes, np.where(used, weight, 0.0))
+
+    @classmethod
+    def without(cls, inputs: TriClassInputs, held_out: np.ndarray) -> TriClassInputs:
+        """Return inputs without some of the labelled rows."""
+        return replace(inputs, held_out=held_out if inputs.held_out is None else inputs.held_out | held_out)
+
+    @classmethod
+    def shared_folds(cls, config: TriClassConfig, inputs: TriClassInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits without the rows of every mask: they share the Gram matrix."""
+        inputs = inputs if inputs.unlabelled_store is not None else replace(inputs, data=ctx.data)
+        parts = [cls.without(inputs, mask).held_out for mask in masks]
+        return cls(config, inputs, cls.loop_over(config, inputs, parts, (), ctx), ctx)
+
+    def decision_values(self, state: TriClassState, ctx: RunContext) -> np.ndarray:
+        """Return what the best machine of every fit decides on the labelled rows, ``(n_fits, n_labelled)``."""
+        parts = range(self.loop.n_fits)
+        return np.stack([self.loop.best(state, part).decision[: len(self.inputs.labels)] for part in parts])
+
     def warnings(self, state: TriClassState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return whether the unlabelled rows did not help, where that was measured."""
-        rows = self.loop.validation(state)
-        if not rows:
+        better = self.loop.better_baseline(state)
+        if better is None:
             return []
-        machine, baseline = rows[-1], max(rows[:-1], key=lambda row: row["accuracy"])
-        if machine["accuracy"] >= baseline["accuracy"]:
-            return []
-        which = "labelled rows alone" if baseline["machine"] == "SVM" else "all unlabelled rows irrelevant"
+        name, lost, won = better
+        rows = {row["machine"]: row for row in self.loop.validation(state)}
+        which = "labelled rows alone" if name == "SVM" else "all unlabelled rows irrelevant"
+        of_folds = f" in {rows[name]['folds']} folds" if rows[name]["folds"] > 1 else ""
         return [
-            f"the unlabelled rows did not help on rows held out: accuracy {machine['accuracy']:.4f}, of the {baseline['machine']} "
-            f"{baseline['accuracy']:.4f} ({which})"
+            f"the unlabelled rows did not help on rows held out{of_folds}: accuracy {rows['3C-SVM']['accuracy']:.4f}, of the {name} "
+            f"{rows[name]['accuracy']:.4f} ({which}), which is right on {lost} rows where this machine is wrong, and wrong on {won} where "
+            "it is right; lower C_unlabelled, or leave them out"
         ]
 
     def summary(self, state: TriClassState, model: KernelModel) -> dict[str, Any]:
@@ -227,12 +279,12 @@ class TriClass(Method):
         }
 
 
-def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ctx: RunContext) -> Layout:
+def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ctx: RunContext, machines: int) -> Layout:
     """Return the matrix in this process where it and what is made of it fit the driver's memory, else passes over its blocks."""
     data, limit = inputs.data, ctx.driver_memory
     near = GramSettings.of(replace(ctx, data=data), [spec], config.grams)
     here = Layout(near, rows_here=rows_bytes(data) <= ROWS_SHARE * limit)
-    if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(_driver_held(config, here, inputs, limit)) <= limit:
+    if 4 * data.n_rows**2 <= MATRIX_SHARE * limit and total_bytes(_driver_held(config, here, inputs, limit, machines)) <= limit:
         return here
     if suits(spec, data):
         return Layout(replace(near, policy="recompute", reason="never made: a linear kernel is known by its rows"), "rows")
@@ -243,12 +295,21 @@ def _decide(config: TriClassConfig, spec: KernelSpec, inputs: TriClassInputs, ct
     return Layout(replace(near, policy="recompute", reason=reason), "blocks")
 
 
-def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int) -> tuple[Holding, ...]:
+def _is_twofold(config: TriClassConfig) -> bool:
+    """Return whether unlabelled rows have two variables of a convex problem each."""
+    return config.algorithm != "mm" and not config.all_relevant
+
+
+def count_machines(config: TriClassConfig, fits: int, folds: int) -> int:
+    """Return the machines of some fits and of the folds of a validation: every start, and the two they begin from."""
+    starts = len(start_names(config))
+    return fits * (starts + len(BASELINES)) + folds * ((1 if config.validation == "auto" else starts) + len(BASELINES))
+
+
+def _driver_held(config: TriClassConfig, layout: Layout, inputs: TriClassInputs, limit: int, machines: int) -> tuple[Holding, ...]:
     """Return what the driver holds of n rows, u of them unlabelled: rows, kernel, the matrix of a convex problem, vectors, model."""
     data, n, u = inputs.data, inputs.data.n_rows, inputs.n_unlabelled
-    machines = (1 + config.validation) * (len(start_names(config)) + len(BASELINES))
-    is_twofold = config.algorithm != "mm" and not config.all_relevant
-    nbytes = rows_bytes(data)
+    is_twofold, nbytes = _is_twofold(config), rows_bytes(data)
     vectors = [VARIABLES.of(n=n, u=u if is_twofold else 0), STARTS.of(n=n, S=machines), MODEL.of(stored=nbytes)]
     if layout.solver_reads == "rows":
         return (WORKING_SET.of(L=limit), WEIGHTS.of(d=data.n_cols), *vectors)

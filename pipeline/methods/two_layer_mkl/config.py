@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from ...records.config import ClassWeight, Count, GramConfig, GramPolicy, MachineKernels, NonNegative, Normalize, Positive, StorePath
+from ...records.config import (
+    ClassWeight,
+    Count,
+    GramConfig,
+    GramPolicy,
+    MachineKernels,
+    NonNegative,
+    Normalize,
+    Positive,
+    Probability,
+    StorePath,
+)
 
 
 class TwoLayerConfig(GramConfig):
@@ -49,6 +60,7 @@ class TwoLayerConfig(GramConfig):
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
     gram_store: StorePath = None
     class_weight: ClassWeight = None
+    probability: Probability = "auto"
 
     @model_validator(mode="after")
     def _range_and_store(self) -> TwoLayerConfig:

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.bank.block_sums import TileSums, tile_sums, total_forms
 from ....kernels.bank.two_layer import LARGEST_EXPONENT, bank_sums, block_layer, block_sums, exponentiate, is_refused
 from ....kernels.svm.dual import Gram
 from ...grams.grams import Filled, Grams, Norms, place_pair
+from ...grams.pair_passes import forms_bytes, matrix_bytes, pair_batches
 from ...grams.sources import PairRef, load_normalised, pair_bytes
 from ...grams.weighted_sum import combined_gram
 from ...passes.blocks import join_lists
@@ -42,11 +43,30 @@ def exponential_chunk(ref: PairRef, scale: np.ndarray, beta: Shared, norms: Norm
 
 def layer_bytes(ref: PairRef) -> int:
     """Bound the memory of a task: the loaded block, one pair of the second layer in float64 and three of its copies."""
-    return pair_bytes(ref) + 4 * _pair_result(ref)
+    return pair_bytes(ref) + 4 * matrix_bytes(ref, 8)
 
 
-def _pair_result(ref: PairRef) -> int:
-    return 8 * (ref.rows[1] - ref.rows[0]) * (ref.cols[1] - ref.cols[0])
+def layer_pass(name: str, chunk: Callable[..., list[Any]], refs: Sequence[PairRef], result: int, *broadcast: object) -> Plan[list[Any]]:
+    """Return a pass that brings at most ``result`` bytes of every block pair."""
+    program = BlockProgram(name, chunk, join_lists, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))
+    return plan(program, refs, *broadcast)
+
+
+def layer_pass_bytes(refs: Sequence[PairRef], k: int, block: int, *, whole: bool) -> int:
+    """Return the bytes of the largest step of any of these passes; ``whole``: where the layer itself comes to the driver."""
+    sums = layer_pass("planned", list, refs, layer_sums_bytes(k, block)).memory_bound
+    if not whole:
+        return sums
+    return max(sums, *(layer_pass("planned", list, batch, _layer_result(batch)).memory_bound for batch in pair_batches(refs)))
+
+
+def layer_sums_bytes(k: int, block: int) -> int:
+    """Return the bytes of the shares of all tiles of a block pair in sums over k kernels."""
+    return forms_bytes(k, 1, block)
+
+
+def _layer_result(batch: Sequence[PairRef]) -> int:
+    return max(matrix_bytes(ref, 8) for ref in batch)
 
 
 class LayerGrams(Grams):
@@ -75,8 +95,9 @@ class LayerGrams(Grams):
         if self._bank is not None:
             exponentiate(self._bank.combine(weights, self._layer))
         else:
-            for batch in self._batches():
-                for block in self._layer_pass("second-layer", layer_chunk, _pair_result(batch[0]), batch, weights, self._norms):
+            for batch in pair_batches(self._refs):
+                work = layer_pass("second-layer", layer_chunk, batch, _layer_result(batch), weights, self._norms)
+                for block in self.ctx.run_pass(work):
                     place_pair(self._layer, block)
         return None if is_refused(self._layer) else self._layer
 
@@ -85,24 +106,15 @@ class LayerGrams(Grams):
         if self._bank is not None:
             return bank_sums(self._bank, kernel, beta) * self.scale
         weights = np.asarray(mu, np.float64) * self.scale
-        parts = self._layer_pass("layer-sums", weigh_chunk, self._sums_bytes, self._refs, weights, self._shared(beta), self._norms)
-        return total_forms(parts)[:, 0] * self.scale
+        return self._sums("layer-sums", weigh_chunk, weights, self._shared(beta), self._norms) * self.scale
 
     def exponential_forms(self, beta: np.ndarray) -> np.ndarray:
         """Return ``beta' exp(K_q) beta`` of every kernel, ``(k,)``; one pass over all entries."""
-        shared = self._shared(beta)
-        parts = self._layer_pass("layer-forms", exponential_chunk, self._sums_bytes, self._refs, self.scale, shared, self._norms)
-        return total_forms(parts)[:, 0]
+        return self._sums("layer-forms", exponential_chunk, self.scale, self._shared(beta), self._norms)
 
-    @property
-    def _sums_bytes(self) -> int:
-        return 8 * self.k * (self.settings.block // 128 + 1) ** 2
+    def _sums(self, name: str, chunk: Callable[..., list[Any]], *broadcast: object) -> np.ndarray:
+        work = layer_pass(name, chunk, self._refs, layer_sums_bytes(self.k, self.settings.block), *broadcast)
+        return total_forms(self.ctx.run_pass(work))[:, 0]
 
     def _shared(self, beta: np.ndarray) -> Shared:
         return self.ctx.broadcast("beta", np.ascontiguousarray(beta, np.float64))
-
-    def _layer_pass(
-        self, name: str, chunk: Callable[..., list[Any]], result: int, refs: Sequence[PairRef], *broadcast: object
-    ) -> list[Any]:
-        program = BlockProgram(name, chunk, join_lists, layer_bytes, result + 256, combine_bytes=2 * (result + 256) * len(refs))
-        return self.ctx.run_pass(plan(program, refs, *broadcast))

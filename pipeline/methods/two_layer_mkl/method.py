@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -12,23 +12,22 @@ import numpy as np
 
 from ....storage import DataError
 from ...grams.memory import BLOCKS, IN_PLACE, PACKED
-from ...grams.plans import BLOCKS_WORK, SUM_WORK, solver_task_bytes
+from ...grams.plans import BLOCKS_WORK, SUM_WORK, GramPasses
 from ...grams.settings import PLACES, GramSettings
-from ...grams.sources import row_pairs
 from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import MACHINES, refuse_machines, vectors_held
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
-from ...method import Method, weight_tables
+from ...method import Method, followed_tables
 from ...models.kernel import KernelModel
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan
 from .config import TwoLayerConfig
-from .layer_pass import layer_bytes
+from .layer_pass import layer_pass_bytes
 from .loop import UNFINISHED, TwoLayerLoop, TwoLayerState
 from .new_kernels import N_WIDTHS
 
@@ -88,9 +87,8 @@ class TwoLayer(Method):
         """Gram policy, tasks of a pass, memory of a task and of the driver."""
         config, loop, n = self.config, self.loop, self.ctx.data.n_rows
         n_machines, n_new = len(loop.problems) * config.n_restarts, _max_new_kernels(config)
-        refs = row_pairs(self.ctx.data if loop.data is None else loop.data, loop.specs, loop.settings.block)
         holdings = _driver_held(loop.settings, n, len(loop.specs) + n_new, n_machines, loop.layer_by_passes, self.ctx.driver_memory)
-        solver = solver_task_bytes(loop.settings, n, self.ctx.driver_memory) if loop.layer_by_passes else 0
+        passes = self._passes(n_new)
         return {
             **loop.settings.describe(n, len(loop.specs)),
             **holdings_plan(holdings),
@@ -98,11 +96,27 @@ class TwoLayer(Method):
             "penalty": loop.penalty,
             "new_kernels_at_most": config.max_new_kernels if config.infinite else 0,
             "iterations_at_most_per_round": config.max_iter,
-            "tasks_per_pass": len(refs),
-            "task_bytes": max(int(max(layer_bytes(ref) for ref in refs)) + 8 * n, solver),
+            "tasks_per_pass": len(passes.refs),
+            "task_bytes": max(self._steps(passes, n_new)),
             "second_layer": "by passes" if loop.layer_by_passes else "on the driver",
             "second_layer_bytes": _layer_bytes(n),
         }
+
+    def _passes(self, n_new: int) -> GramPasses:
+        """Return the passes over the first layer with as many new kernels as it may have, those that are only tried among them."""
+        loop = self.loop
+        ctx = self.ctx if loop.data is None else replace(self.ctx, data=loop.data)
+        return GramPasses(ctx, loop.kernels(np.ones(n_new)), loop.settings)
+
+    def _steps(self, passes: GramPasses, n_new: int) -> list[int]:
+        """Return the bytes of what makes both layers, asks them, tries new kernels, and answers a solver."""
+        loop, refs, block = self.loop, passes.refs, passes.settings.block
+        steps = [passes.load(), passes.solver() if loop.layer_by_passes else 0]
+        if n_new:
+            steps.append(replace(passes, settings=replace(loop.settings, policy="recompute")).load())
+        if n_new or not passes.is_here:
+            steps.append(layer_pass_bytes(refs, passes.k, block, whole=not (loop.layer_by_passes or passes.is_here)))
+        return steps
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -128,6 +142,10 @@ class TwoLayer(Method):
         mu, beta = np.stack([machine.mu for machine in machines]), np.stack([machine.beta for machine in machines])
         arrays = {**{f"weights_path_{m}": machine.path for m, machine in enumerate(machines)}, "new_gammas": state.widths}
         return replace(build_model(self.config, self.inputs, grams, mu, beta, bias, figures, arrays), layers=2)
+
+    def decision_values(self, state: TwoLayerState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return np.stack([machine.decision for machine in self.loop.best(state)])
 
     def warnings(self, state: TwoLayerState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new, and which machines have no kernel."""
@@ -163,10 +181,12 @@ class TwoLayer(Method):
 
     def tables(self, state: TwoLayerState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
-        machines = self.loop.best(state)
-        labels = [str(label) for label in self.inputs.labels] if len(machines) > 1 else [""]
-        names, theta = [str(spec) for spec in self.loop.kernels(state.widths)], np.stack([machine.mu for machine in machines])
-        return weight_tables(names, labels, theta, [machine.path for machine in machines])
+        return self.model_tables(model)
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return what :meth:`tables` does."""
+        return followed_tables(model)
 
 
 def _max_new_kernels(config: TwoLayerConfig) -> int:

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.weights.umkl import PENALTY_SHARE, BasisArray
 from ....kernels.weights.umkl_codes import Largest, bases_of_codes, largest_residuals, merge_largest, solve_code
 from ....kernels.weights.umkl_strips import row_products
@@ -148,7 +148,7 @@ def coded_by_passes(
         rows, fresh = _violators(codes, left, penalties)
         if not len(rows):
             return bases_of_codes(codes.matrix, left, n_bases, stop=stop)
-        codes = _solved(ctx, strips, inner, codes.joined(rows, fresh), penalties, memory)
+        codes = solve_codes(ctx, strips, inner, codes.joined(rows, fresh), penalties, memory)
         left = _residuals(ctx, strips, inner, codes, count, memory)
 
 
@@ -162,22 +162,31 @@ def _violators(codes: Codes, left: Largest, penalties: np.ndarray) -> tuple[np.n
     return rows[chosen], fresh[chosen]
 
 
-def residuals_bytes(n: int, n_bases: int) -> tuple[int, int]:
-    """Return the bytes of the largest residuals of all points, and of merging those of a few parts."""
-    result = 12 * n * fresh_candidates(n_bases) + 512
-    return result, 40 * result
+def residuals_pass(strips: Sequence[Points], memory: CodesMemory, count: int, *broadcast: object) -> Plan[Largest]:
+    """Return the pass over the largest residuals of all points."""
+    result = 12 * strips[0].size[0] * fresh_candidates(memory.n_bases) + 512
+    program = BlockProgram("code-residuals", residuals_chunk, MergeLargest(count), memory, result, combine_bytes=40 * result)
+    return plan(program, strips, *broadcast)
+
+
+def codes_pass(strips: Sequence[Points], memory: CodesMemory, *broadcast: object) -> Plan[list[tuple[int, np.ndarray]]]:
+    """Return the pass over the codes of all points."""
+    result = 8 * MAX_CANDIDATES * max(len(strip.ids) for strip in strips) + 512
+    program = BlockProgram("sparse-codes", codes_chunk, join_lists, memory, result, combine_bytes=2 * result * len(strips))
+    return plan(program, strips, *broadcast)
 
 
 def _residuals(ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, count: int, memory: CodesMemory) -> Largest:
-    result, combining = residuals_bytes(strips[0].size[0], memory.n_bases)
-    program = BlockProgram("code-residuals", residuals_chunk, MergeLargest(count), memory, result, combine_bytes=combining)
     arrays = (("ends", codes.indptr), ("candidates", codes.ids), ("codes", codes.values))
-    return ctx.run_pass(plan(program, strips, inner, count, *(ctx.broadcast(name, array, len(strips)) for name, array in arrays)))
+    shared = (ctx.broadcast(name, array, len(strips)) for name, array in arrays)
+    return ctx.run_pass(residuals_pass(strips, memory, count, inner, count, *shared))
 
 
-def _solved(ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, penalties: np.ndarray, memory: CodesMemory) -> Codes:
-    result = 8 * MAX_CANDIDATES * max(len(strip.ids) for strip in strips) + 512
-    program = BlockProgram("sparse-codes", codes_chunk, join_lists, memory, result, combine_bytes=2 * result * len(strips))
+def solve_codes(
+    ctx: RunContext, strips: Sequence[Points], inner: Products, codes: Codes, penalties: np.ndarray, memory: CodesMemory
+) -> Codes:
+    """Return the codes of all points over their candidates."""
     arrays = (("penalties", penalties), ("ends", codes.indptr), ("candidates", codes.ids))
-    parts = ctx.run_pass(plan(program, strips, inner, *(ctx.broadcast(name, array, len(strips)) for name, array in arrays)))
+    shared = (ctx.broadcast(name, array, len(strips)) for name, array in arrays)
+    parts = ctx.run_pass(codes_pass(strips, memory, inner, *shared))
     return Codes(codes.indptr, codes.ids, np.concatenate([values for _, values in sorted(parts, key=lambda part: part[0])]))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.normalization import Normalization
 from ....kernels.grams.products import AnyKernel
 from ...grams.sources import PairRef, load_normalised, pair_bytes, row_pairs
@@ -39,11 +39,6 @@ def _largest(block: np.ndarray, size: int) -> np.ndarray:
     return -np.partition(-block, size - 1, axis=2)[:, :, :size]
 
 
-def largest_bytes(k: int, n: int, size: int) -> int:
-    """Return the bytes of the largest entries of all rows of k kernels."""
-    return 8 * k * n * size
-
-
 @dataclass(frozen=True)
 class MergeLargest:
     """Combine step: the largest entries of the same rows become one, those of other rows stay apart."""
@@ -57,18 +52,25 @@ class MergeLargest:
         return [Largest(rows, _largest(np.concatenate(values, axis=2), self.size)) for rows, values in groups]
 
 
+def largest_pass(
+    refs: Sequence[PairRef], k: int, n: int, block: int, size: int, norms: tuple[Normalization, ...] = ()
+) -> Plan[list[Largest]]:
+    """Return the pass over the ``size`` largest entries of all n rows of k kernels."""
+    result, whole = 16 * k * block * size + 256, 8 * k * n * size
+    merging = 4 * whole + 512 * len(refs)
+    return plan(
+        BlockProgram("largest-entries", largest_chunk, MergeLargest(size), pair_bytes, result, combine_bytes=merging), refs, norms, size
+    )
+
+
 def mean_largest_sums(ctx: RunContext, specs: Sequence[AnyKernel], norms: Sequence[Normalization], block: int, size: int) -> np.ndarray:
     """Return the sum of the ``size`` (< n) largest entries of a row off the diagonal, averaged over rows, of every kernel: ``(k,)``.
 
     The pass goes over pairs of blocks of ``block`` rows.
     """
-    refs = list(row_pairs(ctx.data, list(specs), block))
-    result, whole = 16 * len(specs) * block * size + 256, largest_bytes(len(specs), ctx.data.n_rows, size)
-    program = BlockProgram(
-        "largest-entries", largest_chunk, MergeLargest(size), pair_bytes, result, combine_bytes=4 * whole + 512 * len(refs)
-    )
+    refs = row_pairs(ctx.data, list(specs), block)
     best = np.full((len(specs), ctx.data.n_rows, size), -np.inf)
-    for part in ctx.run_pass(plan(program, refs, tuple(norms), size)):
+    for part in ctx.run_pass(largest_pass(refs, len(specs), ctx.data.n_rows, block, size, tuple(norms))):
         rows = slice(*part.rows)
         best[:, rows] = _largest(np.concatenate([best[:, rows], part.values], axis=2), size)
     return np.sort(best, axis=2).sum(axis=2).mean(axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from ...grams.grams import Grams
-from ...grams.sources import pair_bytes, row_pairs
+from ...grams.plans import GramPasses
 from ...inputs.kernels import gram_settings, resolved_kernels
 from ...inputs.labels import Inputs
-from ...method import Method, weight_tables
-from ...models.kernel import KernelModel
+from ...method import Method, kernel_rows, weight_tables
+from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
@@ -25,7 +25,7 @@ from .config import UMKLConfig
 from .loop import UMKLLoop, UMKLState
 from .memory import HELD, choose_way
 from .sums_pass import PassGrams
-from .sweeps import pass_figures
+from .sweeps import largest_step, pass_figures
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,23 @@ class UMKL(Method):
         """Gram policy, tasks of a pass, memory of a task."""
         loop, ctx, n = self.loop, self.ctx, self.ctx.data.n_rows
         way = choose_way(self.config, loop.settings, ctx.data, len(loop.specs), loop.n_bases, ctx.driver_memory)
-        refs = row_pairs(ctx.data, loop.specs, loop.settings.block)
-        tasks = {"tasks_per_pass": len(refs), "task_bytes": int(max(pair_bytes(ref) for ref in refs)) + 16 * n * loop.n_bases}
+        passes = GramPasses(ctx, loop.specs, loop.settings)
         return {
             **loop.settings.describe(n, len(loop.specs)),
             **holdings_plan(way.held),
             "points": "by passes" if loop.by_passes else "in this process",
             "n_bases": loop.n_bases,
             "iterations_at_most": self.config.max_iter,
-            **(pass_figures(self.config, ctx.data, loop.specs, loop.n_bases, loop.settings) if loop.by_passes else tasks),
+            **(pass_figures(self.config, passes, loop.n_bases) if loop.by_passes else self._whole_figures(passes)),
         }
+
+    def _whole_figures(self, passes: GramPasses) -> dict[str, int]:
+        """Return tasks of a pass, and the memory of the largest step, where whole matrices are in this process."""
+        n_bases, largest = self.loop.n_bases, 0
+        if self.config.normalize == "column_sum":
+            largest = largest_step(passes, n_bases)
+        steps = (passes.load(), passes.sum(), passes.entries(passes.n * n_bases), largest)
+        return {"tasks_per_pass": len(passes.refs), "task_bytes": max(steps)}
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -124,4 +131,9 @@ class UMKL(Method):
 
     def tables(self, state: UMKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the rounds."""
-        return weight_tables([str(spec) for spec in self.loop.specs], [0], state.weights[None], [state.path])
+        return weight_tables(kernel_names(model), [0], state.weights[None], [state.path])
+
+    @classmethod
+    def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
+        """Return kernels by weight."""
+        return {"kernels": kernel_rows(kernel_names(model), [0], model.arrays["weights"][None])}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....cluster import BlockProgram, plan
+from ....cluster import BlockProgram, Plan, plan
 from ....kernels.grams.normalization import KernelSums, block_sums, needs_diagonal_only
 from ...grams.grams import Grams
 from ...grams.pairs import StoredPair
@@ -29,6 +29,16 @@ def sums_chunk(group: tuple[PairRef, ...], n: int) -> np.ndarray:
         if part.diagonal is not None:
             out[1, :, slice(*part.rows)] = part.diagonal
     return out
+
+
+def sums_pass(refs: Sequence[PairRef], k: int, n: int) -> Plan[np.ndarray]:
+    """Return the pass over row sums and diagonals of k kernels of n rows."""
+    result = 16 * k * n
+
+    def task_bytes(group: tuple[PairRef, ...]) -> int:
+        return max(map(pair_bytes, group)) + 2 * result
+
+    return plan(BlockProgram("kernel-sums", sums_chunk, add_parts, task_bytes, result), group_pairs(refs), n)
 
 
 class PassGrams(Grams):
@@ -63,9 +73,7 @@ class PassGrams(Grams):
             return super()._load_sums()
         is_scaled = all(map(needs_diagonal_only, self.specs))
         refs = [ref for ref in self._refs if not is_scaled or ref.rows == ref.cols]
-        result = 16 * self.k * self.n
-        program = BlockProgram("kernel-sums", sums_chunk, add_parts, lambda group: max(map(pair_bytes, group)) + 2 * result, result)
-        rows, diagonals = self.ctx.run_pass(plan(program, group_pairs(refs), self.n))
+        rows, diagonals = self.ctx.run_pass(sums_pass(refs, self.k, self.n))
         if is_scaled:
             return KernelSums.of_diagonals(diagonals)
         return [KernelSums(float(one.sum()), one, row, float(row.sum())) for one, row in zip(diagonals, rows, strict=True)]

@@ -4,31 +4,31 @@ this process, or by passes where these are beyond it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.eigen.block_lanczos import block_columns
-from ....kernels.grams.products import AnyKernel
 from ....kernels.jit import one_thread
 from ....kernels.svm.dual import DenseGram
 from ....kernels.weights.umkl import BasisArray, WeightTerms, basis_costs, coded_bases, greedy_bases, weight_terms
 from ....storage import BlockStore, MemoryBlocks
 from ...grams.grams import Grams
 from ...grams.lazy import LazyGrams
-from ...grams.settings import GramSettings
-from ...grams.sources import pair_bytes, row_pairs, rows_of
+from ...grams.plans import GramPasses
+from ...grams.sources import rows_of
+from ...grams.weighted_sum import written_bytes, written_pairs
 from ...models.kernel_predict import spans
 from ...passes.blocks import scale_as_given
 from ...records.context import RunContext
-from .codes_pass import CodesMemory, RowInner, coded_by_passes, residuals_bytes
-from .column_sum_pass import largest_bytes
+from .codes_pass import CodesMemory, RowInner, coded_by_passes, codes_pass, residuals_pass
+from .column_sum_pass import largest_pass
 from .config import UMKLConfig
 from .rows_pass import Points, points_of, strips_of
 from .strips_pass import BaseKernels, Chosen, KernelSum, Rebuilding, choose_pass, run_bases, terms_pass
-from .sums_pass import PassGrams
+from .sums_pass import PassGrams, sums_pass
 
 ROWS = 4096  # rows read at a time
 
@@ -115,25 +115,37 @@ def _sweep_of(result: Chosen) -> Sweep:
     return Sweep(result.bases[0][1], result.n_kept, result.terms)
 
 
-def pass_figures(
-    config: UMKLConfig, data: BlockStore | MemoryBlocks, specs: Sequence[AnyKernel], n_bases: int, settings: GramSettings
-) -> dict[str, int]:
+def pass_figures(config: UMKLConfig, passes: GramPasses, n_bases: int) -> dict[str, int]:
     """Return tasks of a sweep by passes, and the memory of the largest step of any pass."""
-    asked = Rebuilding(BaseKernels(tuple(specs), None, np.ones(len(specs))), n_bases, config.gamma1, config.gamma2, config.stop)
-    points, refs = points_of(data, n_bases, settings.block), row_pairs(data, specs, settings.block)
-    strips = strips_of(points, refs) if settings.policy == "store" else points
-    sums, vectors = 16 * len(specs) * data.n_rows, 8 * data.n_rows * block_columns(config.n_components)[0]
-    pair = max(pair_bytes(ref) + 4 * ref.nbytes // len(specs) for ref in refs)
+    specs, data, settings, refs, n = tuple(passes.specs), passes.ctx.data, passes.settings, passes.refs, passes.n
+    asked = Rebuilding(BaseKernels(specs, None, np.ones(len(specs))), n_bases, config.gamma1, config.gamma2, config.stop)
+    points = points_of(data, n_bases, settings.block)
+    strips = strips_of(points, written_pairs(refs)) if settings.policy == "store" else points
+    columns = block_columns(config.n_components)[0]
     steps = [
         choose_pass(strips, KernelSum(asked.kernels, np.ones(len(specs))), asked).memory_bound,
-        pair + 3 * max(sums, vectors),
-        9 * max(sums, vectors),
+        passes.load() if settings.policy == "store" else sums_pass(refs, len(specs), n).memory_bound,
+        written_bytes(refs, 8 * n * max(columns, 1)),
+        *_first_steps(config, passes, asked, points, strips),
     ]
-    if config.start != "greedy":
-        steps += [max(map(CodesMemory(len(specs), n_bases), strips)), residuals_bytes(data.n_rows, n_bases)[1]]
+    return {"tasks_per_pass": len(strips), "task_bytes": max(steps)}
+
+
+def _first_steps(
+    config: UMKLConfig, passes: GramPasses, asked: Rebuilding, points: Sequence[Points], strips: Sequence[Points]
+) -> Iterator[int]:
+    """Yield the bytes of passes before the first sweep: sums of the largest entries, and sparse codes with the terms of their bases."""
     if config.normalize == "column_sum":
-        steps += [max(map(pair_bytes, refs)) + 4 * largest_bytes(len(specs), data.n_rows, n_bases)]
-    return {"tasks_per_pass": len(strips), "task_bytes": int(max(steps))}
+        yield largest_step(passes, asked.n_bases)
+    if config.start != "greedy":
+        memory, some = CodesMemory(passes.k, asked.n_bases), points if config.start == "sparse-coding" else strips
+        yield from (residuals_pass(some, memory, 1).memory_bound, codes_pass(some, memory).memory_bound)
+        yield terms_pass(points, asked, np.zeros((0, 0))).memory_bound
+
+
+def largest_step(passes: GramPasses, n_bases: int) -> int:
+    """Return the bytes of the pass over the largest entries of all kernels."""
+    return largest_pass(passes.refs, passes.k, passes.n, passes.settings.block, n_bases).memory_bound
 
 
 def inner_products(data: BlockStore | MemoryBlocks) -> np.ndarray:

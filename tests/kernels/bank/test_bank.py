@@ -7,6 +7,7 @@ from gramplane.kernels.bank.bank import PackedBank
 from gramplane.kernels.bank.block_sums import product_sums, total_products
 from gramplane.kernels.bank.loops import BAND
 from gramplane.kernels.bank.products import product_units
+from gramplane.pipeline.passes.spans import add_spans
 
 SIZES = (1, 2, 7, BAND - 1, BAND, BAND + 1, 2 * BAND, 300)
 TYPES = pytest.mark.parametrize(("dtype", "tol"), [(np.float64, 1e-13), (np.float32, 3e-7)])
@@ -136,7 +137,7 @@ def test_products_at_wanted_rows_are_the_same_bits_from_blocks(n, dtype, tol):
         parts = [
             product_sums(raw[:, slice(*rows), slice(*cols)].astype(dtype), rows, cols, vectors, wanted.T, units) for rows, cols in pairs
         ]
-        np.testing.assert_array_equal(total_products(parts[::-1], wanted.T), found)
+        np.testing.assert_array_equal(total_products(add_spans(parts[::-1]), wanted.T), found)
 
 
 @TYPES

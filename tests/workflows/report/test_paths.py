@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +13,15 @@ from gramplane.pipeline.methods.kta_path.charts import path_accuracy, path_count
 from gramplane.pipeline.methods.unsupervised_mkl.charts import changed_bases, kernels_in_use
 from gramplane.pipeline.records.charts import Chart
 from gramplane.storage.ingest import ingest
-from gramplane.workflows.report import RunView, charts, write_report
+from gramplane.workflows.report import RunView, svg, write_report
 from gramplane.workflows.report.collect import view_run
 from gramplane.workflows.report.figures import pictures
 from tests.support.fgm_problems import planted
 
 
 def image(chart) -> str:
-    """Return the image of a chart, or of a figure of a page, as text."""
-    picture = charts.picture(chart) if isinstance(chart, Chart) else chart
-    return base64.b64decode(picture.uri.removeprefix("data:image/svg+xml;base64,")).decode()
+    """Return the drawing of a chart, or of a figure of a page."""
+    return (svg.picture(chart) if isinstance(chart, Chart) else chart).svg
 
 
 @pytest.fixture(scope="module")

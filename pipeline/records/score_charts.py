@@ -1,0 +1,204 @@
+"""Charts of scores: which rows are told apart, how sure it is, and what settings a search compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .charts import FAINT, Chart, Legend, Series, run_label, short
+from .run_view import Row, RunView, has_values, number
+from .shared_charts import MAX_NAMED, column
+
+MAX_BANDS = 2  # curves that are drawn with their intervals; more would lie on top of each other
+MAX_TRIALS = 15  # settings of a search that a chart shows; the table has all
+MAX_LINEAR_RATIO = 30  # values of a parameter that differ by more than this factor are drawn on a logarithmic scale
+
+SQUARE = (5.0, 4.4)  # inches of charts of two rates
+
+
+def roc(runs: Sequence[RunView]) -> list[Chart]:
+    """Return the receiver operating characteristic of every shown score."""
+    lines = _curves(runs, "roc", "false_positive_rate", "true_positive_rate", "auc")
+    chance = Series([0.0, 1.0], [0.0, 1.0], "chance", colour=FAINT, style="--", width=1.0)
+    caption = f"Share of the rows of a class that are found, over the share of the other rows that are taken for it.{_band_words(lines)}"
+    labels = {"x_label": "others taken for the class", "y_label": "found", "unit": True, "size": SQUARE}
+    return [Chart("Receiver operating characteristic", caption, series=[chance, *lines], legend=Legend(), **labels)] if lines else []
+
+
+def precision_recall(runs: Sequence[RunView]) -> list[Chart]:
+    """Return precision over recall of every shown score."""
+    lines = _curves(runs, "precision_recall", "recall", "precision", "average_precision")
+    caption = f"Of the rows taken for a class the share that is of it, over the share of the class that is found.{_band_words(lines)}"
+    labels = {"x_label": "recall", "y_label": "precision", "unit": True, "size": SQUARE}
+    return [Chart("Precision and recall", caption, series=lines, legend=Legend(), **labels)] if lines else []
+
+
+def _band_words(lines: Sequence[Series]) -> str:
+    return " The band holds 95 % of 200 resamples of the rows." if any(line.mark == "band" for line in lines) else ""
+
+
+def _curves(runs: Sequence[RunView], table: str, x: str, y: str, area: str) -> list[Series]:
+    parts = [(run, score, label) for run in runs for score in run.shown_scores for label in _labels(score.get(table) or ())][:MAX_NAMED]
+    series = []
+    for k, (run, score, label) in enumerate(parts):
+        rows = [row for row in score[table] if row["class"] == label]
+        at = column(rows, x)
+        if len(parts) <= MAX_BANDS:
+            series.append(Series(at, column(rows, "upper"), mark="band", colour=k, base=column(rows, "lower"), opacity=0.16))
+        series.append(Series(at, column(rows, y), _curve_name(run, runs, score, label, table, area), colour=k))
+    return series
+
+
+def _labels(rows: Sequence[Row]) -> list[object]:
+    return list({str(row["class"]): row["class"] for row in rows}.values())
+
+
+def _curve_name(run: RunView, runs: Sequence[RunView], score: Row, label: object, table: str, area: str) -> str:
+    """Return what a curve is of: run, store and class as far as they differ, and the area under it."""
+    several = len(_labels(score[table])) > 1
+    names = [str(score.get("store", "")) if len(run.shown_scores) > 1 else "", f"class {label}" if several or not score.get(area) else ""]
+    name = run_label(run, runs, " ".join(short(part, 20) for part in names if part)) or f"class {short(label, 20)}"
+    return name if several or not score.get(area) else f"{name}: {'area' if area == 'auc' else 'average'} {number(score[area]):.3f}"
+
+
+def calibration(runs: Sequence[RunView]) -> list[Chart]:
+    """Return the share of positive rows by probability or, where there are no probabilities, by decision value."""
+    known = [(run, score, score["calibration"]) for run in runs for score in run.shown_scores if score.get("calibration")][:MAX_NAMED]
+    charts = []
+    for key, words in _CALIBRATION.items():
+        parts = [(run, score, rows) for run, score, rows in known if has_values(column(rows, key))]
+        if parts:
+            label = short(parts[0][2][0]["class"], 20)
+            diagonal = [Series([0.0, 1.0], [0.0, 1.0], "as told", colour=FAINT, style="--", width=1.0)] if key == "probability" else []
+            lines = [series for k, part in enumerate(parts) for series in _calibration_lines(part, runs, key, k)]
+            legend = Legend() if len(diagonal) + len(parts) > 1 else None
+            axes = {"x_label": words[0], "y_label": f"share of class {label}", "unit": key == "probability", "size": SQUARE}
+            charts.append(Chart("Calibration", words[1], series=[*diagonal, *lines], legend=legend, from_zero=True, **axes))
+    return charts
+
+
+_CALIBRATION = {
+    "probability": (
+        "probability told",
+        "How often rows are of the class, over how likely they were said to be; ten bins of as many rows, with 95 % intervals.",
+    ),
+    "decision": (
+        "decision value",
+        "How often rows are of the class, over the decision value; ten bins of as many rows, with 95 % intervals. "
+        "The values of this fit are no probabilities.",
+    ),
+}
+
+
+def _calibration_lines(part: tuple[RunView, Row, Sequence[Row]], runs: Sequence[RunView], key: str, colour: int) -> list[Series]:
+    run, score, rows = part
+    at, store = column(rows, key), str(score.get("store", "")) if len(run.shown_scores) > 1 else ""
+    name = run_label(run, runs, short(store, 20) if store else "") or "these rows"
+    whiskers = Series(at, column(rows, "upper"), mark="whisker", colour=colour, base=column(rows, "lower"), opacity=0.6)
+    return [whiskers, Series(at, column(rows, "share"), name, colour=colour, marker="o")]
+
+
+def predictions(run: RunView) -> list[Chart]:
+    """Return predictions over true values, and residuals over predictions, of a regression."""
+    score = next((score for score in reversed(run.shown_scores) if score.get("predictions")), None)
+    if score is None:
+        return []
+    truth, told = column(score["predictions"], "truth"), column(score["predictions"], "prediction")
+    ends = [min(*truth, *told), max(*truth, *told)]
+    which = f"{len(truth):,} of {score['rows']:,} rows, evenly by their true value" if score["rows"] > len(truth) else "every row"
+    line = Series(ends, ends, "as it should be", colour=FAINT, style="--", width=1.0)
+    zero = Series([min(told), max(told)], [0.0, 0.0], colour=FAINT, style="--", width=1.0)
+    residuals = [a - b for a, b in zip(truth, told, strict=True)]
+    looks = {"mark": "point", "width": 14.0, "opacity": 0.6}
+    labels = {"x_label": "true value", "y_label": "prediction", "size": SQUARE}
+    return [
+        Chart("Predicted against true", f"A point is a row: {which}.", series=[line, Series(truth, told, **looks)], **labels),
+        Chart(
+            "Residuals",
+            "True value less prediction; a trend or a funnel says what the model lacks.",
+            series=[zero, Series(told, residuals, **looks)],
+            x_label="prediction",
+            y_label="residual",
+        ),
+    ]
+
+
+def trials(run: RunView) -> list[Chart]:
+    """Return the scores of the settings that a search compared, with their standard errors."""
+    rows = [row for row in run.trials if has_values([number(row.get(_measure(row)))])]
+    if len(rows) < 2:
+        return []
+    measure, keys = _measure(rows[0]), differing_keys(rows)
+    words = f"Mean over the folds of rows held out, with one standard error; {len(run.trials)} settings were compared."
+    if "rounds" in keys and len(_settings(rows, keys)) <= MAX_NAMED:
+        lines = [series for k, group in enumerate(_settings(rows, keys)) for series in _trial_line(group, measure, "rounds", k)]
+        legend = Legend() if len(_settings(rows, keys)) > 1 else None
+        return [Chart("Cross-validation", words, series=lines, x_label="rounds", y_label=_measure_name(measure), whole="x", legend=legend)]
+    if len(keys) == 1 and all(isinstance(row[keys[0]], (int, float)) for row in rows):
+        ordered = sorted(rows, key=lambda row: row[keys[0]])
+        least, most = ordered[0][keys[0]], ordered[-1][keys[0]]
+        scale = "log" if least > 0 and most > MAX_LINEAR_RATIO * least else "linear"
+        lines = _trial_line(("", ordered), measure, keys[0], 0)
+        return [Chart("Cross-validation", words, series=lines, x_label=keys[0], y_label=_measure_name(measure), x_scale=scale)]
+    return [_trial_ranking(rows, keys, measure, words)]
+
+
+def _measure(row: Row) -> str:
+    return "accuracy" if "accuracy" in row else "r2"
+
+
+def _measure_name(measure: str) -> str:
+    return "R2" if measure == "r2" else measure
+
+
+def differing_keys(rows: Sequence[Row]) -> list[str]:
+    """Return the parameters that settings differ in: what stands before the score."""
+    head = list(rows[0])[: list(rows[0]).index(_measure(rows[0]))]
+    return [key for key in head if key != "point" and len({str(row.get(key)) for row in rows}) > 1]
+
+
+def _setting_name(row: Row, keys: Sequence[str]) -> str:
+    return ", ".join(f"{key}={short(row.get(key), 30)}" for key in keys)
+
+
+def _settings(rows: Sequence[Row], keys: Sequence[str]) -> list[tuple[str, list[Row]]]:
+    """Return the rows by all that differs but the rounds."""
+    others = [key for key in keys if key != "rounds"]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(_setting_name(row, others), []).append(row)
+    return list(groups.items())
+
+
+def _trial_line(group: tuple[str, Sequence[Row]], measure: str, key: str, colour: int) -> list[Series]:
+    name, rows = group
+    at, mean, (lower, upper) = column(rows, key), column(rows, measure), _bounds(rows, measure)
+    return [
+        Series(at, upper, mark="band", colour=colour, base=lower, opacity=0.14),
+        Series(at, mean, name, colour=colour, marker="o"),
+    ]
+
+
+def _bounds(rows: Sequence[Row], measure: str) -> tuple[list[float], list[float]]:
+    """Return the mean less and plus one standard error, which runs of earlier versions do not know."""
+    pairs = list(zip(column(rows, measure), column(rows, "standard_error"), strict=True))
+    errors = [0.0 if math.isnan(error) else error for _, error in pairs]
+    return [mean - error for (mean, _), error in zip(pairs, errors, strict=True)], [
+        mean + error for (mean, _), error in zip(pairs, errors, strict=True)
+    ]
+
+
+def _trial_ranking(rows: Sequence[Row], keys: Sequence[str], measure: str, words: str) -> Chart:
+    best = sorted(rows, key=lambda row: -number(row[measure]))[:MAX_TRIALS]
+    lower, upper = _bounds(best, measure)
+    mean = Series(range(len(best)), column(best, measure))
+    names = [short(_setting_name(row, keys), 60) for row in best]
+    cut = f" The best {len(best)} are drawn." if len(rows) > len(best) else ""
+    return Chart(
+        "Cross-validation",
+        words + cut,
+        "ranking",
+        [mean, Series(range(len(best)), upper, base=lower)],
+        x_label=_measure_name(measure),
+        names=names,
+    )

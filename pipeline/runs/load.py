@@ -1,0 +1,119 @@
+"""The fitted estimator of a finished run; probabilities that its fit has not calibrated come from its store, and are kept beside it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ...cluster import open_executor
+from ...kernels.jit import one_thread
+from ...storage import DigestMismatch, RunStore, StorageError, read_model, write_model
+from ...storage.runs.models import model_class
+from ..calibration.at_fit import calibrate_run, fold_plan
+from ..calibration.fits import Fit, known_calibration
+from ..estimators.base import MethodEstimator
+from ..estimators.probabilities import LateCalibration, ProbabilityEstimator, has_probabilities
+from ..models.calibration import Calibration
+from ..records.compute import ComputeOptions
+from ..records.config import make_config
+from ..records.context import Emit, RunContext, ignore
+from ..registry import MethodInfo
+from .decisions import as_decided
+from .run import executing, method_named, open_data
+
+KEPT = "calibration"  # folder of a run with a calibration that was made after its fit
+REMEDY = "fit again with probability='sigmoid' (--set probability=sigmoid), which keeps the calibration with the model"
+
+
+def load_model(run: str | Path) -> Any:
+    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged."""
+    folder = RunStore.open(str(run))
+    record = folder.config
+    if "tune" in record:
+        return load_model(folder.path / "best")
+    if folder.read_json("summary") is None:
+        raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
+    info = method_named(record["method"])
+    model = folder.read_model(tuple(info.method.models))
+    regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
+    estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
+    loaded = estimator.from_model(model, record["params"], folder.history())
+    if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
+        loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
+    return loaded
+
+
+def known_of(estimator: MethodEstimator, run: Path) -> Calibration | None:
+    """Return how the decision values of a run's model become probabilities, if that is known without further fits."""
+    if not isinstance(estimator, ProbabilityEstimator) or not has_probabilities(estimator):
+        return None
+    return known_calibration(type(estimator)._method, estimator.model_) or _kept(run)
+
+
+def _kept(run: Path) -> Calibration | None:
+    return read_model(run / KEPT, Calibration) if model_class(run / KEPT) == Calibration.record_name else None
+
+
+def calibration_of(run: str, where: ComputeOptions | None = None, emit: Emit = ignore) -> Calibration:
+    """Return the calibration of a finished run from the store that it was fitted on, and keep it for the next time.
+
+    Raises DigestMismatch: the store is no longer there as it was.
+    """
+    folder = RunStore.open(run)
+    with folder.lock(), _kept_place(folder) as place:
+        kept = _kept(folder.path)
+        if kept is not None:
+            return kept
+        info, record = method_named(folder.config["method"]), folder.config
+        data = _data_of(folder, info)
+        with executing(where or ComputeOptions(), data, emit, info.method.programs) as executor:
+            memory, seed = int(record["driver_memory"]), int(record["seed"])
+            ctx = RunContext(executor, data, folder if place else None, memory, emit, seed)
+            calibration = calibrate_run(_fit(folder, info, ctx), ctx)
+            ctx.confirm()
+        if place is not None:
+            write_model(place, calibration)
+            folder.drop_scratch()
+    return calibration
+
+
+def calibration_plan(run: Path) -> dict[str, Any]:
+    """Return what the calibration of a finished run takes that has none yet; nothing is computed."""
+    folder = RunStore.open(run)
+    info, record = method_named(folder.config["method"]), folder.config
+    with one_thread(), open_executor(None) as executor:
+        ctx = RunContext(executor, _data_of(folder, info), None, int(record["driver_memory"]), ignore, int(record["seed"]))
+        fit = _fit(folder, info, ctx)
+        folds = fit.folds(ctx.seed)
+        plan = fold_plan(fit, ctx, folds)
+    return {"calibration": folds.cost, "calibration_driver_bytes": plan["driver_bytes"], "calibration_task_bytes": plan["task_bytes"]}
+
+
+def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
+    record = folder.config
+    config = as_decided(make_config(info.config, record["params"]), record, ctx.data)
+    return Fit(info.method, *info.method.read_inputs(config, ctx, record["extra"]))
+
+
+def _data_of(folder: RunStore, info: MethodInfo) -> Any:
+    record, origin = folder.config, folder.read_json("where") or {}
+    if record["extra"].get("stream") is not None:
+        raise ValueError(f"{folder.path}: it learnt from a stream of rows that are gone, so probabilities cannot be calibrated; {REMEDY}")
+    try:
+        return open_data(origin["data"], info, record["extra"], record["data_digest"])
+    except StorageError as error:
+        raise DigestMismatch(f"probabilities are calibrated from the store that the run was fitted on: {error}; {REMEDY}") from error
+
+
+@contextlib.contextmanager
+def _kept_place(folder: RunStore) -> Iterator[Path | None]:
+    """Yield the place for a calibration, or ``None`` where a run lies that nobody may write to."""
+    try:
+        folder.scratch.mkdir(exist_ok=True)
+    except OSError:
+        yield None
+    else:
+        yield folder.path / KEPT

@@ -1,0 +1,118 @@
+"""Charts as SVG that stands in the page itself: its colours are those of the page, light or dark, its text is text.
+
+Nothing outside the page is loaded, and nothing can run: names are escaped, and the page's content security policy forbids scripts.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
+
+from ...pipeline.records.charts import FAINT, Chart, ranking_height
+from .alternatives import describe_chart
+from .charts import INK, PALETTE, paint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH = 4.7  # inches of every figure: a unit of it is a pixel of a phone's page, so that its text can be read there
+RULE, PAPER = "#e3e7ec", "#ffffff"
+
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "gramplane",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Helvetica", "Arial"],
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": RULE,
+    "axes.facecolor": "none",
+    "axes.labelcolor": FAINT,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": RULE,
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "legend.handlelength": 3.2,
+    "lines.dashed_pattern": (3.0, 1.8),
+    "lines.linewidth": 2.0,
+    "lines.markersize": 5,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+}
+VARIABLES = {**{colour: f"var(--c{k})" for k, colour in enumerate(PALETTE)}, INK: "var(--ink)", FAINT: "var(--faint)"}
+VARIABLES |= {RULE: "var(--rule)", PAPER: "var(--paper)"}
+"""What the style sheet of the page calls the colours that figures are drawn in."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of the page: its heading, what it says, the drawing, and what it shows in words."""
+
+    title: str
+    caption: str
+    svg: str
+    alternative: str
+
+
+def picture(chart: Chart, number: int = 0) -> Picture:
+    """Return a chart as a figure of the page; ``number`` tells it from the other figures there."""
+    height = chart.size[1]
+    if chart.kind == "ranking":
+        height = ranking_height(chart.names)
+    elif chart.kind == "series":
+        height *= 0.9
+    return Picture(chart.title, chart.caption, draw(lambda axes: paint(axes, chart), height, number), describe_chart(chart))
+
+
+def draw(paint_axes: Callable[[Axes], Any], height: float, number: int = 0) -> str:
+    """Return a figure with one pair of axes as SVG for a page, ``height`` inches high."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(cast("Any", STYLE)):
+        figure, out = Figure(figsize=(WIDTH, height), layout="constrained"), io.StringIO()
+        paint_axes(figure.add_subplot())
+        with warnings.catch_warnings():
+            # A font without the glyphs of a feature's name: the browser draws the text, with its own fonts.
+            warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+            figure.savefig(out, format="svg", metadata={"Date": None})
+    return _for_page(out.getvalue(), f"f{number}-")
+
+
+def _for_page(text: str, prefix: str) -> str:
+    """Return the drawing without its prologue, metadata and style sheet, with the page's colours, and ids of its own."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", text, flags=re.DOTALL)
+    used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
+    # Names are text between tags, in which no tag can begin: what is changed stands in tags alone.
+    text = re.sub(r"<[^>]+>", lambda tag: _tag_for_page(tag[0], used, prefix), text)
+    return re.sub(r"\s*\n\s*", "\n", text).strip()
+
+
+def _tag_for_page(tag: str, used: set[str], prefix: str) -> str:
+    if tag.startswith("<svg"):
+        box = re.search(r'viewBox="[^"]*"', tag)
+        return f'<svg class="chart" {box[0] if box else ""} aria-hidden="true">'
+    tag = re.sub(r' id="([^"]*)"', lambda name: f' id="{prefix}{name[1]}"' if name[1] in used else "", tag)
+    tag = re.sub(r'((?:href="|url\()#)', rf"\g<1>{prefix}", tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b", lambda colour: VARIABLES.get(colour[0], colour[0]), tag)
+    tag = re.sub(r"font: ?([\d.]+px)[^;\"]*", r"font-size: \1", tag)
+    tag = re.sub(r"font-family:[^;\"]*;? ?", "", tag)
+    return tag if "base64," in tag else re.sub(r"(\.\d\d)\d+", r"\1", tag)
+
+
+def name_run(item: Picture, name: str) -> Picture:
+    """Return a figure that names the run it is of."""
+    return replace(item, title=f"{name}: {item.title}")
