@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
-from .inputs.kernels import with_decided_kernels
 from .inputs.labels import Inputs
 from .inputs.scores import with_held_out
 from .loops.protocol import Loop, LoopState
@@ -61,14 +60,19 @@ class Method(Generic[C, I, S, M]):
     @classmethod
     def decided(cls, config: C, inputs: I, ctx: RunContext) -> C:
         """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
-        return with_decided_kernels(config, inputs.data, ctx) if "kernels" in type(config).model_fields else config
+        if "kernels" not in type(config).model_fields:
+            return config
+        from .inputs.kernels import with_decided_kernels  # what fits without kernels need not load
+
+        return with_decided_kernels(config, inputs.data, ctx)
 
     @classmethod
     def start(cls, config: C, inputs: I, ctx: RunContext) -> Self:
         """Return the method ready to run on inputs; what its user should know before work starts is told."""
         config = cls.decided(config, inputs, ctx)
         method = cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
-        tell_work(method.work, cls.name, ctx.tell)
+        if method.work:
+            tell_work(method.work, cls.name, ctx.tell)
         return method
 
     @classmethod

@@ -91,15 +91,12 @@ def _opened(kernel: Any) -> OpenKernel | None:
     if isinstance(kernel, str):
         return _open_parts(parse_kernel(kernel))
     if isinstance(kernel, Mapping):
-        return _open_parts(_record_parts(kernel))
+        # Of a record that is wrong its reader says so.
+        columns, params = kernel.get("columns"), dict(kernel.get("params") or {})
+        names = tuple(columns) if isinstance(columns, (list, tuple)) else None
+        form = kernel.get("normalize", "none"), kernel.get("centre", False)
+        return _open_parts(KernelParts(str(kernel.get("name")), tuple(params.items()), names, *form))
     return kernel if isinstance(kernel, OpenKernel) else None
-
-
-def _record_parts(record: Mapping[str, Any]) -> KernelParts:
-    """Return the parts of a record, of which the reader of records says what is wrong."""
-    columns, params = record.get("columns"), dict(record.get("params") or {})
-    names = tuple(columns) if isinstance(columns, (list, tuple)) else None
-    return KernelParts(str(record.get("name")), tuple(params.items()), names, record.get("normalize", "none"), record.get("centre", False))
 
 
 def _open_parts(parts: KernelParts) -> OpenKernel | None:

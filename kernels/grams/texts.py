@@ -71,7 +71,8 @@ def _parse_columns(text: str | None) -> tuple[int | str, ...] | None:
     at = 0
     while at <= len(text):
         match = _COLUMN.match(text, at)
-        if match is None or text[match.end() : match.end() + 1] not in ("", ",") or _is_empty(match):
+        is_empty = match is not None and match["end"] is not None and int(match["end"]) <= int(match["first"])
+        if match is None or is_empty or text[match.end() : match.end() + 1] not in ("", ","):
             raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9, or names; a name with one of ',:[] stands in quotes")
         at = match.end() + 1
         if match["first"] is not None:
@@ -79,10 +80,6 @@ def _parse_columns(text: str | None) -> tuple[int | str, ...] | None:
         else:
             columns.append(ast.literal_eval(match["quoted"]) if match["quoted"] else match["name"].strip())
     return tuple(columns)
-
-
-def _is_empty(match: re.Match[str]) -> bool:
-    return match["end"] is not None and int(match["end"]) <= int(match["first"])
 
 
 def _parse_words(words: Sequence[str]) -> tuple[str, bool]:

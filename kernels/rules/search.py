@@ -61,14 +61,9 @@ def order_signed_rows(
                 at += length // 64
                 starts[t, side, part + 1] = at
     places = np.concatenate(order) if order else np.zeros(0, np.int64)
-    ordered, similarity = _order_columns(columns, n, places), np.ascontiguousarray(similarity, np.float64)
-    return SignedRows(ordered, starts, np.concatenate(amounts), unit, similarity)
-
-
-def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
-    out = np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
-    gather_bits(columns, n, places, out)
-    return out
+    ordered = np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
+    gather_bits(columns, n, places, ordered)
+    return SignedRows(ordered, starts, np.concatenate(amounts), unit, np.ascontiguousarray(similarity, np.float64))
 
 
 @compiled

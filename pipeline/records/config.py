@@ -70,6 +70,11 @@ class MethodConfig(BaseModel):
         """Return the SHA-256 of the canonical JSON form."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
+    def decisions_of(self, decided: Self) -> dict[str, Any]:
+        """Return what became of the parameters that were left to the data."""
+        before, after = self.model_dump(mode="json"), decided.model_dump(mode="json")
+        return {name: value for name, value in after.items() if value != before[name]}
+
 
 class GramConfig(MethodConfig):
     """Base of the parameters of methods whose Gram matrices may lie in a Gram store."""

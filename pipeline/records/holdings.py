@@ -6,13 +6,15 @@ plan, the words of a refusal, and the page docs/memory.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from ...cluster import MemoryBoundExceeded, bytes_text
-from .formulas import Formula
 
 # What a process takes beside all that is listed: stacks of threads, buffers of reading and writing, and small arrays on their way.
 OVERHEAD = 64 << 20
@@ -28,6 +30,46 @@ SYMBOLS = {
     "entries": "values of a sparse store, or n d of a dense one",
     "model": "bytes of the arrays of a model",
 }
+
+
+_SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
+}
+
+
+class Formula:
+    """A formula in symbols; what stands side by side is multiplied, as in ``"8 n (d + 1)"``."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _parsed(self) -> ast.expr:
+        sides = re.sub(r"(?<=[\w)])\s+(?=[\w(])", " * ", self.text.replace("^", "**"))
+        return ast.parse(sides, mode="eval").body
+
+    @property
+    def symbols(self) -> set[str]:
+        """Names in the formula."""
+        return {node.id for node in ast.walk(self._parsed) if isinstance(node, ast.Name)}
+
+    def value(self, symbols: Mapping[str, float]) -> float:
+        """Return the number that values of the symbols give."""
+        return _value(self._parsed, symbols)
+
+
+def _value(node: ast.expr, symbols: Mapping[str, float]) -> float:
+    if isinstance(node, ast.BinOp):
+        return _SIGNS[type(node.op)](_value(node.left, symbols), _value(node.right, symbols))
+    if isinstance(node, ast.Name):
+        return symbols[node.id]
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    raise ValueError(f"no part of a formula: {ast.dump(node)}")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .formulas import Formula
+from .holdings import Formula
 
 MUCH_SECONDS = 60.0  # a fit that takes more tells so before it starts
 
@@ -41,9 +41,7 @@ class Work:
 
 
 def work_plan(work: Sequence[Work]) -> dict[str, Any]:
-    """Return what a plan tells of the seconds that a fit takes: their sum, and every part. Nothing is told where nothing is known."""
-    if not work:
-        return {}
+    """Return what a plan tells of the seconds that a fit takes: their sum, and every part."""
     return {"estimated_seconds": round(sum(item.seconds for item in work), 1), "takes": [item.row() for item in work]}
 
 

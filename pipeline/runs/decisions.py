@@ -9,12 +9,6 @@ from ..inputs.default_kernels import grid_texts
 from ..records.config import MethodConfig
 
 
-def decisions_of(config: MethodConfig, decided: MethodConfig) -> dict[str, Any]:
-    """Return the parameters that were left to the data, and what became of them."""
-    before, after = config.model_dump(mode="json"), decided.model_dump(mode="json")
-    return {name: value for name, value in after.items() if value != before[name]}
-
-
 def as_decided(config: MethodConfig, record: Mapping[str, Any], data: Any) -> MethodConfig:
     """Return the parameters of a run with what was decided when it was made; one of a version that decided nothing goes on as it began."""
     if "decided" in record:

@@ -35,7 +35,7 @@ from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_byt
 from ..records.names import nearest
 from ..records.work import work_plan
 from ..registry import METHODS, MethodInfo
-from .decisions import as_decided, decisions_of
+from .decisions import as_decided
 
 # What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
 PROCESS_BYTES = 320 << 20
@@ -189,14 +189,15 @@ def run_method(
     if prepared:
         _refuse_step(info, prepared[0].plan, record, place.kind)
     # What the parameters left to the data is decided once: what a run has written down stays.
-    decided = decisions_of(config, prepared[0].method.config) if prepared else RunStore.open(run).config.get("decided")
-    record |= {} if decided is None else {"decided": decided}
+    decided = config.decisions_of(prepared[0].method.config) if prepared else RunStore.open(run).config.get("decided")
+    record |= {"decided": decided} if decided else {}
     same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         if not folder.born:
             # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
             prepared.clear()
-        return _run(info, as_decided(config, folder.config, store), store, folder, options, on_event or ignore, prepared)
+        config = prepared[0].method.config if prepared else as_decided(config, folder.config, store)
+        return _run(info, config, store, folder, options, on_event or ignore, prepared)
 
 
 @contextlib.contextmanager
@@ -293,7 +294,8 @@ def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Ma
     told: list[str] = []
     ready = info.prepare(config, replace(ctx, tell=told.append), record["extra"])
     plan = full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
-    return _Ready(ready, {**plan, **work_plan(ready.work), **({"notes": told} if told else {})})
+    plan = {**plan, **work_plan(ready.work)} if ready.work else plan
+    return _Ready(ready, {**plan, "notes": told} if told else plan)
 
 
 def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
