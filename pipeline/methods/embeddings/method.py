@@ -85,7 +85,7 @@ class Embedding(Method):
             raise DataError(f"n_samples={data.n_rows}: an embedding needs at least 3 rows")
         given = None if inputs.edges is None else checked_edges(inputs.edges, data.n_rows)
         held = driver_holdings(config, inputs, ctx.driver_memory)
-        refuse_beyond(held, ctx.driver_memory, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
+        refuse_beyond(held, ctx.fit_limit, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
         left = ctx.driver_memory - total_bytes(_others_held(config, inputs))
         return EmbeddingLoop(config, given, cls.label_factor(config, inputs), left)
 

@@ -68,7 +68,7 @@ class NPKL(Method):
         pairs = pair_constraints(inputs.constraints, n)
         loop = NPKLLoop(config, close_pairs(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1), ctx.seed)
         held = loop.driver_held(n, ctx.driver_memory)
-        refuse_beyond(held, ctx.driver_memory, cls.name, "fewer rows, fewer constraints or a smaller base")
+        refuse_beyond(held, ctx.fit_limit, cls.name, "fewer rows, fewer constraints or a smaller base")
         return loop
 
     @cached_property

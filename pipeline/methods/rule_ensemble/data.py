@@ -114,14 +114,14 @@ def read_rule_data(
         propositions = outlined_propositions(ctx, used, config.n_thresholds, categorical)
         # Categories may be more than what was planned for.
         holdings = driver_held(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
-        refuse_beyond(holdings, ctx.driver_memory, "rule-ensemble", REMEDY)
+        refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)
         has_subtrees = fits_a_task(most, n_samples)
         blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
         return RuleData(propositions, blocked, np.flatnonzero(used))
     packed = packed_propositions(ctx, used, config.n_thresholds, categorical)
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
     holdings = driver_held(config, packed.propositions.size, n, d, len(tasks), False)
-    refuse_beyond(holdings, ctx.driver_memory, "rule-ensemble", REMEDY)
+    refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)
     lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 

@@ -94,7 +94,7 @@ class Social(Method):
         if total_bytes(holdings) > ctx.driver_memory and _goes_by_blocks(config, data):
             return _block_loop(config, specs, inputs, ctx)
         remedy = "fewer users" if config.pair_kernel == "similarity" else "fewer users, or pair_kernel='similarity', which goes by blocks"
-        refuse_beyond(holdings, ctx.driver_memory, cls.name, remedy)
+        refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
         return loop
 
     @cached_property
@@ -264,7 +264,7 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
     loop = SocialLoop(
         config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True
     )
-    refuse_beyond(driver_holdings(loop, n, ctx), ctx.driver_memory, Social.name, "fewer users, pairs or views")
+    refuse_beyond(driver_holdings(loop, n, ctx), ctx.fit_limit, Social.name, "fewer users, pairs or views")
     return loop
 
 

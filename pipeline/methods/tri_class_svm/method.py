@@ -123,7 +123,7 @@ class TriClass(Method):
         data, spec, is_asked = inputs.data, resolve_kernel(config, inputs.data, inputs.held_out), config.validation != "auto"
         machines = count_machines(config, len(fits), len(folds) if is_asked else 0)
         layout = _decide(config, spec, inputs, ctx, machines)
-        refuse_beyond(_driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx.driver_memory, cls.name, "fewer rows")
+        refuse_beyond(_driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx.fit_limit, cls.name, "fewer rows")
         if not is_asked and folds:
             more = _driver_held(config, layout, inputs, ctx.driver_memory, count_machines(config, len(fits), len(folds)))
             folds = folds if layout.solver_reads == "matrix" and total_bytes(more) <= ctx.driver_memory else ()

@@ -70,7 +70,7 @@ class UMKL(Method):
             ctx.warn(f"n_bases={config.n_bases} exceeds the {n_bases} other samples")
         specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
         way = choose_way(config, gram_settings(config, specs, data, ctx), data, len(specs), n_bases, ctx.driver_memory)
-        refuse_beyond(way.held, ctx.driver_memory, cls.name, "fewer rows or kernels")
+        refuse_beyond(way.held, ctx.fit_limit, cls.name, "fewer rows or kernels")
         return UMKLLoop(config, specs, way.settings, n_bases, way.by_passes)
 
     @cached_property
