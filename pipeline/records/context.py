@@ -35,16 +35,16 @@ def hush(message: str) -> None:
     """Drop a line."""
 
 
-def telling(emit: Emit) -> Callable[[str], None]:
-    """Return what emits a line as an event, every one once."""
+def once(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what tells every line once."""
     told: set[str] = set()
 
-    def tell(message: str) -> None:
+    def tell_once(message: str) -> None:
         if message not in told:
             told.add(message)
-            emit({"event": "warning", "message": message})
+            tell(message)
 
-    return tell
+    return tell_once
 
 
 def refuse(message: str) -> None:

@@ -12,12 +12,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...cluster import MemoryBoundExceeded, bytes_text
 
+if TYPE_CHECKING:
+    from .context import RunContext
+
 # What a process takes beside all that is listed: stacks of threads, buffers of reading and writing, and small arrays on their way.
 OVERHEAD = 64 << 20
+MUCH_BYTES = 4 << 30  # a fit whose driver may hold more tells so before it starts
 
 # Letters that mean the same in every formula; a thing explains its own.
 SYMBOLS = {
@@ -122,6 +126,13 @@ def holdings_plan(holdings: Sequence[Holding]) -> dict[str, Any]:
     return {"driver_bytes": total_bytes(holdings), "driver_holds": [item.row() for item in holdings]}
 
 
+def check_held(holdings: Sequence[Holding], ctx: RunContext, method: str, remedy: str) -> None:
+    """Refuse a run whose driver would hold more than it may, and tell of one whose driver may hold much. Raises MemoryBoundExceeded."""
+    refuse_beyond(holdings, ctx.fit_limit, method, remedy)
+    if total_bytes(holdings) > MUCH_BYTES:
+        ctx.tell(f"{method}: this process may hold up to {_listed(holdings)}: {remedy}, or a smaller driver_memory make it less")
+
+
 def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: str) -> None:
     """Refuse a run whose driver would hold more than it may.
 
@@ -131,11 +142,15 @@ def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: 
     needed = total_bytes(holdings)
     if needed <= limit:
         return
-    largest = sorted(holdings, key=lambda item: -item.nbytes)[:3]
-    listing = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
     raise MemoryBoundExceeded(
-        f"{method}: this process would hold {bytes_text(needed)} ({listing}), it may hold driver_memory={bytes_text(limit)}: "
+        f"{method}: this process would hold {_listed(holdings)}, it may hold driver_memory={bytes_text(limit)}: "
         f"{remedy}, or give it more (--driver-memory)",
         needed,
         limit,
     )
+
+
+def _listed(holdings: Sequence[Holding]) -> str:
+    largest = sorted(holdings, key=lambda item: -item.nbytes)[:3]
+    listing = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
+    return f"{bytes_text(total_bytes(holdings))} ({listing})"

@@ -29,7 +29,7 @@ from ..loops.run import run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
-from ..records.context import Emit, RunContext, Tally, ignore
+from ..records.context import Emit, RunContext, Tally, ignore, once
 from ..records.data_set import refuse_missing
 from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
 from ..records.names import nearest
@@ -311,7 +311,7 @@ def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record:
 
 def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> _Ready:
     told: list[str] = []
-    ready = info.prepare(config, replace(ctx, tell=told.append), record["extra"])
+    ready = info.prepare(config, replace(ctx, tell=once(told.append)), record["extra"])
     plan = full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
     plan = {**plan, **work_plan(ready.work)} if ready.work else plan
     return _Ready(ready, {**plan, "notes": told} if told else plan)

@@ -20,7 +20,7 @@ from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
+from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, matrix_factor, neighbour_accuracy, read_labels
 from .loop import Edges, EmbeddingLoop, directions_of
@@ -85,7 +85,7 @@ class Embedding(Method):
             raise DataError(f"n_samples={data.n_rows}: an embedding needs at least 3 rows")
         given = None if inputs.edges is None else checked_edges(inputs.edges, data.n_rows)
         held = driver_holdings(config, inputs, ctx.driver_memory)
-        refuse_beyond(held, ctx.fit_limit, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
+        check_held(held, ctx, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
         left = ctx.driver_memory - total_bytes(_others_held(config, inputs))
         return EmbeddingLoop(config, given, cls.label_factor(config, inputs), left)
 

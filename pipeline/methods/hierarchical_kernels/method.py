@@ -28,7 +28,8 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.work import Cost, Work
 from .config import HKLConfig
 from .graph import base_kernels, resolve_graph
 from .loop import HKLLoop, HKLState, hull_settings, selected_nodes
@@ -40,6 +41,11 @@ HULL = Held(f"kernels of the hull as packed triangles, {BANK_SHARE:g} of driver_
 ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memory`")
 
 HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES, TABLES, TASK_FORMS)  # what the driver may hold
+
+USUAL_SHARE = 0.25  # of the nodes that a search may look at, those that it usually does
+VISITS = Cost(
+    "forms of kernels outside the hull", "v n^2", 5e8, "fewer rows, a smaller max_visits or a graph of fewer kernels (dag=...) make it less"
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class HKL(Method):
         graph = resolve_graph(config, rows, inputs.dag)
         fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
         loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,))
-        refuse_beyond(driver_held(loop, ctx), ctx.fit_limit, cls.name, "fewer rows, or a smaller max_nodes")
+        check_held(driver_held(loop, ctx), ctx, cls.name, "fewer rows, or a smaller max_nodes")
         return loop
 
     @cached_property
@@ -122,6 +128,11 @@ class HKL(Method):
             yield from (hull.load(), hull.sum(), hull.forms(vectors) if fits else hull.task_forms(count, n_tasks))
         tasks = None if fits else (count, n_tasks)
         yield node_task_bytes(self.ctx.data, loop.dag, len(base_kernels(loop.dag)), vectors, tasks)
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Searches for nodes outside the hull: they take far more than the machines on it."""
+        return (VISITS.of(v=USUAL_SHARE * min(self.config.max_visits, self.loop.dag.size), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
