@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
+from ....kernels.graphs.parsing import DEFAULT_GRAPH
 from ...grams.memory import SUM, TABLES, TASK_FORMS, WORKING_SET, sum_held
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.weighted_sum import fits_driver
@@ -42,9 +43,13 @@ ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memo
 
 HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES, TABLES, TASK_FORMS)  # what the driver may hold
 
+MAX_DEFAULT_FEATURES = 128  # features up to which the default graph has products of them: of every node next to the hull it keeps a name
+WIDE_GRAPH = "subsets(gaussian; depth=1)"
+# Nodes of a hull, and visits to those next to it, as many as are usual.
+USUAL_HULL, USUAL_ROUNDS = 100, 15
 USUAL_SHARE = 0.25  # of the nodes that a search may look at, those that it usually does
 VISITS = Cost(
-    "forms of kernels outside the hull", "v n^2", 5e8, "fewer rows, a smaller max_visits or a graph of fewer kernels (dag=...) make it less"
+    "forms of kernels outside the hull", "v n^2", 3e8, "fewer rows, a smaller max_visits or a graph of fewer kernels (dag=...) make it less"
 )
 
 
@@ -79,6 +84,16 @@ class HKL(Method):
         rows, tasks = store_inputs(ctx, cls.name), store_tasks(ctx.data)
         rows = with_held_out(rows, held_out_rows(extra, rows.target, ctx.seed, rows.classes))
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, ctx.data.url))
+
+    @classmethod
+    def decided(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLConfig:
+        """Return parameters with the graph that is the default of the data: of many features their kernels, without products of them."""
+        d = inputs.data.n_cols
+        if config.dag is not None or inputs.dag is not None or d <= MAX_DEFAULT_FEATURES:
+            return config
+        wider = f"dag='{DEFAULT_GRAPH}' takes all, 'subsets(gaussian[0:50])' those of some features"
+        ctx.tell(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken; {wider}")
+        return config.model_copy(update={"dag": WIDE_GRAPH})
 
     @classmethod
     def build_loop(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLLoop:
@@ -132,7 +147,9 @@ class HKL(Method):
     @property
     def work(self) -> tuple[Work, ...]:
         """Searches for nodes outside the hull: they take far more than the machines on it."""
-        return (VISITS.of(v=USUAL_SHARE * min(self.config.max_visits, self.loop.dag.size), n=self.ctx.data.n_rows),)
+        dag = self.loop.dag
+        visits = USUAL_SHARE * min(self.config.max_visits, dag.size) + min(USUAL_HULL * dag.width, USUAL_ROUNDS * dag.size)
+        return (VISITS.of(v=visits, n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
