@@ -44,9 +44,13 @@ def with_decided_kernels(config: Any, data: Any, ctx: RunContext) -> Any:
         specs, told = default_kernels(data)
         if told:
             ctx.tell(told)
-    else:
-        specs = closed_kernels(kernels, data)
-    return config.model_copy(update={"kernels": [str(spec) for spec in specs]})
+        return config.model_copy(update={"kernels": [str(spec) for spec in specs]})
+    opened = [isinstance(one, OpenKernel) for one in as_kernels(kernels, data.n_cols or None)]
+    if not any(opened):
+        return config
+    # The others stay as they were written.
+    pairs = zip(kernels, opened, closed_kernels(kernels, data), strict=True)
+    return config.model_copy(update={"kernels": [str(spec) if is_open else text for text, is_open, spec in pairs]})
 
 
 def closed_kernels(kernels: Any, data: Any) -> list[KernelSpec]:

@@ -136,9 +136,9 @@ class MultiTaskMKL(Method):
 
     def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
-        codes, names, labels = self.inputs.codes[self.loop.order], self.inputs.names, self.inputs.labels
+        codes, names = self.inputs.codes[self.loop.order], self.inputs.names
         tasks = [{"tasks": task_table(names, codes, one.best_beta, one.best_bias)} for one in state.searches]
-        return {**self.model_tables(model), **(tasks[0] if len(tasks) == 1 else by_class(tasks, labels))}
+        return {**self.model_tables(model), **(tasks[0] if len(tasks) == 1 else by_class(tasks, self.inputs.labels))}
 
     @classmethod
     def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
