@@ -130,7 +130,7 @@ class LevelSearch:
 
     def frontier(self, depth: int = MAX_LENGTH, most: int = 1 << 40) -> ViolatorSearch:
         """Visit the children of the hull of at most ``depth`` propositions, but for those that the bound rules out; of the propositions
-        that are left ``most`` may extend sets, those of the greatest bounds.
+        that are left ``most`` may extend sets, those of the greatest bounds, and those in the hull.
         """
         singles: list[Open] = []
         finds = self._visit([Open((), np.arange(self.p))], 1 << 62, MAX_VIOLATORS, singles)
@@ -142,11 +142,13 @@ class LevelSearch:
         return _search(finds.items, finds.values, finds.count, depth, finds.finished, finds.finished)
 
     def _greatest(self, singles: IntArray, most: int) -> IntArray:
-        """Return the single propositions of the greatest bounds, ascending; of equal ones the first."""
+        """Return the single propositions of the greatest bounds, of equal ones the first, and those in the hull, ascending."""
         if len(singles) <= most:
             return singles
         bounds = np.concatenate([self._forms(batch)[1] for batch, _ in _batches([Open((), singles)], self._batch, 1 << 62)])
-        return singles[np.sort(np.argsort(-bounds, kind="stable")[:most])]
+        keep = np.array([(e,) in self.known for e in singles.tolist()])
+        keep[np.argsort(-bounds, kind="stable")[:most]] = True
+        return singles[keep]
 
     def _frontier_sets(self, singles: IntArray, depth: int) -> Iterator[Open]:
         """Yield the sets of the hull that a violator may extend, with the propositions that may, each after its beginnings, as the walk

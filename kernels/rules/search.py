@@ -146,7 +146,8 @@ def find_violators(
     and d = a^length. Propositions that imply or contradict each other on the rows of ``truth``, the propositions over all rows, never stand
     in one conjunction; ``None``: any may. With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at
     most ``visits`` in all, and of these none that the bound rules out: neither those of a set nor those with a proposition below whose own
-    bound nothing is above the threshold. Of the propositions that are left ``most`` may extend sets, those of the greatest bounds.
+    bound nothing is above the threshold. Of the propositions that are left ``most`` may extend sets, those of the greatest bounds, and those
+    that are in the hull themselves.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
@@ -314,7 +315,7 @@ def visit_extensions(
 
 @compiled
 def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: FloatArray, most: int) -> int:
-    """Keep the candidates of the greatest bounds in their order, of equal ones the first; returns how many."""
+    """Keep the candidates of the greatest bounds, of equal ones the first, and those in the hull, in their order; returns how many."""
     edge = np.partition(bounds, bounds.size - most)[bounds.size - most]
     room = most
     for bound in bounds:
@@ -322,9 +323,10 @@ def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: Flo
             room -= 1
     count = 0
     for c in range(bounds.size):
-        if bounds[c] > edge or (bounds[c] == edge and room > 0):
-            if bounds[c] == edge:
-                room -= 1
+        is_greatest = bounds[c] > edge or (bounds[c] == edge and room > 0)
+        if bounds[c] == edge:
+            room -= 1
+        if is_greatest or is_known[c]:
             candidates[count], is_known[count] = candidates[c], is_known[c]
             count += 1
     return count
