@@ -146,8 +146,8 @@ def find_violators(
     and d = a^length. Propositions that imply or contradict each other on the rows of ``truth``, the propositions over all rows, never stand
     in one conjunction; ``None``: any may. With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at
     most ``visits`` in all, and of these none that the bound rules out: neither those of a set nor those with a proposition below whose own
-    bound nothing is above the threshold. Of the propositions that are left ``most`` may extend sets, those of the greatest bounds, and those
-    that are in the hull themselves.
+    bound nothing is above the threshold. Of the propositions that are left ``most`` may extend sets, those of the greatest bounds, and
+    those that are in the hull themselves.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
