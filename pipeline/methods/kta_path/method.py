@@ -21,7 +21,7 @@ from ...models.kernel import KernelModel
 from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.holdings import Held, Holding, check_held, holdings_plan, refuse_beyond
 from ...records.work import Cost, Work
 from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
@@ -82,7 +82,10 @@ class KTAPath(Method):
         loop = KTALoop(config, inputs)
         if not isinstance(inputs.data, GivenGrams):
             # At least one point's weights; how many more there are shows with the alignments.
-            check_held(_driver_held(loop, ctx, 1), ctx, cls.name, "fewer rows or features")
+            holdings, remedy = _driver_held(loop, ctx, 1), "fewer rows or features"
+            refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
+            # Cells are rarely more than some tens; that they might be as many as their share of the memory allows is nothing to tell.
+            check_held([item for item in holdings if item.what != CELLS.what], ctx, cls.name, remedy)
         return loop
 
     @cached_property
