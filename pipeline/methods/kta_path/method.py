@@ -46,7 +46,7 @@ LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels
 MACHINES_OF_BATCH = f"M machines, {BATCH_MACHINES} at most, {IN_CELLS}"
 TABLE = Held("weights of kernels at the machines, while cells are cut", f"{TABLE_COPIES} d M", MACHINES_OF_BATCH)
 
-FEATURE_WORK = Cost("alignments of the features' kernels, and their sums", "d n^2", 4e7, "fewer rows or features make it less")
+FEATURE_WORK = Cost("alignments of the features' kernels, and their sums", "d n^2", 1e8, "fewer rows or features make it less")
 
 
 class KTAPath(Method):
