@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -149,7 +149,7 @@ class Method(Generic[C, I, S, M]):
     def without(cls, inputs: I, held_out: np.ndarray) -> I:
         """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
         assert isinstance(inputs, Inputs)
-        return with_held_out(inputs, held_out)
+        return cast(I, with_held_out(inputs, held_out))
 
     @classmethod
     def shared_folds(cls, config: C, inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:

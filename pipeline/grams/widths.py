@@ -6,8 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.jit import one_thread
+from ...storage import BlockStore, MemoryBlocks
 from ...storage.value_types import Matrix
-from .sources import RowData, rows_at
+from .sources import rows_at
 
 SAMPLED_ROWS = 1024  # rows whose distances are looked at; all of fewer
 EQUAL_ROWS_SHARE = 1e-12  # squared distances below this share of the largest squared norm are those of equal rows
@@ -38,7 +39,7 @@ def squared_distances(rows: Matrix) -> np.ndarray:
 class MedianWidths:
     """The widths of a data set's Gaussians by the median heuristic: the median distance of different rows of the sample."""
 
-    def __init__(self, data: RowData) -> None:
+    def __init__(self, data: BlockStore | MemoryBlocks) -> None:
         self._data = data
         self._sample: Matrix | None = None
 
@@ -48,8 +49,6 @@ class MedianWidths:
 
     def square(self, columns: tuple[int, ...] | None = None) -> float | None:
         """Return the square of the median distance, ``None`` where all rows are equal."""
-        if self._sample is None:
-            self._sample = rows_at(self._data, sampled_rows(self._data.n_rows))
-        rows = self._sample if columns is None else self._sample[:, list(columns)]
-        far = squared_distances(rows)
+        rows = self._sample = rows_at(self._data, sampled_rows(self._data.n_rows)) if self._sample is None else self._sample
+        far = squared_distances(rows if columns is None else rows[:, list(columns)])
         return float(np.median(far)) if far.size else None

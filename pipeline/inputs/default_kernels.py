@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...cluster import bytes_text
 from ...kernels.bank.loops import count_packed
 from ...kernels.grams.spec import KernelSpec, kernel_grid
-from ..grams.sources import RowData
+from ...storage import BlockStore, MemoryBlocks
 from ..grams.widths import DIGITS, MedianWidths
 
 BANK_KERNELS = 512  # kernels of a bank over single features at most
@@ -22,7 +22,7 @@ WHOLE_BYTES = 2 << 30  # bytes of these matrices at most, but for the first
 FEWEST = 3
 
 
-def default_kernels(data: RowData) -> tuple[list[KernelSpec], str]:
+def default_kernels(data: BlockStore | MemoryBlocks) -> tuple[list[KernelSpec], str]:
     """Return the kernels of a fit that names none, and what to tell of the choice; nothing where it is the bank over single features.
 
     Raises ValueError: rows are strings, for which there is no default.
@@ -49,7 +49,7 @@ def bank_fits(n: int, d: int) -> bool:
     return k <= BANK_KERNELS and k * _matrix_bytes(n) <= BANK_BYTES
 
 
-def whole_kernels(data: RowData) -> list[KernelSpec]:
+def whole_kernels(data: BlockStore | MemoryBlocks) -> list[KernelSpec]:
     """Return Gaussians on all features at shares of the median distance of rows, and polynomials with that distance as their unit."""
     square = MedianWidths(data).square()
     return [KernelSpec.parse(text) for text in whole_texts(data.n_rows, 1.0 if square is None else square)]
@@ -62,10 +62,8 @@ def whole_texts(n: int, square: float) -> list[str]:
 
 
 def _whole_text(kind: float | str, square: float) -> str:
-    if kind == "linear":
-        return kind
     if isinstance(kind, str):
-        return f"poly(degree={kind.removeprefix('poly ')},gamma={1.0 / square:.{DIGITS}g})"
+        return kind if kind == "linear" else f"poly(degree={kind.removeprefix('poly ')},gamma={1.0 / square:.{DIGITS}g})"
     return f"rbf(gamma={0.5 / (kind**2 * square):.{DIGITS}g})"
 
 

@@ -278,13 +278,14 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
             yield f"{prefix}{key} is {a!r} there and {b!r} here"
 
 
-def _raised(folder: RunStore, options: ComputeOptions) -> tuple[int | None, ComputeOptions]:
+def _raised(folder: RunStore, options: ComputeOptions) -> tuple[int, ComputeOptions]:
     """Return the memory by which a run that is there decided, and the options with the limit from now on: what is given, or what it had
     last. Less than it decided by is a decision of its own, which differs.
     """
-    decided = folder.config.get("driver_memory")
-    limit = (folder.read_json("where") or {}).get("driver_memory", decided) if options.driver_memory is None else options.driver_bytes
-    return min(decided or limit, limit), replace(options, driver_memory=limit)
+    decided = int(folder.config.get("driver_memory", options.driver_bytes))
+    last = int((folder.read_json("where") or {}).get("driver_memory", decided))
+    limit = last if options.driver_memory is None else options.driver_bytes
+    return min(decided, limit), replace(options, driver_memory=limit)
 
 
 def _context(

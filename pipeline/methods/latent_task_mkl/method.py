@@ -37,7 +37,7 @@ USUAL_STEPS = 30  # machines that a fit usually solves one after the other, for 
 STEPS = Cost(
     "machines on weighted sums of kernels, step by step",
     "s T k n^2",
-    2e8,
+    8e8,
     "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
 )
 

@@ -44,7 +44,7 @@ USUAL_STEPS = 40  # machines that a fit usually solves one after the other, for 
 STEPS = Cost(
     "machines on weighted sums of kernels, step by step",
     "s T k n^2",
-    1e8,
+    8e8,
     "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
 )
 
