@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -61,7 +62,14 @@ class KernelModel:
 
 def kernel_names(model: Any) -> list[str]:
     """Return the texts of a model's kernels, in their order."""
-    return [str(kernel_from_json(record)) for record in json.loads(model.kernels_json)]
+    return [kernel_text(record) for record in json.loads(model.kernels_json)]
+
+
+def kernel_text(record: Mapping[str, Any]) -> str:
+    """Return the text of a kernel's record, which of a given matrix is its label."""
+    if "position" in record:
+        return record["label"] or f"precomputed {record['position']}"
+    return str(kernel_from_json(record))
 
 
 def is_selected(theta: np.ndarray, threshold: float) -> np.ndarray:

@@ -313,6 +313,9 @@ def score_store(
     if summary is None:
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     if not hasattr(estimator, "classes_"):
+        if not is_regressor(estimator):
+            name = type(estimator).__name__
+            raise ValueError(f"{run}: {name} learns without a target, there is nothing to score; predict writes its components")
         # Methods that hold no rows out of a regression were fitted to all.
         rows, which = _scored_rows(record if "test_r2" in summary else {**record, "extra": {}}, data)
         return {**which, **_score_numbers(run, estimator, data, values[:, 0], rows)}
@@ -336,9 +339,6 @@ def score_store(
 
 
 def _score_numbers(run: str, estimator: MethodEstimator, data: BlockStore, values: np.ndarray, rows: np.ndarray) -> dict[str, Any]:
-    if not is_regressor(estimator):
-        name = type(estimator).__name__
-        raise ValueError(f"{run}: {name} learns without a target, there is nothing to score; predict writes its components")
     if not data.has_table("y") or data.meta.labels is not None:
         raise DataError("there is no real-valued target to compare predictions with", data.url)
     truth, values = data.target()[rows], values[rows]

@@ -131,7 +131,9 @@ def test_a_fold_is_the_fit_of_the_other_rows_alone(tmp_path, name):
     found = summary(tmp_path / "tuned" / "cv-0-0")
     alone = run_method(name, {**params, parameter: value}, data=part.url, run=str(tmp_path / "alone"), seed=4).summary
     # A machine's solver goes another way where rows without a box lie in between.
-    assert found["objective"] == pytest.approx(alone["objective"], rel=1e-4)
+    # Two certified solutions of one problem differ by their gaps.
+    gaps = (found["gap"] or 0.0) + (alone["gap"] or 0.0)
+    assert found["objective"] == pytest.approx(alone["objective"], rel=1e-4, abs=gaps)
     assert found["n_selected" if "n_selected" in found else "n_kernels"] == alone["n_selected" if "n_selected" in found else "n_kernels"]
     peer = score_store(str(tmp_path / "alone"), rest.url)
     measure = "r2" if "r2" in peer else "accuracy"

@@ -274,9 +274,8 @@ BEHIND = {
     "pipeline/estimators/linear.py": {"first_row_not_finite": "rows that came through in_memory"},
     "pipeline/estimators/inputs.py": {"in_memory": "the way to the door"},
     "pipeline/methods/kta_path/estimator.py": {
-        "_set_model": "weights of its own",
         "svm_path": "weights of its own",
-        "decision_function": "behind in_memory, the line before",
+        "_values": "behind in_memory, the line before",
     },
     "pipeline/methods/embeddings/estimator.py": {
         **dict.fromkeys(("read_graph", "fit", "_matrix"), "in_memory in the same line"),

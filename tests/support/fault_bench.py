@@ -84,6 +84,7 @@ CASES: dict[str, tuple[Case, ...]] = {
         _case("clean @/run --yes", "run", "run"),
     ),
     "warmup": (_case("warmup"),),
+    "completion": (_case("completion bash"),),
 }
 """Every command of ``gramplane`` by its words; a command that is not here fails the test of this table."""
 

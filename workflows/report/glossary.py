@@ -130,7 +130,7 @@ TERMS: Mapping[str, str] = {
     "majority": "Accuracy of always answering the commonest class of these rows.",
     "majority_class": "The commonest class of these rows.",
     "balanced_accuracy": "Mean over the classes of the share of their rows told right: rare classes count like others.",
-    "average_precision": "Area under precision over recall.",
+    "average_precision": "Mean precision over the places of the relevant rows (of a class: of its rows), the surest first; 1 at best.",
     "true class": "The class of the rows.",
     "predicted": "What they were told to be.",
     "rmse": "Root of the mean squared error.",

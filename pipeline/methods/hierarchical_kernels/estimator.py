@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.metrics import accuracy_score, r2_score
 
-from ....kernels.grams.products import kernel_from_json
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
 from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, labels_of, opened
@@ -19,7 +17,7 @@ from ...estimators.supervised import predicted_labels
 from ...estimators.tasks import TaskEstimator, add_tasks
 from ...inputs.tasks import store_tasks
 from ...loops.active_set import EVERYWHERE
-from ...models.kernel import KernelModel, is_selected
+from ...models.kernel import KernelModel, is_selected, kernel_names
 from ...models.task import TaskModel
 from .config import HKLConfig
 from .loop import HKLState
@@ -121,7 +119,7 @@ class _Hierarchical(TaskEstimator):
         figures, arrays = model.figures, model.arrays
         self.nodes_, self.depths_ = arrays["nodes"], arrays["depths"]
         self.kernel_weights_ = arrays["weights"].copy()
-        self.active_set_ = [str(kernel_from_json(record)) for record in json.loads(model.kernels_json)]
+        self.active_set_ = kernel_names(model)
         self.support_ = np.flatnonzero(is_selected(self.kernel_weights_, HKLConfig.model_validate_json(model.params_json).threshold))
         self.objective_, self.dual_gap_, self.restricted_gap_ = figures["objective"], figures["gap"], figures["restricted_gap"]
         self.certificate_ = self.dual_gap_ / abs(self.objective_) if self.objective_ else self.dual_gap_

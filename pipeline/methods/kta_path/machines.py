@@ -136,7 +136,8 @@ class PathTrainer:
 
     def _solve(self, p: float, active: np.ndarray, share: np.ndarray, gram: Gram, warm: np.ndarray | None) -> PathPoint:
         starts: list[np.ndarray | None] = [None] * len(self.problems) if warm is None else list(warm)
-        solve = partial(solve_decomposition, working=gram.working) if isinstance(gram, FeatureGram) else solve_smo
+        working = getattr(gram, "working", None)  # (matrices that are never whole are solved on some rows at a time)
+        solve = partial(solve_decomposition, working=working) if working else solve_smo
         solutions = [solve(gram, problem, warm=start, tol=MACHINE_TOL) for problem, start in zip(self.problems, starts, strict=True)]
         beta, bias = np.stack([solution.beta for solution in solutions]), np.array([solution.bias for solution in solutions])
         values = np.stack([gram.matvec(row) for row in beta]) + bias[:, None]

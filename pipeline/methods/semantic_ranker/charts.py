@@ -21,7 +21,6 @@ GLOSSARY = {
     "score": "Share of the random walk's time.",
     "prior": "Score before the kernel was learnt.",
     "relevant": "Whether the row's label is the one asked for.",
-    "average_precision": "Mean precision over the places of the relevant rows; 1 at best.",
     "n": "Length of the list.",
     "query": "Name of the query.",
     "queries": "Queries, or those ranked so far.",

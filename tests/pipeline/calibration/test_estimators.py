@@ -28,7 +28,7 @@ from gramplane.storage import DataError
 KERNELS = ["rbf(gamma=0.3)", "linear[0:2]"]
 MACHINES = {
     "FGMClassifier": {"B": 2, "max_rounds": 2, "fit_intercept": True},
-    "GroupLassoClassifier": {"loss": "hinge", "lam": 1e-3, "algorithm": "fista", "tol": 1e-7},
+    "GroupLassoClassifier": {"loss": "hinge", "lam": 0.02, "algorithm": "fista", "tol": 1e-7},
     "MKLClassifier": {"kernels": KERNELS},
     "TriClassSVC": {"inner_tol": 1e-6},
     "KTASelectionPath": {"dp": 0.1},
@@ -50,7 +50,8 @@ def draw(seed=0, n=90, n_classes=2):
     X = rng.normal(size=(n, 4))
     f = X[:, 0] + 0.5 * X[:, 1] + 0.4 * rng.normal(size=n)
     edges = [0.0] if n_classes == 2 else [-0.5, 0.5]
-    return X, np.array(["no", "or", "yes"])[np.digitize(f, edges)], np.arange(n) % 3
+    labels = ["no", "yes"] if n_classes == 2 else ["no", "or", "yes"]
+    return X, np.array(labels)[np.digitize(f, edges)], np.arange(n) % 3
 
 
 def machine(name, **more):
@@ -266,7 +267,7 @@ def test_events_of_a_calibration_are_not_those_of_the_fit():
 def test_machines_along_a_path_are_calibrated_where_they_stand():
     X, y, _ = draw(12, n_classes=3)
     path = KTASelectionPath(dp=0.1).fit(X, y)
-    p = path.p_for(2)
+    p = path.p_for(3)
     found = path.svm_at(p).predict_proba(X)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     np.testing.assert_array_equal(path.svm_at(path.p_).predict_proba(X), path.predict_proba(X))

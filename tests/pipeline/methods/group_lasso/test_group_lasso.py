@@ -270,7 +270,9 @@ def test_runs_report_the_stream_predict_score_and_load(tmp_path):
     done = run_method("group-lasso", {"lam": 0.05, "epochs": 2}, data=data, run=run, extra={"test_share": 0.25})
     assert done.summary["n_groups"] == 2 and done.summary["test_accuracy"] > 0.8 and done.summary["rounds"] == 600
     tables = RunStore.open(run).read_json("tables")
-    assert [row["rows"] for row in tables["stream"]] == [300, 600] and tables["groups"] == [{"group": 0}, {"group": 1}]
+    assert [row["rows"] for row in tables["stream"]] == [300, 600]
+    groups = tables["groups"]
+    assert [(row["group"], row["size"]) for row in groups] == [(0, 5), (1, 5)] and all(row["norm"] > 0 for row in groups)
     assert {row["feature"] for row in tables["selected"]} <= {f"x{j}" for j in range(10)}
     model = load_model(run)
     # The regret by its definition, Omega at the ends of the steps.
