@@ -8,13 +8,16 @@ import pytest
 
 from gramplane.cluster import MemoryBoundExceeded
 from gramplane.pipeline import (
+    ColoredMVU,
     ConfigMismatch,
     HierarchicalKernelClassifier,
     KTASelectionPath,
     LatentTaskMKLClassifier,
+    MinimumVolumeEmbedding,
     MKLClassifier,
     MultiTaskMKLClassifier,
     SharedSubspaceMKLClassifier,
+    StructurePreservingEmbedding,
     TwoLayerMKLClassifier,
     UnsupervisedMKL,
     resume_run,
@@ -66,6 +69,9 @@ ESTIMATORS = {
     SharedSubspaceMKLClassifier: "max_iter",
     KTASelectionPath: "features",
     HierarchicalKernelClassifier: "max_visits",
+    ColoredMVU: "max_iter",
+    MinimumVolumeEmbedding: "max_iter",
+    StructurePreservingEmbedding: "max_iter",
 }
 
 
