@@ -28,7 +28,7 @@ from gramplane.storage import DataError
 KERNELS = ["rbf(gamma=0.3)", "linear[0:2]"]
 MACHINES = {
     "FGMClassifier": {"B": 2, "max_rounds": 2, "fit_intercept": True},
-    "GroupLassoClassifier": {"loss": "hinge", "lam": 0.02, "algorithm": "fista", "tol": 1e-7},
+    "GroupLassoClassifier": {"loss": "squared", "lam": 0.01, "algorithm": "fista", "tol": 1e-9},
     "MKLClassifier": {"kernels": KERNELS},
     "TriClassSVC": {"inner_tol": 1e-6},
     "KTASelectionPath": {"dp": 0.1},

@@ -250,7 +250,7 @@ def test_a_step_of_a_pass_is_planned_with_the_forms_of_all_pairs_of_tasks():
         inputs = with_tasks(SharedSubspaceMKLRegressor(MIXED)._inputs(X, Z), tasks)
         with open_executor(None) as executor:
             ctx = RunContext(executor, inputs.data)
-            loop = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED), inputs, ctx).loop
+            loop = SharedSubspace.start(SharedSubspaceConfig(kernels=MIXED, grams="recompute"), inputs, ctx).loop
             planned[loop.n_tasks] = GramPasses(loop.grams.over(ctx), loop.specs, loop.settings).task_forms(2, loop.n_tasks)
     # Entries of two vectors, in two numbers each, four times: what a step holds, and what it adds.
     assert planned[4] - planned[2] == 4 * 2 * 2 * 8 * len(MIXED) * (4**2 - 2**2)
