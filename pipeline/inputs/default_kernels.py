@@ -58,13 +58,14 @@ def whole_kernels(data: BlockStore | MemoryBlocks) -> list[KernelSpec]:
 def whole_texts(n: int, square: float) -> list[str]:
     """Return the texts of these kernels for n rows, of a squared median distance; as many as keep within their bytes."""
     count = max(FEWEST, min(len(WHOLE), WHOLE_BYTES // _matrix_bytes(n)))
-    return [_whole_text(one, square) for one in WHOLE[:count]]
-
-
-def _whole_text(kind: float | str, square: float) -> str:
-    if isinstance(kind, str):
-        return kind if kind == "linear" else f"poly(degree={kind.removeprefix('poly ')},gamma={1.0 / square:.{DIGITS}g})"
-    return f"rbf(gamma={0.5 / (kind**2 * square):.{DIGITS}g})"
+    texts = []
+    for kind in WHOLE[:count]:
+        if not isinstance(kind, str):
+            texts.append(f"rbf(gamma={0.5 / (kind**2 * square):.{DIGITS}g})")
+        else:
+            degree = kind.removeprefix("poly ")
+            texts.append(kind if kind == "linear" else f"poly(degree={degree},gamma={1.0 / square:.{DIGITS}g})")
+    return texts
 
 
 def _matrix_bytes(n: int) -> int:
