@@ -23,6 +23,7 @@ from ..records.config import make_config
 from ..records.context import Emit, RunContext, ignore
 from ..records.data_set import source_encoding
 from ..registry import MethodInfo
+from .decisions import as_decided
 from .run import executing, method_named, open_data
 
 KEPT = "calibration"  # folder of a run with a calibration that was made after its fit
@@ -116,7 +117,8 @@ def calibration_plan(run: Path) -> dict[str, Any]:
 
 def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
     record = folder.config
-    return Fit(info.method, *info.method.read_inputs(make_config(info.config, record["params"]), ctx, record["extra"]))
+    config = as_decided(make_config(info.config, record["params"]), record, ctx.data)
+    return Fit(info.method, *info.method.read_inputs(config, ctx, record["extra"]))
 
 
 def _data_of(folder: RunStore, info: MethodInfo) -> Any:

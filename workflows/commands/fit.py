@@ -207,16 +207,14 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
 @click.argument("run", type=Url("run"))
 @cluster_options
 def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
-    """Continue RUN at its last checkpoint, on the same cluster or another one."""
+    """Continue RUN at its last checkpoint, on the same cluster or another one, with as much --driver-memory as before or more."""
     from ...pipeline import resume_run
     from ..report.collect import is_tuned
 
     if is_tuned(require_run(run)):
         raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
-    arguments = compute.arguments()
-    arguments.pop("driver_memory")  # decided when the run was made
     with frame.progress() as emit:
-        outcome = resume_run(run, on_event=emit, **{**arguments, "cluster": compute.cluster})
+        outcome = resume_run(run, on_event=emit, **{**compute.arguments(), "cluster": compute.cluster})
     return outcome_result(outcome, run)
 
 

@@ -22,7 +22,7 @@ from ...passes.columns import columns_bytes
 from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.holdings import check_held, holdings_plan
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
 from .config import GroupLassoConfig
@@ -122,7 +122,7 @@ class StreamGroupLasso(GroupLasso):
         loop = TextLoop(config, inputs) if is_text else StreamLoop(config, inputs, ctx.fit_limit)
         has_rows = is_text or "rows" in getattr(data.meta, "layouts", ("rows",))
         remedy = "algorithm='fista', fewer features" if has_rows else NEEDS_ROWS
-        refuse_beyond(stream_holdings(loop.learners, data), ctx.fit_limit, cls.name, remedy)
+        check_held(stream_holdings(loop.learners, data), ctx, cls.name, remedy)
         return loop
 
     @cached_property
@@ -192,7 +192,7 @@ class BatchGroupLasso(GroupLasso):
         limits = config.fit_intercept, config.tol, config.max_iter
         problem = BatchProblem(targets, cost, loss, penalty, config.lam, *limits, tracker=tracker)
         holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
-        refuse_beyond(holdings, ctx.fit_limit, cls.name, FEWER_COLUMNS)
+        check_held(holdings, ctx, cls.name, FEWER_COLUMNS)
         return BatchLoop(problem, labels)
 
     @cached_property

@@ -20,7 +20,7 @@ from ...models.linear_predict import LinearPredictor
 from ...passes.rows import NEEDS_ROWS, has_rows
 from ...records.context import RunContext
 from ...records.data_set import source_names
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.holdings import check_held, holdings_plan
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
 from .inputs import selector_data
@@ -67,7 +67,7 @@ class Selector(Method):
         remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
         if way != "memory":
             remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else f"{NEEDS_ROWS}, {remedy}"
-        refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
+        check_held(holdings, ctx, cls.name, remedy)
         data = selector_data(config, inputs)
         if config.algorithm == "da":
             return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)

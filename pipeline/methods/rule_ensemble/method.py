@@ -18,7 +18,7 @@ from ...method import Method
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...records.context import RunContext
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.holdings import check_held, holdings_plan
 from .blocked_lattice import block_rows, fits_a_task, largest_step
 from .config import RuleConfig
 from .data import HELD, REMEDY, RuleInputs, RuleTask, driver_held, lies_in_blocks, most_propositions
@@ -79,7 +79,7 @@ class Rule(Method):
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
         is_blocked = lies_in_blocks(config, n, n_cols, len(machines), ctx.driver_memory)
-        refuse_beyond(driver_held(config, 1, n, 1, len(machines), is_blocked), ctx.fit_limit, cls.name, REMEDY)
+        check_held(driver_held(config, 1, n, 1, len(machines), is_blocked), ctx, cls.name, REMEDY)
         return RuleLoop(config, machines, similarity, categorical, n, (fit,), codes)
 
     @cached_property
