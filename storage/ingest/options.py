@@ -132,10 +132,10 @@ class Options:
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:
     """Return names of columns as a list, or the columns of an array or frame by name. Raises SchemaError if they are neither."""
-    if covariates is None:
-        return None
+    if covariates is None or isinstance(covariates, dict):  # by name already: these options were copied
+        return covariates
     if isinstance(covariates, str):
-        covariates = [name.strip() for name in covariates.split(",")]
+        covariates = [covariates]
     if isinstance(covariates, list | tuple) and all(isinstance(name, str) for name in covariates):
         if not covariates or len(set(covariates)) < len(covariates) or "" in covariates:
             raise SchemaError(f"covariates is {list(covariates)!r}; it must be names of columns, each once")
