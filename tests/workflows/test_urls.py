@@ -48,7 +48,21 @@ BAD = {
 
 NO_PLACES = {
     *("target", "format", "zero_based", "qid", "dtype", "scale", "task", "labels", "task_column", "weight_column", "layout", "missing"),
-    *("budget", "cluster", "worker_memory", "driver_memory", "settings", "grids", "names", "run_id", "step", "method", "kernels", "keep"),
+    *(
+        "budget",
+        "cluster",
+        "worker_memory",
+        "driver_memory",
+        "settings",
+        "grids",
+        "names",
+        "covariates",
+        "run_id",
+        "step",
+        "method",
+        "kernels",
+        "keep",
+    ),
 }
 """Texts of the command line that name no place, or (``kernels``, ``keep``) may name a file among other things."""
 
