@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..errors import SchemaError
 from ..value_types import Foreign, UserData
 from .arrow import chunk_of_arrow, import_pyarrow, is_number_type
 from .chunks import Chunk, Unreadable, Words, chunk_of_objects, name_of_number, objects_of_words
@@ -56,6 +57,21 @@ def is_frame(X: object) -> bool:
 def open_frame(X: UserData) -> Frame:
     """Return the frame behind a data frame of any library."""
     return PandasFrame(X) if is_pandas(X) else ArrowFrame(X)
+
+
+def frame_columns(X: UserData) -> dict[str, np.ndarray]:
+    """Return the columns of a frame by name: numbers, NaN where they are missing, or objects where they are none. Raises SchemaError: two
+    have one name."""
+    frame, columns = open_frame(X), dict[str, np.ndarray]()
+    for k, name in enumerate(frame.columns):
+        chunk = frame.chunk(k, 0, frame.n_rows)
+        if isinstance(chunk, np.ndarray):
+            columns[name] = np.ma.filled(chunk.astype(np.float64), np.nan)
+        else:
+            columns[name] = objects_of_words(chunk) if isinstance(chunk, Words) else np.full(frame.n_rows, chunk.type, object)
+    if len(columns) < len(frame.columns):
+        raise SchemaError(f"{frame.name}: the column name {next(c for c in columns if list(frame.columns).count(c) > 1)!r} occurs twice")
+    return columns
 
 
 class PandasFrame(Frame):

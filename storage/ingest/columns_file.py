@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..blocks.row_files import file_digest
+from ..encoding.record import COVARIATE_RULE
 from ..errors import DataError, DigestMismatch
 from ..temporary import temporary_folder
 from .api import ingest
-from .tables.row_tables import COVARIATE_RULE
 
 FORMS = (".csv", ".tsv", ".parquet", ".pq", ".npz", ".npy", ".mat")
 

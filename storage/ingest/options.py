@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..encoding.frames import frame_columns, is_frame
 from ..encoding.record import FILLS, Missing, TableEncoding
 from ..errors import SchemaError
 from ..layout import STRIPE_BYTES
@@ -132,21 +133,21 @@ class Options:
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:
     """Return names of columns as a list, or the columns of an array or frame by name. Raises SchemaError if they are neither."""
-    if covariates is None:
-        return None
+    if covariates is None or isinstance(covariates, dict):  # by name already: these options were copied
+        return covariates
     if isinstance(covariates, str):
-        covariates = [name.strip() for name in covariates.split(",")]
+        covariates = [covariates]
     if isinstance(covariates, list | tuple) and all(isinstance(name, str) for name in covariates):
         if not covariates or len(set(covariates)) < len(covariates) or "" in covariates:
             raise SchemaError(f"covariates is {list(covariates)!r}; it must be names of columns, each once")
         return list(covariates)
+    if is_frame(covariates):
+        return frame_columns(covariates)
     values = np.asarray(covariates)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1]:
         raise SchemaError(f"covariates has the shape {np.shape(covariates)}; it must be (n_rows, n_covariates), or names of columns")
-    named: Any = getattr(covariates, "columns", None)
-    names = (f"z{k}" for k in range(values.shape[1])) if named is None else map(str, named)
-    return dict(zip(names, values.T, strict=True))
+    return {f"z{k}": column for k, column in enumerate(values.T)}
 
 
 def covariate_tables(covariates: UserData) -> dict[str, Any]:

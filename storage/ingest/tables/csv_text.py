@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow
 from ...encoding.chunks import MISSING_WORDS, Chunk, as_number, is_missing_word, is_numeral
+from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError, SchemaError
 from ..options import COVARIATE, Options
 from ..text.streams import FileDigest, detect_compression, open_source
 from ..text.wide_text import WideRows
-from .row_tables import COVARIATE_RULE
 from .tabular import Table
 
 _MAX_HEADER = 64 << 20

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...encoding.chunks import is_missing, name_of_number
+from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError
 from ..labels import Target
 from ..options import COVARIATE
 from ..text.spool import Block
 
 _TEXTS = "OUST"  # kinds of arrays that hold texts
-COVARIATE_RULE = "covariates are numbers, none missing: fill them in, write levels as columns of 0 and 1, or make them features"
 
 
 def array_digest(arrays: Mapping[str, Any]) -> str:
