@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from .models.predictor import Predictor
 from .records.config import MethodConfig
 from .records.context import RunContext
 from .records.holdings import Held
+from .records.work import Work, tell_work
 
 C = TypeVar("C", bound=MethodConfig)
-I = TypeVar("I")  # noqa: E741 (inputs)
+I = TypeVar("I", bound=Any)  # noqa: E741 (inputs)
 S = TypeVar("S", bound=LoopState)
 M = TypeVar("M")
 
@@ -57,9 +58,22 @@ class Method(Generic[C, I, S, M]):
         raise NotImplementedError
 
     @classmethod
+    def decided(cls, config: C, inputs: I, ctx: RunContext) -> C:
+        """Return parameters with what they leave to the data filled in: by the data alone, and once, for a run writes it down."""
+        if "kernels" not in type(config).model_fields:
+            return config
+        from .inputs.kernels import with_decided_kernels  # what fits without kernels need not load
+
+        return with_decided_kernels(config, inputs.data, ctx)
+
+    @classmethod
     def start(cls, config: C, inputs: I, ctx: RunContext) -> Self:
-        """Return the method ready to run on inputs."""
-        return cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
+        """Return the method ready to run on inputs; what its user should know before work starts is told."""
+        config = cls.decided(config, inputs, ctx)
+        method = cls(config, inputs, cls.build_loop(config, inputs, ctx), ctx)
+        if method.work:
+            tell_work(method.work, cls.name, ctx.tell)
+        return method
 
     @classmethod
     def prepare(cls, config: C, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
@@ -70,6 +84,11 @@ class Method(Generic[C, I, S, M]):
     def plan(self) -> dict[str, Any]:
         """What the run will do: ``task_bytes``, what the driver holds, and figures of its own."""
         raise NotImplementedError
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """What the run will compute, in seconds of a processor, as far as it is known beforehand."""
+        return ()
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -130,7 +149,7 @@ class Method(Generic[C, I, S, M]):
     def without(cls, inputs: I, held_out: np.ndarray) -> I:
         """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
         assert isinstance(inputs, Inputs)
-        return with_held_out(inputs, held_out)
+        return cast(I, with_held_out(inputs, held_out))
 
     @classmethod
     def shared_folds(cls, config: C, inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:

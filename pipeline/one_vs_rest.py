@@ -18,7 +18,8 @@ from .method import Method
 from .models.task import TaskModel, by_class
 from .models.task_build import build_task_model
 from .records.context import RunContext
-from .records.holdings import Holding, holdings_plan, refuse_beyond
+from .records.holdings import Holding, check_held, holdings_plan
+from .records.work import Work, tell_work
 
 ALL_HOLD = ("converged", "certificate_complete")  # figures that are those of the worst machine
 
@@ -42,6 +43,7 @@ class OneVsRest(Method[Any, Any, Any, Any]):
 
         Raises MemoryBoundExceeded: together the machines are more than the memory allows.
         """
+        config = cls.decided(config, inputs, ctx)
         loops = [cls.single.build_loop(config, inputs, ctx, machine=machine) for machine in range(inputs.n_machines)]
         fit, decide = task_fit(inputs), cls.single.decision_of
 
@@ -49,7 +51,8 @@ class OneVsRest(Method[Any, Any, Any, Any]):
             return accuracy_metrics([fit], {m: decide(part) for m, part in enumerate(parts)})
 
         ready = cls(config, inputs, SideBySide(loops, cls.state_type, scores, cls.single.is_unfinished), ctx)
-        refuse_beyond(ready.holdings, ctx.fit_limit, cls.name, "fewer rows, kernels or classes")
+        check_held(ready.holdings, ctx, cls.name, "fewer rows, kernels or classes")
+        tell_work(ready.work, cls.name, ctx.tell)
         return ready
 
     @cached_property
@@ -70,6 +73,11 @@ class OneVsRest(Method[Any, Any, Any, Any]):
         """The plan of one machine, with what all of them hold."""
         count = len(self.parts)
         return {**self.parts[0].plan, **holdings_plan(self.holdings), "machines": count}
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """What all machines compute."""
+        return tuple(replace(item, seconds=len(self.parts) * item.seconds) for item in self.parts[0].work)
 
     @property
     def distributed(self) -> tuple[str, ...]:

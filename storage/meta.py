@@ -15,12 +15,16 @@ SCHEMA_WITH_MISSING = "gramplane.blocks/2"
 """Of stores that hold missing values: programs that know nothing of them shall not take NaN for a number."""
 SCHEMA_WITH_TASK_NAMES = "gramplane.blocks/3"
 """Of stores whose tasks have names: programs that know nothing of them would match the codes of two stores. It may hold missing values."""
-_SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES)
+SCHEMA_WITH_CODES = "gramplane.blocks/4"
+"""Of stores with columns that hold numbers of levels: programs that know nothing of them would take these for quantities. It may hold
+missing values and names of tasks."""
+_SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES, SCHEMA_WITH_CODES)
 
 Label = str | int | float | bool
 ScaleKind = Literal["none", "unit-column", "standard", "unit-row"]
 _SCALES = ("none", "unit-column", "standard", "unit-row")
 _VALUES = ("float32", "float64")
+_YOUNG = {"n_missing": 0, "task_names": None, "n_coded": 0, "covariates": None}  # attributes that older stores do not have
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +53,9 @@ class BlockMeta:
     are `BlockStore.scale`. ``info``: free JSON values, such as source and options of the ingest. ``n_missing``: missing values (NaN) of a
     dense store ingested with ``missing="keep"``, of all columns; the column table "missing" has them by column. Those of arrays in memory
     are not counted. ``task_names``: name of task code 0, 1, …, ascending; None where the row table "task" holds the numbers of the tasks,
-    or is not there. ``covariates``: names of the columns of the row table "covariates", (n_rows, n_covariates), where there is one.
-    ``digest``: sha256 of the manifest; empty before the store is committed.
+    or is not there. ``n_coded``: columns that hold numbers of levels, as `BlockStore.encoding` names them. ``covariates``: names of the
+    columns of the row table "covariates", (n_rows, n_covariates), where there is one. ``digest``: sha256 of the manifest; empty before the
+    store is committed.
     """
 
     n_rows: int
@@ -63,6 +68,7 @@ class BlockMeta:
     info: Mapping[str, Any] = field(default_factory=dict)
     n_missing: int = 0
     task_names: tuple[str, ...] | None = None
+    n_coded: int = 0
     covariates: tuple[str, ...] | None = None
     digest: str = ""
 
@@ -87,8 +93,9 @@ class BlockMeta:
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group; the digest is not among them, since it covers them."""
-        schema = SCHEMA_WITH_TASK_NAMES if self.task_names else SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
-        values = {name: value for name, value in asdict(self).items() if value or name not in ("n_missing", "task_names", "covariates")}
+        with_missing = SCHEMA_WITH_TASK_NAMES if self.task_names else SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
+        schema = SCHEMA_WITH_CODES if self.n_coded else with_missing
+        values = {name: value for name, value in asdict(self).items() if value or name not in _YOUNG}
         del values["digest"]
         return {"gramplane": {"schema": schema, **values}}
 
@@ -102,23 +109,17 @@ class BlockMeta:
             advice = "run `gramplane ingest` again on the source, or install the version that wrote it"
             known = ", ".join(map(repr, _SCHEMAS))
             raise SchemaError(f"{where} has the schema {stored['schema']!r}; this version reads {known}: {advice}")
-        values = {
-            "n_missing": 0,
-            "task_names": None,
-            "covariates": None,
-            **{f.name: stored[f.name] for f in fields(cls) if f.name in stored},
-        }
-        named = stored["schema"] == SCHEMA_WITH_TASK_NAMES
+        values = {**_YOUNG, **{f.name: stored[f.name] for f in fields(cls) if f.name in stored}}
+        named, coded = (stored["schema"] == schema for schema in (SCHEMA_WITH_TASK_NAMES, SCHEMA_WITH_CODES))
         rules = {
             **dict.fromkeys(("n_rows", "n_cols"), lambda v: type(v) is int),
             "labels": lambda v: v is None or (isinstance(v, list) and all(isinstance(label, str | int | float) for label in v)),
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
             "covariates": lambda v: v is None or (v and isinstance(v, list) and set(map(type, v)) == {str}),
-            "n_missing": lambda v: type(v) is int and v >= 0 and (named or (v > 0) == (stored["schema"] == SCHEMA_WITH_MISSING)),
-            "task_names": lambda v: (
-                v and isinstance(v, list) and set(map(type, v)) == {str} and v == sorted(set(v)) if named else v is None
-            ),
+            "n_missing": lambda v: type(v) is int and v >= 0 and (named or coded or (v > 0) == (stored["schema"] == SCHEMA_WITH_MISSING)),
+            "task_names": lambda v: _are_names(v) if named else v is None or (coded and _are_names(v)),
+            "n_coded": lambda v: type(v) is int and v >= 0 and (v > 0) == coded,
         }
         for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
             if name not in values or not rules.get(name, bool)(values[name]):
@@ -126,3 +127,7 @@ class BlockMeta:
         tuples = {name: values[name] and tuple(values[name]) for name in ("layouts", "task_names", "covariates")}
         labels = None if values["labels"] is None else tuple(values["labels"])
         return cls(**{**values, **tuples, "labels": labels, "digest": digest})
+
+
+def _are_names(value: Json) -> bool:
+    return bool(value) and isinstance(value, list) and set(map(type, value)) == {str} and value == sorted(set(value))

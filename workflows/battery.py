@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator, clone
 
 from ..cluster import MemoryBoundExceeded, default_driver_memory, parse_bytes
 from ..pipeline import METHODS, ConfigMismatch, load_model, resume_run, run_method
+from ..pipeline.records.data_set import source_names
 from ..pipeline.runs.run import RunOutcome
 from ..storage import BlockStore, DigestMismatch, RunLocked, RunStore, StorageError
 from ..storage.ingest import ingest
@@ -221,11 +222,13 @@ def resumes_to_the_same_bits(bench: Bench) -> None:
 
 
 def resumes_at_every_step_in_turn(bench: Bench) -> None:
-    """One run that is stopped after each of its steps."""
+    """One run that is stopped after each of its steps; in the end it may hold more than it was planned with, which decides nothing anew."""
     run = bench.scratch / "run"
     for steps in bench.steps():
         bench.start_and_stop(run, steps)
-    assert bench.resume(run).status == "done"
+    more = 4 * RunStore.open(str(run)).config["driver_memory"]
+    assert bench.resume(run, driver_memory=more).status == "done"
+    assert (RunStore.open(str(run)).read_json("where") or {})["driver_memory"] == more
     assert_equal_runs(run, bench.straight)
 
 
@@ -296,9 +299,9 @@ def another_configuration_is_refused_key_by_key(bench: Bench) -> None:
     with expect_error(ConfigMismatch, rf"{run} belongs to another configuration.*params\.{name} is .* there and"):
         bench.start(bench.straight, {**bench.case.params, name: params[name]})
     given = bench.case.driver_memory
-    memory = f"driver_memory is {default_driver_memory() if given is None else parse_bytes(given)} there and 1073741824 here"
+    memory = f"driver_memory is {default_driver_memory() if given is None else parse_bytes(given)} there and 1024 here"
     with expect_error(ConfigMismatch, f"{memory}.*seed is {SEED} there and 4 here"):
-        bench.start(bench.straight, seed=4, driver_memory="1GiB")
+        bench.start(bench.straight, seed=4, driver_memory="1KiB")
     with expect_error(ConfigMismatch, r"extra\.new is None there and 1 here"):
         bench.start(bench.straight, extra={**bench.case.extra, "new": 1})
     assert _snapshot(bench.straight) == before
@@ -410,7 +413,7 @@ def the_loaded_estimator_decides_on_the_store(bench: Bench) -> None:
 def tables_of_a_model_are_those_of_its_run(bench: Bench) -> None:
     """What displays draw of an estimator is what the report draws of its run, which may say more of every row."""
     model, run = load_model(str(bench.straight)), RunStore.open(str(bench.straight))
-    names, stored = BlockStore.open(bench.data).feature_names(), run.read_json("tables") or {}
+    names, stored = source_names(BlockStore.open(bench.data)), run.read_json("tables") or {}
     for name, rows in plain_json(type(model)._method.model_tables(model.model_, names)).items():
         assert len(rows) == len(stored[name]), name
         assert all(row.items() <= known.items() for row, known in zip(rows, stored[name], strict=True)), f"the tables {name} differ"

@@ -34,7 +34,7 @@ File = Annotated[str, AfterValidator(partial(check_place, use="file", what="file
 Stream = Annotated[str, AfterValidator(partial(check_place, use="stream", what="stream"))]
 Folder = Annotated[str, AfterValidator(partial(check_place, use="folder", what="folder"))]
 Run = Annotated[str, AfterValidator(partial(check_place, use="run", what="runs"))]
-Form = Literal["auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings"]
+Form = Literal["auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta", "strings"]
 
 
 class Closed(BaseModel):
@@ -46,11 +46,13 @@ class Closed(BaseModel):
 class IngestArgs(Closed):
     """Arguments of ``do: ingest``: a source becomes a block store."""
 
-    source: Source = Field(description="file to read")
+    source: Source = Field(description="file to read, or a folder of Parquet files")
     store: NewStore | None = Field(None, description="block store to write; default: the workflow's store")
     format: Form = Field("auto", description="form of the source; auto: by name")
     n_features: int | None = Field(None, ge=1, description="number of columns, where the source does not say")
-    like: Store | None = Field(None, description="store whose width, labels, names and scaling this one takes: test data")
+    like: Store | None = Field(
+        None, description="store whose features, labels and scaling this one takes, and how they were made: test data"
+    )
     zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
     qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
     no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")
@@ -61,12 +63,18 @@ class IngestArgs(Closed):
     target: str | None = Field(None, description="column or array of the target, where the source has names")
     task_column: str | None = Field(None, description="column or array naming the task of each row")
     weight_column: str | None = Field(None, description="column or array of row weights")
+    id_column: str | None = Field(None, description="column or array that names the rows; predictions show it")
     covariates: list[str] | None = Field(None, min_length=1, description="columns or arrays that are no features but covariates (fgm)")
+    categorical: list[str] | None = Field(None, description="columns of a table whose values are names; texts always are")
+    drop: list[str] | None = Field(None, description="columns of a table to leave out")
+    columns: list[str] | None = Field(None, description="the only columns of a table that are features; default: all that are left")
     groups: File | None = Field(None, description="file with one group label per feature")
     names: File | None = Field(None, description="file with one name per feature")
     layout: Literal["columns", "both"] = Field("columns", description="column stripes, or row blocks as well")
-    missing: Literal["refuse", "keep"] = Field(
-        "refuse", description="what to do with missing values; kept, in dense input, they are for rule-ensemble alone"
+    missing: Literal["refuse", "keep", "mean", "median", "indicator"] = Field(
+        "refuse",
+        description="what to do with missing values: fill in the mean or median of the column; indicator: the mean, and features that say "
+        "what is missing; keep: store them, for rule-ensemble alone",
     )
     budget: str | int = Field("256MiB", description="memory the ingest may take")
     jobs: int | None = Field(None, ge=1, description="parser threads; default: two for a large file on several processors, else one")

@@ -72,7 +72,10 @@ def source_mark(path: str) -> str:
         from ..storage.urls import object_mark
 
         return object_mark(path)
-    stat = Path(require_path(path, "source")).stat()
+    place = Path(require_path(path, "source"))
+    if place.is_dir():
+        return " ".join(f"{file.name} {source_mark(str(file))}" for file in sorted(place.iterdir()) if file.is_file())
+    stat = place.stat()
     return f"{stat.st_size}-{stat.st_mtime_ns}"
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import hashlib
 import inspect
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,11 +13,10 @@ from typing import Any, cast
 import numpy as np
 
 from .functions import Value, kernel_family, read_parameters
+from .texts import FORM, KernelParts, format_kernel, parse_kernel
+from .texts import NORMALIZATIONS as NORMALIZATIONS
 
-NORMALIZATIONS = ("none", "trace", "unit_trace", "multiplicative", "cosine")
 FORMAT = "gramplane.kernel/1"  # Part of every digest; it changes with any formula.
-_FORM = "name(parameter=value,...)[columns] normalisation centre"
-_TEXT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*(?:\[([^\]]*)\])?([a-z_\s]*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -73,6 +70,9 @@ class KernelSpec:
             return None
         if kernel_family(self.name).rows == "strings":
             raise ValueError(f"kernel {self.name!r} reads strings; it takes no columns")
+        names = [column for column in self.columns if isinstance(column, str)]
+        if names:
+            raise ValueError(f"kernel {self.name!r}: column {names[0]!r} is a name; only where the data are known it has a number")
         columns = np.asarray(self.columns)
         if columns.ndim != 1 or not columns.size or columns.dtype.kind not in "iu":
             raise ValueError(f"kernel {self.name!r}: columns is {self.columns!r}; it must be a non-empty sequence of integers")
@@ -98,7 +98,7 @@ class KernelSpec:
         Raises ValueError if it is not of this form, or a part breaks its rule.
         """
         if not isinstance(text, str):
-            raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
+            raise ValueError(f"kernel {text!r} is not of the form {FORM}")
         return _parse_text(text)
 
     # -- JSON ----------------------------------------------------------------------------------------------------------------
@@ -128,73 +128,17 @@ class KernelSpec:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _format_spec(spec: KernelSpec) -> str:
-    known = kernel_family(spec.name).parameters
-    params = [(key, value) for key, value in spec.params if key not in known or value != known[key].default]
-    # Always in single quotes, which the text form requires.
-    quoted = ((key, "'" + value.replace("\\", "\\\\") + "'" if isinstance(value, str) else repr(value)) for key, value in params)
-    text, shown = spec.name, ",".join(f"{key}={value}" for key, value in quoted)
-    text += f"({shown})" if shown else ""
-    if spec.columns is not None:
-        runs = np.split(np.asarray(spec.columns), np.flatnonzero(np.diff(spec.columns) != 1) + 1)
-        text += "[" + ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}:{run[-1] + 1}" for run in runs) + "]"
-    return text + (f" {spec.normalize}" if spec.normalize != "none" else "") + (" centre" if spec.centre else "")
+    return format_kernel(KernelParts(spec.name, spec.params, spec.columns, spec.normalize, spec.centre))
 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _parse_text(text: str) -> KernelSpec:
-    # Cached: fits of a search read the same texts again and again, and a spec cannot change.
-    match = _TEXT.fullmatch(text)
-    if match is None:
-        raise ValueError(f"kernel {text!r} is not of the form {_FORM}")
-    name, inside, columns, words = match.groups()
+    # Cached, as the parts are: a spec cannot change.
+    parts = parse_kernel(text)
     try:
-        return KernelSpec(name, _parse_arguments(name, inside or ""), _parse_columns(columns), **_parse_words(words.split()))
+        return KernelSpec(*parts)  # pyright: ignore[reportArgumentType] (names of columns are refused by name)
     except ValueError as error:
         raise ValueError(f"kernel {text!r}: {error}") from None
-
-
-def _parse_arguments(name: str, inside: str) -> tuple[tuple[str, Any], ...]:
-    try:
-        call = ast.parse(f"f({inside})", mode="eval").body
-    except SyntaxError:
-        raise ValueError(f"({inside}) cannot be read as parameter=value, ...") from None
-    if not isinstance(call, ast.Call) or any(word.arg is None for word in call.keywords):
-        raise ValueError(f"({inside}) cannot be read as parameter=value, ...")
-    known = list(kernel_family(name).parameters)
-    if len(call.args) > len(known):
-        raise ValueError(f"{len(call.args)} values are too many for the parameters: {', '.join(known) or 'none'}")
-    pairs = [*zip(known, call.args), *((str(word.arg), word.value) for word in call.keywords)]
-    values = []
-    for key, node in pairs:
-        try:
-            values.append((key, ast.literal_eval(node)))
-        except ValueError:
-            raise ValueError(f"{key} must be a number or a quoted string, not {ast.unparse(node)}") from None
-    return tuple(values)
-
-
-def _parse_columns(text: str | None) -> tuple[int, ...] | None:
-    if text is None:
-        return None
-    columns: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?", part)
-        if match is None or (match[2] is not None and int(match[2]) <= int(match[1])):
-            raise ValueError(f"columns [{text}] must be numbers and ranges like 3,7:9")
-        columns += range(int(match[1]), int(match[2] or int(match[1]) + 1))
-    return tuple(columns)
-
-
-def _parse_words(words: Sequence[str]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for word in words:
-        if word != "centre" and word not in NORMALIZATIONS:
-            raise ValueError(f"unknown word {word!r}; known: {', '.join(NORMALIZATIONS)}, centre")
-        key, value = ("centre", True) if word == "centre" else ("normalize", word)
-        if key in fields:
-            raise ValueError(f"{key} is given twice")
-        fields[key] = value
-    return fields
 
 
 def kernel_grid(

@@ -103,13 +103,15 @@ class KernelGrid:
     @property
     def size(self) -> int:
         """Number of nodes, within the limit of depth."""
+        if self.limit is None:
+            return math.prod((self.lengths + 1).tolist())
         counts = [1]
         for length in self.lengths.tolist():
             grown = [0] * (len(counts) + length)
             for at, count in enumerate(counts):
                 for level in range(length + 1):
                     grown[at + level] += count
-            counts = grown if self.limit is None else grown[: self.limit + 1]
+            counts = grown[: self.limit + 1]
         return sum(counts)
 
     def roots(self) -> Keys:
@@ -120,11 +122,17 @@ class KernelGrid:
         """Return the nodes one step further along one chain."""
         if self.limit is not None and key.sum() >= self.limit:
             return np.zeros((0, self.width), np.int64)
-        return key + np.eye(self.width, dtype=np.int64)[np.flatnonzero(key < self.lengths)]
+        return self._steps(key, np.flatnonzero(key < self.lengths), 1)
 
     def parents(self, key: Keys) -> Keys:
         """Return the nodes one step back along one chain."""
-        return key - np.eye(self.width, dtype=np.int64)[np.flatnonzero(key)]
+        return self._steps(key, np.flatnonzero(key), -1)
+
+    def _steps(self, key: Keys, chains: Keys, by: int) -> Keys:
+        """Return the nodes one step along each of some chains; no matrix of all chains by all chains is made for them."""
+        nodes = np.repeat(key[None], len(chains), axis=0)
+        nodes[np.arange(len(chains)), chains] += by
+        return nodes
 
     def depth(self, keys: Keys) -> np.ndarray:
         """Return the sums of the levels."""

@@ -45,18 +45,26 @@ def _rule_truth(flags: Flags, item: Sequence[int]) -> FloatArray:
     return np.logical_and.reduce(flags[list(item)], axis=0).astype(np.float64) if len(item) else np.ones(flags.shape[1])
 
 
+def rule_gains(machine: CutMachine, flags: Flags, e: int) -> FloatArray:
+    """Return what proposition e adds to the decision of a row where it holds, ``(n, T)``: the weights of the rules it stands in, where
+    their other propositions hold.
+    """
+    with_e = [r for r, item in enumerate(machine.items) if e in item]
+    others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)
+    return np.asarray(others @ machine.weights[with_e], np.float64)
+
+
 def cut_changes(machine: CutMachine, flags: Flags, decisions: FloatArray, e: int) -> FloatArray:
     """Return what the loss of every row gains where proposition e becomes true of it, ``(n,)``. ``flags`` are the truth of the
     propositions, uint8 ``(p, n)``, ``decisions`` ``(n, T)`` with that truth.
     """
-    with_e = [r for r, item in enumerate(machine.items) if e in item]
-    others = np.stack([_rule_truth(flags, [j for j in machine.items[r] if j != e]) for r in with_e], axis=1)
-    gain = others @ machine.weights[with_e]
+    gain = rule_gains(machine, flags, e)
     without_e = decisions - gain * flags[e][:, None]
     change = np.zeros(len(decisions))
     for t, (rows, y, cost) in enumerate(zip(machine.rows, machine.y, machine.cost, strict=True)):
         base = 1.0 - y * (without_e[rows, t] - machine.bias[t])
-        np.add.at(change, rows, cost * np.maximum(base - y * gain[rows, t], 0.0) - cost * np.maximum(base, 0.0))
+        # Rows of a task are distinct.
+        change[rows] += cost * np.maximum(base - y * gain[rows, t], 0.0) - cost * np.maximum(base, 0.0)
     return change
 
 
@@ -116,9 +124,11 @@ class LocalCutRows:
         moved = np.flatnonzero(cuts != self._cuts) if self._cuts is not None else ()
         self._cuts = cuts.copy()
         for e in map(int, moved):
-            self.flags[e] = (self.columns[e] <= cuts[e]) if self.kinds[e] == AT_MOST else (self.columns[e] > cuts[e])
-        if len(moved):
-            self._decisions = self.machine.decisions(self.flags)
+            holds = (self.columns[e] <= cuts[e]) if self.kinds[e] == AT_MOST else (self.columns[e] > cuts[e])
+            change = holds.astype(np.float64) - self.flags[e]
+            # Only rules it stands in decide otherwise, and only where it changed.
+            self._decisions = self._decisions + change[:, None] * rule_gains(self.machine, self.flags, e)
+            self.flags[e] = holds
 
     def column(self, e: int) -> FloatArray:
         """Return the values of its column, ``(n,)``."""

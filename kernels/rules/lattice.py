@@ -13,7 +13,7 @@ from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import NodeSet
 from .bits import MAX_UNPACKED_BYTES, Words, pack_conjunctions, pack_rows, unpack_bits
 from .machine import MergedRows, RuleProblem
-from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_compatible, find_violators, known_keys, node_keys, order_signed_rows
+from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_violators, known_keys, node_keys, order_signed_rows
 
 NODES_PER_BATCH = 512  # Conjunctions whose sums over descendants are computed at once.
 
@@ -149,11 +149,6 @@ class RuleLattice(Conjunctions):
         """Random bits of the propositions, by which a search knows a conjunction."""
         return node_keys(self.p)
 
-    @cached_property
-    def pairs(self) -> Words:
-        """Bits of the pairs of propositions that may stand in one conjunction."""
-        return find_compatible(self.columns) if self.skip else np.full((self.p, self.width), ~np.uint64(0))
-
     def products(self, weight: FloatArray) -> FloatArray:
         """Return the sums of a weight (n,) over the rows of every proposition."""
         return weighted_counts(self.columns, self.n, weight)
@@ -178,12 +173,16 @@ class RuleLattice(Conjunctions):
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[FloatArray], threshold: float, *,
-        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, rows: SignedRows | None = None,
+        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: SignedRows | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
+        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, made with the ``most`` propositions of the
+        greatest bounds, or everywhere.
+        """
         known = known_keys(self.items(nodes.keys), self.keys)
         signed = self.signed(alpha) if rows is None else rows
-        return find_violators(signed, known, self.keys, self.pairs, self.a, threshold, frontier=frontier, depth=depth, visits=visits)
+        truth = self.columns if self.skip else None
+        limits = {"frontier": frontier, "depth": depth, "visits": visits, "most": most}
+        return find_violators(signed, known, self.keys, truth, self.a, threshold, **limits)
 
     def descendant_bound(self, nodes: NodeSet, alpha: Sequence[FloatArray]) -> float:
         """Return the thesis' bound of the squared dual gauge outside a hull, over the whole lattice, from one matrix. The greatest value,

@@ -128,23 +128,60 @@ class LevelSearch:
         self._scales = np.asarray(float(self.a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
         self._batch, self._pairs_at_once = max(BATCH // len(self.similarity), 1), max(PAIR_BYTES // max(self.p, 1), 1)
 
-    def frontier(self) -> ViolatorSearch:
-        """Visit the children of the hull."""
-        finds = self._visit(self._frontier_sets(), 1 << 62, MAX_VIOLATORS, None)
-        return _search(finds.items, finds.values, finds.count, MAX_LENGTH, finds.finished, finds.finished)
+    def frontier(self, depth: int = MAX_LENGTH, most: int = 1 << 40) -> ViolatorSearch:
+        """Visit the children of the hull of at most ``depth`` propositions, but for those that the bound rules out; of the propositions
+        that are left ``most`` may extend sets, those of the greatest bounds, and those in the hull.
+        """
+        singles: list[Open] = []
+        finds = self._visit([Open((), np.arange(self.p))], 1 << 62, MAX_VIOLATORS, singles)
+        if finds.finished and depth > 1 and singles:
+            sets = self._frontier_sets(self._greatest(singles[0].candidates, most), depth)
+            longer = self._visit(sets, 1 << 62, MAX_VIOLATORS - len(finds.items), None)
+            items, values = [*finds.items, *longer.items], [*finds.values, *longer.values]
+            finds = Finds(items, values, [], finds.count + longer.count, longer.finished)
+        return _search(finds.items, finds.values, finds.count, depth, finds.finished, finds.finished)
 
-    def _frontier_sets(self) -> Iterator[Open]:
-        """Yield the sets of the hull with all that may extend them, each after its beginnings, as the walk comes to them."""
-        used = np.array(sorted({e for item in self.known for e in item}), np.int64)
+    def _greatest(self, singles: IntArray, most: int) -> IntArray:
+        """Return the single propositions of the greatest bounds, of equal ones the first, and those in the hull, ascending."""
+        if len(singles) <= most:
+            return singles
+        bounds = np.concatenate([self._forms(batch)[1] for batch, _ in _batches([Open((), singles)], self._batch, 1 << 62)])
+        keep = np.array([(e,) in self.known for e in singles.tolist()])
+        keep[np.argsort(-bounds, kind="stable")[:most]] = True
+        return singles[keep]
+
+    def _frontier_sets(self, singles: IntArray, depth: int) -> Iterator[Open]:
+        """Yield the sets of the hull that a violator may extend, with the propositions that may, each after its beginnings, as the walk
+        comes to them; ``singles`` are the propositions worth following.
+        """
+        items = self._open_sets(min(depth, MAX_LENGTH))
+        used, worth = np.array(sorted({e for item in items for e in item}), np.int64), np.zeros(self.p, bool)
+        worth[singles] = True
         parts = np.split(used, range(self._pairs_at_once, len(used), self._pairs_at_once))
         rows = {e: np.packbits(row) for part in parts if len(part) for e, row in self._rows(part)}
-        for item in sorted(self.known):
-            if len(item) < MAX_LENGTH:
-                allowed = np.ones(self.p, bool)
-                allowed[: item[-1] + 1 if item else 0] = False
-                for e in item:
-                    allowed &= np.unpackbits(rows[e], count=self.p).astype(bool)
-                yield Open(item, np.flatnonzero(allowed))
+        for item in items:
+            allowed = worth.copy()
+            allowed[: item[-1] + 1] = False
+            for e in item:
+                allowed &= np.unpackbits(rows[e], count=self.p).astype(bool)
+            yield Open(item, np.flatnonzero(allowed))
+
+    def _open_sets(self, depth: int) -> list[tuple[int, ...]]:
+        """Return the sets of the hull shorter than ``depth`` whose bound does not rule out their children, in order."""
+        sets = (Open(item[:-1], np.array(item[-1:])) for item in sorted(self.known) if 0 < len(item) < depth)
+        found = []
+        for batch, _ in _batches(sets, self._batch, 1 << 62):
+            _, bounds, lengths = self._forms(batch)
+            keep = bounds * self._scales[lengths + 1] > self.threshold
+            found += [(*one.items, int(one.candidates[0])) for one, kept in zip(batch, keep, strict=True) if kept]
+        return found
+
+    def _forms(self, batch: Sequence[Open]) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return M of the candidates of some sets, the greatest M that longer ones may have, and their lengths."""
+        candidates, lengths = _candidates(batch)
+        values, bounds = np.empty(len(lengths)), np.empty(len(lengths))
+        candidate_forms(self.sums(candidates), self.similarity, values, bounds)
+        return values, bounds, lengths
 
     def _rows(self, ids: IntArray) -> Iterator[tuple[int, NDArray[np.bool_]]]:
         return zip(ids.tolist(), self.kinds(ids), strict=True)
@@ -202,12 +239,12 @@ class LevelSearch:
         for batch, is_cut in _batches(sets, self._batch, max_visits):
             if not batch:
                 return finds._replace(finished=False)
-            candidates, lengths = _candidates(batch)
-            values, bounds = np.empty(len(candidates.owner)), np.empty(len(candidates.owner))
-            candidate_forms(self.sums(candidates), self.similarity, values, bounds)
+            values, bounds, lengths = self._forms(batch)
             values *= self._scales[lengths]
+            ends = np.cumsum([len(one.candidates) for one in batch])
+            last = np.concatenate([one.candidates for one in batch])
             for c in np.flatnonzero(values > self.threshold).tolist():
-                item = (*batch[candidates.owner[c]].items, int(candidates.last[c]))
+                item = (*batch[int(np.searchsorted(ends, c, side="right"))].items, int(last[c]))
                 if item in self.known:
                     continue
                 if len(finds.items) == max_violators:
@@ -218,9 +255,8 @@ class LevelSearch:
             finds = finds._replace(count=finds.count + len(values), finished=not is_cut)
             if follow is not None and not is_cut:
                 keep = bounds * self._scales[lengths + 1] > self.threshold
-                ends = np.searchsorted(candidates.owner, np.arange(len(batch)), side="right")
                 for one, lo, hi in zip(batch, [0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-                    _follow(follow, one.items, candidates.last[lo:hi][keep[lo:hi]])
+                    _follow(follow, one.items, last[lo:hi][keep[lo:hi]])
         return finds
 
 

@@ -61,14 +61,9 @@ def order_signed_rows(
                 at += length // 64
                 starts[t, side, part + 1] = at
     places = np.concatenate(order) if order else np.zeros(0, np.int64)
-    ordered, similarity = _order_columns(columns, n, places), np.ascontiguousarray(similarity, np.float64)
-    return SignedRows(ordered, starts, np.concatenate(amounts), unit, similarity)
-
-
-def _order_columns(columns: Words, n: int, places: IntArray) -> Words:
-    out = np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
-    gather_bits(columns, n, places, out)
-    return out
+    ordered = np.zeros((len(columns), max(len(places) // 64, 1)), np.uint64)
+    gather_bits(columns, n, places, ordered)
+    return SignedRows(ordered, starts, np.concatenate(amounts), unit, np.ascontiguousarray(similarity, np.float64))
 
 
 @compiled
@@ -79,13 +74,6 @@ def gather_bits(columns: Words, n: int, places: IntArray, out: Words) -> None:
             i = places[at]
             if i < n:
                 out[e, at >> 6] |= ((columns[e, i >> 6] >> np.uint64(i & 63)) & np.uint64(1)) << np.uint64(at & 63)
-
-
-def find_compatible(columns: Words) -> Words:
-    """Return which propositions neither contradict nor imply each other on the rows: bit w of row v, 64 to a word, in p^2 / 8 bytes."""
-    out = np.zeros((len(columns), max(-(-len(columns) // 64), 1)), np.uint64)
-    write_compatible(columns, out)
-    return out
 
 
 BOTH, FIRST_ALONE, SECOND_ALONE = 1, 2, 4
@@ -111,17 +99,6 @@ def shared_kinds(columns: Words, v: int, others: Words, w: int) -> int:
 
 
 @compiled
-def write_compatible(columns: Words, out: Words) -> None:
-    """Set the bits of pairs whose shared rows are some, but not all of either."""
-    one = np.uint64(1)
-    for v in range(columns.shape[0]):
-        for w in range(v):
-            if shared_kinds(columns, v, columns, w) == COMPATIBLE:
-                out[v, w >> 6] |= one << np.uint64(w & 63)
-                out[w, v >> 6] |= one << np.uint64(v & 63)
-
-
-@compiled
 def kinds_of_pairs(columns: Words, ids: IntArray, out: NDArray[np.uint8]) -> None:
     """Write the kinds of rows that some propositions have with every one, ``(len(ids), p)``."""
     for i in range(ids.size):
@@ -140,6 +117,17 @@ class ViolatorSearch(NamedTuple):
     whole: bool  # whether nothing was left out for its length
 
 
+def is_full(search: ViolatorSearch) -> bool:
+    """Return whether a search gave up for the number of violators."""
+    return not search.finished and len(search.values) >= MAX_VIOLATORS
+
+
+def joined_searches(first: ViolatorSearch, second: ViolatorSearch, some: NDArray[np.bool_]) -> ViolatorSearch:
+    """Return a search with some of the violators of another one behind its own."""
+    items, values = np.concatenate([first.items, second.items[some]]), np.concatenate([first.values, second.values[some]])
+    return first._replace(items=items, values=values)
+
+
 def node_keys(p: int) -> Words:
     """Return 64 random bits for every proposition; those of a conjunction are their exclusive or."""
     return np.random.default_rng(0x9E3779B9).integers(0, 2**64, size=p, dtype=np.uint64)
@@ -151,19 +139,23 @@ def known_keys(items: Sequence[Sequence[int]], keys: Words) -> Words:
 
 
 def find_violators(
-    rows: SignedRows, hull: Words, keys: Words, pairs: Words, a: float, threshold: float, *,
-    frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40,
+    rows: SignedRows, hull: Words, keys: Words, truth: Words | None, a: float, threshold: float, *,
+    frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40,
 ) -> ViolatorSearch:  # fmt: skip
     """Look for conjunctions out of the hull with M / d^2 above the threshold. ``hull`` ``(W,)`` are the :func:`known_keys` of the hull,
-    ``pairs`` the bits of :func:`find_compatible`, and d = a^length. With ``frontier`` only children of the hull are visited, of at most
-    ``depth`` propositions and at most ``visits`` in all.
+    and d = a^length. Propositions that imply or contradict each other on the rows of ``truth``, the propositions over all rows, never stand
+    in one conjunction; ``None``: any may. With ``frontier`` only children of the hull are visited, of at most ``depth`` propositions and at
+    most ``visits`` in all, and of these none that the bound rules out: neither those of a set nor those with a proposition below whose own
+    bound nothing is above the threshold. Of the propositions that are left ``most`` may extend sets, those of the greatest bounds, and
+    those that are in the hull themselves.
     """
     items, values = np.full((MAX_VIOLATORS, MAX_LENGTH), -1, np.int64), np.empty(MAX_VIOLATORS)
     scales = np.asarray(float(a) ** (-2.0 * np.arange(MAX_LENGTH + 2)), np.float64)
     depth = min(depth, MAX_LENGTH)
     search = _Walk(
-        rows.columns, rows.starts, rows.values, float(rows.unit), rows.similarity, hull, keys, pairs, scales,
-        float(threshold), bool(frontier), int(depth), int(visits),
+        rows.columns, rows.starts, rows.values, float(rows.unit), rows.similarity, hull, keys,
+        rows.columns if truth is None else truth, truth is not None, scales, float(threshold),
+        bool(frontier), int(depth), int(visits), int(most),
     )  # fmt: skip
     count, n_visits, end = walk_lattice(search, _empty_path(search), items, values)
     return ViolatorSearch(items[:count], values[:count], n_visits, depth, end != GIVEN_UP, end == COMPLETE)
@@ -179,12 +171,14 @@ class _Walk(NamedTuple):
     similarity: FloatArray
     hull: Words
     keys: Words
-    pairs: Words
+    truth: Words  # propositions over all rows
+    skip: bool  # whether those that imply or contradict each other there are kept apart
     scales: FloatArray
     threshold: float
     frontier: bool
     depth: int
     max_visits: int
+    most: int  # propositions that may extend sets next to the hull
 
 
 class _Path(NamedTuple):
@@ -194,9 +188,10 @@ class _Path(NamedTuple):
     name: Words  # exclusive or of its keys
     last: IntArray  # its last proposition
     candidates: IntArray  # the first `count` are propositions that may be added, ascending
-    is_known: NDArray[np.bool_]  # whether the set with them is in the hull
+    is_known: NDArray[np.bool_]  # whether the set with them is in the hull, and has children worth a visit
     count: IntArray
     at: IntArray  # the next one to follow, -1 before they were visited
+    bounds: FloatArray  # greatest M below those single propositions
     word: Words  # work space for sums, as what follows
     plus: FloatArray
     minus: FloatArray
@@ -208,7 +203,8 @@ def _empty_path(search: _Walk) -> _Path:
     candidates[0], count[0] = np.arange(p), p
     return _Path(
         np.full((levels, n_words), ~np.uint64(0)), np.zeros(levels, np.uint64), np.full(levels, -1), candidates,
-        np.zeros((levels, p), np.bool_), count, np.full(levels, -1), np.empty(n_words, np.uint64), np.empty(tasks), np.empty(tasks),
+        np.zeros((levels, p), np.bool_), count, np.full(levels, -1), np.empty(p), np.empty(n_words, np.uint64), np.empty(tasks),
+        np.empty(tasks),
     )  # fmt: skip
 
 
@@ -246,21 +242,22 @@ def conjunction_forms(plus: FloatArray, minus: FloatArray, similarity: FloatArra
 
 
 @compiled
-def list_extensions(allowed: Words, later: IntArray, out: IntArray) -> int:
+def list_extensions(search: _Walk, first: int, later: IntArray, out: IntArray) -> int:
     """Write the propositions of `later` that may stand in one conjunction with another to `out`, and return how many."""
-    count = 0
+    truth, skip, count = search.truth, search.skip, 0
     for e in later:
-        if (allowed[e >> 6] >> np.uint64(e & 63)) & np.uint64(1):
+        if not skip or shared_kinds(truth, first, truth, e) == COMPATIBLE:
             out[count] = e
             count += 1
     return count
 
 
 @compiled
-def has_extension(allowed: Words, later: IntArray) -> bool:
+def has_extension(search: _Walk, first: int, later: IntArray) -> bool:
     """Return whether a proposition of `later` may stand in one conjunction with another."""
+    truth, skip = search.truth, search.skip
     for e in later:  # noqa: SIM110 (numba compiles no generators)
-        if (allowed[e >> 6] >> np.uint64(e & 63)) & np.uint64(1):
+        if not skip or shared_kinds(truth, first, truth, e) == COMPATIBLE:
             return True
     return False
 
@@ -301,14 +298,38 @@ def visit_extensions(
             items[n_found, level] = e
             values[n_found] = value
             n_found += 1
-        if frontier:
-            is_known[c] = in_hull
-        elif bound * next_scale > threshold:
-            candidates[n_follow] = e
+        is_open = bound * next_scale > threshold
+        if frontier and level > 0:
+            is_known[c] = in_hull and is_open
+        elif is_open:
+            candidates[n_follow], is_known[n_follow] = e, in_hull
+            if level == 0:
+                path.bounds[n_follow] = bound
             n_follow += 1
-    if not frontier:
+    if not frontier or level == 0:
         path.count[level] = n_follow
+    if frontier and level == 0 and n_follow > search.most:
+        path.count[level] = keep_greatest(candidates, is_known, path.bounds[:n_follow], search.most)
     return n_found, n_visits, True
+
+
+@compiled
+def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: FloatArray, most: int) -> int:
+    """Keep the candidates of the greatest bounds, of equal ones the first, and those in the hull, in their order; returns how many."""
+    edge = np.partition(bounds, bounds.size - most)[bounds.size - most]
+    room = most
+    for bound in bounds:
+        if bound > edge:
+            room -= 1
+    count = 0
+    for c in range(bounds.size):
+        is_greatest = bounds[c] > edge or (bounds[c] == edge and room > 0)
+        if bounds[c] == edge:
+            room -= 1
+        if is_greatest or is_known[c]:
+            candidates[count], is_known[count] = candidates[c], is_known[c]
+            count += 1
+    return count
 
 
 @compiled
@@ -331,10 +352,10 @@ def walk_lattice(search: _Walk, path: _Path, items: IntArray, values: FloatArray
         e = path.candidates[level, c]
         later = path.candidates[level, c + 1 : path.count[level]]
         if level + 1 >= search.depth:
-            if has_extension(search.pairs[e], later):
+            if has_extension(search, e, later):
                 end = CUT_BY_LENGTH
             continue
-        count = list_extensions(search.pairs[e], later, path.candidates[level + 1])
+        count = list_extensions(search, e, later, path.candidates[level + 1])
         if count == 0:
             continue
         level += 1

@@ -17,7 +17,7 @@ from ..inputs.labels import Inputs
 from ..loops.run import run_loop
 from ..method import Method
 from ..models.calibration import Calibration, fit_calibration
-from ..records.context import RunContext, ignore
+from ..records.context import RunContext, hush, ignore
 from .folds import Folds, draw_folds
 
 log = logging.getLogger("gramplane.calibration")
@@ -99,6 +99,7 @@ def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequenc
     fit the memory.
     """
     method, config, inputs, grams = fit.method, fit.method.for_folds(fit.config), fit.inputs, fit.grams
+    ctx = replace(ctx, tell=hush)  # what is to be told of such a fit was told of the whole one
     try:
         shared = method.shared_folds(config, inputs, folds.masks, ctx)
     except MemoryBoundExceeded:

@@ -20,7 +20,8 @@ from ..loops.run import run_loop
 from ..method import Method
 from ..models.predictor import Predictor
 from ..records.config import make_config
-from ..records.context import RunContext, ignore
+from ..records.context import RunContext, ignore, once
+from .frames import feature_labels
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
 from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
 
@@ -143,7 +144,8 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
         """Return the tables that displays draw from."""
-        names = getattr(self, "feature_names_in_", None)
+        labels = feature_labels(self)
+        names = getattr(self, "feature_names_in_", None) if labels is None else labels
         return self._method.model_tables(self.model_, None if names is None else [str(name) for name in names])
 
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -180,7 +182,7 @@ def method_context(
 ) -> Iterator[RunContext]:
     """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
     with fit_context(data, place, emit, seed) as ctx:
-        yield replace(ctx, warn=warn_user, limit=machine_memory() if all_memory else None)
+        yield replace(ctx, warn=warn_user, tell=once(warn_user), limit=machine_memory() if all_memory else None)
 
 
 def predictor_of(estimator: MethodEstimator) -> Predictor:

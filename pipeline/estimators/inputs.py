@@ -20,15 +20,17 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, GramStore, MemoryBlocks, RunStore, admit, gather
+from ...storage.encoding.frames import is_frame
 from ...storage.temporary import temporary_folder
 from ...storage.value_types import Foreign, Matrix, UserData
 from ..records.context import RunContext
 from ..records.data_set import refuse_missing
+from .frames import encode_frame, feature_labels
 
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
 """Rows as users hand them over: arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a store or its path."""
@@ -68,12 +70,37 @@ def in_memory(X: object, name: str = "X") -> UserData:
     if not is_dask(X):
         return admit(X, name)
     value = admit(gather(X, name), name)
+    if is_frame(value):
+        return value
     return value.tocsr() if hasattr(value, "tocsr") else np.asarray(value)
 
 
-def validated(estimator: Any, X: object, y: object = "no_validation", **options: Any) -> Any:
-    """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it."""
-    return validate_data(estimator, in_memory(X), in_memory(y, "y"), **options)
+def validated(estimator: Any, X: object, y: UserData = "no_validation", **options: Any) -> Any:
+    """Return what scikit-learn's ``validate_data`` returns, of data that came through :func:`in_memory`; nobody else calls it.
+
+    Frames with columns of names are encoded (:func:`encode_frame`), and their features are looked at.
+    """
+    rows, y, reset = in_memory(X), in_memory(y, "y"), options.pop("reset", True)
+    encoded = encode_frame(estimator, rows, reset)
+    if encoded is None:
+        return validate_data(estimator, rows, y, reset=reset, **options)
+    for message in encoded.messages:
+        warn_user(message)
+    has_target = not isinstance(y, str) or y != "no_validation"
+    if has_target and y is not None:
+        return check_X_y(encoded.rows, y, estimator=estimator, **options)
+    of_rows = {name: value for name, value in options.items() if name not in ("multi_output", "y_numeric")}
+    rows = check_array(encoded.rows, estimator=estimator, input_name="X", **of_rows)
+    return (rows, y) if has_target else rows
+
+
+def features_of(estimator: Any, X: object) -> tuple[Any, bool]:
+    """Return what users hand over as it lies in memory; of a frame that a fitted estimator encodes its features, and True."""
+    X = in_memory(X)
+    encoded = encode_frame(estimator, X, reset=False)
+    for message in encoded.messages if encoded else ():
+        warn_user(message)
+    return (X, False) if encoded is None else (encoded.rows, True)
 
 
 def label_array(y: np.ndarray) -> np.ndarray:
@@ -149,8 +176,16 @@ class Selection(SelectorMixin):
     """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
 
     def transform(self, X: object) -> Matrix:
-        """Return the selected columns of ``X``."""
-        return super().transform(in_memory(X))
+        """Return the selected columns of ``X``; of a frame with nominal columns the selected features."""
+        rows, is_encoded = features_of(self, X)
+        return self._transform(rows) if is_encoded else super().transform(rows)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the selected columns or features."""
+        names = feature_labels(self) if input_features is None else None
+        if names is None:
+            return super().get_feature_names_out(input_features)
+        return np.asarray(names, dtype=object)[self.get_support()]
 
     def inverse_transform(self, X: object) -> Matrix:
         """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""

@@ -11,7 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...kernels.grams.spec import KernelSpec
-from ...storage import GramStore
+from ...storage import GramStore, MemoryBlocks
 from ...storage.value_types import UserData
 from ..grams.given import GivenGrams, as_stack
 from ..grams.sources import TextRows
@@ -83,6 +83,9 @@ class KernelEstimator(SupervisedEstimator):
             self.n_features_in_ = 0
             return TextRows(X), y
         return super()._data(X, y)
+
+    def _blocks(self, X: object) -> MemoryBlocks:
+        return MemoryBlocks(X, names=getattr(self, "feature_names_in_", None))
 
     def _matrices(self, X: object, y: object) -> tuple[GivenGrams, Any]:
         if isinstance(X, (GramStore, str)):

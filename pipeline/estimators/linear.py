@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..models.linear import LinearModel
 from ..models.linear_predict import row_decision_values
+from .frames import feature_count
 from .inputs import Column, Selection, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
 from .supervised import SupervisedEstimator
 
@@ -68,7 +69,7 @@ class FeatureSelection(Selection):
 
     def _get_support_mask(self) -> np.ndarray:
         check_is_fitted(self)
-        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask = np.zeros(feature_count(self), dtype=bool)
         mask[self.model_.features] = True
         return mask
 

@@ -10,20 +10,27 @@ from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from ...storage import DataError, MemoryBlocks
+from ...storage import BlockStore, DataError, MemoryBlocks
 from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
-from ..records.data_set import DataSet
+from ..records.data_set import DataSet, source_encoding
 from .base import MethodEstimator
 from .inputs import Classifying, Column, Predicting, UserRows, is_store, label_array, opened_for, validated
 from .probabilities import ClassProbabilities
 
 
 class SupervisedEstimator(MethodEstimator):
-    """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`."""
+    """Base of estimators of rows with a target; a subclass says how it decides on rows in :meth:`_values`.
+
+    Attributes
+    ----------
+    encoding_
+        Of a frame with columns that are not all numbers, and of a store made of a table: how columns became features; else not there.
+    """
 
     _is_classifier: ClassVar[bool] = True
     _needs_target: ClassVar[bool] = False  # whether arrays must come with a target although it is no classifier or regressor
+    _frame_form: ClassVar[str] = "one-hot"  # what nominal columns of a frame become, as the record of an encoding says
     # Forms of matrices that are taken as they are, as scikit-learn names them.
     _forms: ClassVar[Mapping[str, Any]] = {"accept_sparse": "csr", "accept_large_sparse": False}
 
@@ -44,13 +51,22 @@ class SupervisedEstimator(MethodEstimator):
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""
         if is_store(X):
-            store = opened_for(self, X)
-            self.n_features_in_ = store.n_cols
-            return store, y
+            return self._opened(X), y
         if y is None:
             return self._blocks(self._checked(X)), None
         X, y = self._checked(X, y=y, multi_output=False, y_numeric=not self._is_classifier)
         return self._blocks(X), y
+
+    def _opened(self, X: object) -> BlockStore:
+        """Return the store of a fit, of which is kept how its features came from the columns of a table."""
+        store = opened_for(self, X)
+        vars(self).pop("_is_frame_fit", None)
+        vars(self).pop("encoding_", None)
+        encoding = source_encoding(store)
+        if encoding is not None:
+            self.encoding_ = encoding
+        self.n_features_in_, self._first_feature = store.n_cols, store.first_feature
+        return store
 
     def _checked(self, X: object, **options: Any) -> Any:
         """Return rows in memory as scikit-learn validates them, with the target among ``options`` also that."""

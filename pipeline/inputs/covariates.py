@@ -12,6 +12,8 @@ import scipy.sparse as sp
 
 from ...kernels.mixed_norm.free_basis import DependentColumns, FreeBasis, constant_columns, dependent_columns, free_basis
 from ...storage import DataError
+from ...storage.encoding.frames import frame_columns, is_frame
+from ...storage.encoding.record import COVARIATE_RULE
 from ...storage.value_types import UserData
 
 MAX_COVARIATES = 100
@@ -63,16 +65,24 @@ def checked_covariates(values: UserData, n: int) -> Covariates:
 
     Raises ValueError: no numbers, not as many rows, too many columns, or values that are not finite; row and column are named.
     """
-    names = [str(name) for name in values.columns] if hasattr(values, "columns") else None
+    if is_frame(values):
+        columns = frame_columns(values)
+        for name, column in columns.items():
+            if column.dtype.kind == "O":
+                raise ValueError(f"covariates: column {name!r} holds no numbers; {COVARIATE_RULE}")
+        return _checked(np.column_stack([*columns.values()]) if columns else np.zeros((n, 0)), n, list(columns))
     if sp.issparse(values):
         raise ValueError("covariates: a sparse matrix; give an array, (n_samples, n_covariates)")
     try:
         array = np.array(values, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         raise ValueError("covariates: must be numbers, (n_samples, n_covariates)") from None
-    array = array[:, None] if array.ndim == 1 else array
+    return _checked(array[:, None] if array.ndim == 1 else array, n, None)
+
+
+def _checked(array: np.ndarray, n: int, names: Sequence[str] | None) -> Covariates:
     if array.ndim != 2 or len(array) != n:
-        raise ValueError(f"covariates has shape {np.shape(values)}: must have a row for each of the {n} rows")
+        raise ValueError(f"covariates has shape {array.shape}: must have a row for each of the {n} rows")
     if not 1 <= array.shape[1] <= MAX_COVARIATES:
         raise ValueError(f"covariates has {array.shape[1]} columns: must be 1 to {MAX_COVARIATES}")
     return _finite(array, tuple(names or (f"z{k}" for k in range(array.shape[1]))))
@@ -111,7 +121,7 @@ def covariates_to_fit(value: Any, data: Any) -> Covariates | None:
     """Return the covariates of a fit: those given, else those that the data keep. Raises DataError: both are there."""
     given, stored = given_covariates(value, data.n_rows), stored_covariates(data)
     if given is not None and stored is not None:
-        raise DataError(f"covariates are given and the store keeps {_counted(stored.names)}; leave one of them out", data.url)
+        raise DataError(f"covariates are given and the store keeps {_names_text(stored.names)}; leave one of them out", data.url)
     return stored if given is None else given
 
 
@@ -125,12 +135,12 @@ def covariates_to_decide(names: Sequence[str], value: Any, n: int, data: Any = N
     known = stored_covariates(data) if known is None and data is not None else known
     if not names:
         if known is not None:
-            raise ValueError(f"covariates: there are {_counted(known.names)}, and the model was fitted without any")
+            raise ValueError(f"covariates: there are {_names_text(known.names)}, and the model was fitted without any")
         return None
     if known is None:
-        raise ValueError(f"covariates: the model was fitted with {_counted(names)}; give those of these rows")
+        raise ValueError(f"covariates: the model was fitted with {_names_text(names)}; give those of these rows")
     if known.q != len(names):
-        raise ValueError(f"covariates has {known.q} columns, the model was fitted with {_counted(names)}")
+        raise ValueError(f"covariates has {known.q} columns, the model was fitted with {_names_text(names)}")
     if known.names != tuple(names) and not (_are_numbered(known.names) or _are_numbered(names)):
         raise ValueError(f"covariates are {', '.join(known.names)}, the model was fitted with {', '.join(names)}, in this order")
     return known.values
@@ -140,6 +150,6 @@ def _are_numbered(names: Sequence[str]) -> bool:
     return all(name == f"z{k}" for k, name in enumerate(names))
 
 
-def _counted(names: Sequence[str]) -> str:
+def _names_text(names: Sequence[str]) -> str:
     shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
     return f"{len(names)} covariate{'s' if len(names) > 1 else ''} ({shown})"

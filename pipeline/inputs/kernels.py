@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 
 from ...kernels.grams.functions import kernel_family
-from ...kernels.grams.spec import KernelSpec, as_specs
+from ...kernels.grams.open_kernels import OpenKernel, as_kernels
+from ...kernels.grams.spec import KernelSpec
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks
 from ..grams.given import GivenGrams, with_normalization
 from ..grams.settings import GramSettings
+from ..grams.widths import MedianWidths
 from ..records.context import RunContext
 from ..records.data_set import DataSet
+from .default_kernels import default_kernels
 from .scores import InputsT
 
 
@@ -26,7 +29,40 @@ def kernel_texts(kernels: Any) -> Any:
     """
     if kernels is None or (isinstance(kernels, str) and kernels == "precomputed"):
         return kernels
-    return [str(spec) for spec in as_specs(kernels, sys.maxsize)]
+    return [str(spec) for spec in as_kernels(kernels, sys.maxsize)]
+
+
+def with_decided_kernels(config: Any, data: Any, ctx: RunContext) -> Any:
+    """Return parameters that name their kernels: the default ones where they name none, columns and widths as the data have them.
+
+    Raises ValueError: kernels that do not suit the data.
+    """
+    kernels = config.kernels
+    if isinstance(kernels, str) or isinstance(data, GivenGrams):
+        return config
+    if kernels is None:
+        specs, told = default_kernels(data)
+        if told:
+            ctx.tell(told)
+        return config.model_copy(update={"kernels": [str(spec) for spec in specs]})
+    opened = [isinstance(one, OpenKernel) for one in as_kernels(kernels, data.n_cols or None)]
+    if not any(opened):
+        return config
+    # The others stay as they were written.
+    pairs = zip(kernels, opened, closed_kernels(kernels, data), strict=True)
+    return config.model_copy(update={"kernels": [str(spec) if is_open else text for text, is_open, spec in pairs]})
+
+
+def closed_kernels(kernels: Any, data: Any) -> list[KernelSpec]:
+    """Return kernels as specs over the columns of a data set: names of columns and widths that are left out are looked up in it.
+
+    Raises ValueError: a kernel that cannot be read, or does not suit the data.
+    """
+    opened = as_kernels(kernels, data.n_cols or None)
+    numbers, widths = {}, MedianWidths(data)
+    if any(isinstance(one, OpenKernel) and one.column_names for one in opened):
+        numbers = {str(name): j for j, name in enumerate(data.feature_names() or ())}
+    return [one.closed(numbers, widths.gamma) if isinstance(one, OpenKernel) else one for one in opened]
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
@@ -37,7 +73,7 @@ def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:
         return with_normalization(data.kernels(), normalize)
     if isinstance(kernels, str):
         raise ValueError('kernels="precomputed" needs matrices (n_kernels, n, n), or a Gram store')
-    specs = as_specs(kernels, data.n_cols or None)
+    specs = default_kernels(data)[0] if kernels is None else closed_kernels(kernels, data)
     check_rows(specs, data)
     return with_normalization(specs, normalize)
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from ..grams.memory import HELD as GRAMS_HELD
 from ..grams.settings import GramSettings
 from ..grams.weighted_sum import MATRIX_SHARE
-from ..records.holdings import Held, Holding, refuse_beyond
+from ..records.context import RunContext
+from ..records.holdings import Held, Holding, check_held, refuse_beyond
 
 VECTOR_BYTES = 64  # bytes of a row and machine: label, cost, coefficient, decision value, and the solver's copies of them
 
@@ -43,13 +44,13 @@ def fewer_kernels(settings: GramSettings) -> str:
     return "choose fewer kernels, or another policy (grams='auto')" if settings.policy == "memory" else "choose fewer kernels or rows"
 
 
-def refuse_machines(settings: GramSettings, holdings: Sequence[Holding], n: int, k: int, limit: int, method: str) -> None:
-    """Refuse kernel machines whose driver, or whose tasks, would hold more than they may.
+def check_machines(settings: GramSettings, holdings: Sequence[Holding], n: int, k: int, ctx: RunContext, method: str) -> None:
+    """Refuse kernel machines whose driver, or whose tasks, would hold more than they may, and tell where it is much.
 
     Raises MemoryBoundExceeded: need and limit are named.
     """
     remedy = fewer_kernels(settings)
     # Whatever the policy, a task computes one block pair of all kernels, in this process where there are no workers.
     block = BLOCK.of(k=k, b=min(settings.block, n))
-    refuse_beyond([block] if settings.policy != "memory" else [], limit, method, remedy)
-    refuse_beyond(holdings, limit, method, remedy)
+    refuse_beyond([block] if settings.policy != "memory" else [], ctx.fit_limit, method, remedy)
+    check_held(holdings, ctx, method, remedy)

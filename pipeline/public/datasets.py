@@ -5,6 +5,7 @@ from . import lazy_names
 _HOMES = {
     "dense_groups": "pipeline.synthetic.linear",
     "dense_linear": "pipeline.synthetic.linear",
+    "patients": "pipeline.synthetic.patients",
     "planted_images": "pipeline.synthetic.images",
     "social_graph": "pipeline.synthetic.social_graph",
     "sparse_linear": "pipeline.synthetic.linear",

@@ -30,6 +30,13 @@ class ComputeOptions:
         """Return the keyword arguments of functions that compute."""
         return {**vars(self), "cluster": self.cluster or "sync"}
 
+    @property
+    def driver_bytes(self) -> int:
+        """Bytes that the driver may hold: those given, or half of the memory of machine or container."""
+        from ...cluster import driver_bytes
+
+        return driver_bytes(self.driver_memory)
+
     def config(self) -> ClusterConfig:
         """Return the checked cluster configuration."""
         from ...cluster import parse_cluster

@@ -23,17 +23,18 @@ Kernels = Literal["precomputed"] | list[str] | None
 MachineKernels = Annotated[
     Kernels,
     Field(
-        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed: matrices (n_kernels, n, n) at "
-        "fit and (n_kernels, n_test, n_train) at predict, or a Gram store; default: kernel_grid, ten Gaussian widths and three polynomial "
-        "degrees on all features and on each one"
+        description="kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or "
+        "linear[mean radius], or precomputed: matrices (n_kernels, n, n) at fit and (n_kernels, n_test, n_train) at predict, or a Gram "
+        "store; default: kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, while it is "
+        "small, else up to ten kernels on all features, widths around the median distance"
     ),
 ]
 TaskKernels = Annotated[
     Kernels,
     Field(
-        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9], or precomputed for matrices: an estimator takes "
-        "(n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at predict; default: Gaussians and polynomials on all features and on "
-        "each one"
+        description="kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or "
+        "linear[mean radius], or precomputed for matrices: an estimator takes (n_kernels, n, n) at fit, (n_kernels, n_test, n_train) at "
+        "predict; default: Gaussians and polynomials on all features and on each one, while they are few, else up to ten on all features"
     ),
 ]
 TaskLoss = Annotated[
@@ -69,6 +70,11 @@ class MethodConfig(BaseModel):
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON form."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+    def decisions_of(self, decided: Self) -> dict[str, Any]:
+        """Return what became of the parameters that were left to the data."""
+        before, after = self.model_dump(mode="json"), decided.model_dump(mode="json")
+        return {name: value for name, value in after.items() if value != before[name]}
 
 
 class GramConfig(MethodConfig):

@@ -31,6 +31,22 @@ def ignore(event: Mapping[str, Any]) -> None:
     """Drop an event."""
 
 
+def hush(message: str) -> None:
+    """Drop a line."""
+
+
+def once(tell: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what tells every line once."""
+    told: set[str] = set()
+
+    def tell_once(message: str) -> None:
+        if message not in told:
+            told.add(message)
+            tell(message)
+
+    return tell_once
+
+
 def refuse(message: str) -> None:
     """Refuse what is doubtful about a parameter, which is the message's first word."""
     raise ValueError(f"{message} (--set {message.partition('=')[0]}=NUMBER)")
@@ -94,6 +110,7 @@ class RunContext:
     covariates: Any = None  # of the rows that a model decides on, given beside the data: an array, or the record of a file
     # takes what is doubtful about parameters, before work starts. A run refuses it: its folder would keep them; an estimator warns
     warn: Callable[[str], None] = refuse
+    tell: Callable[[str], None] = hush  # takes what a fit decides or will take that its user should know, a line each, before work starts
 
     @property
     def fit_limit(self) -> int:

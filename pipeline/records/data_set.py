@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 
 from ...storage import BlockStore, DataError
+from ...storage.encoding.record import ColumnEncoding, TableEncoding
 
 Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
 
@@ -66,13 +68,56 @@ def require(data: DataSet, method: str, *kinds: Kind) -> None:
         raise DataError(f"{method} takes {takes}; these data are {KINDS[data.holds]}", "" if data.url == "memory" else data.url)
 
 
+MAX_NAMED = 1 << 16  # columns of plain tables that are written down by name, so that frames can be matched
+
+
+def source_encoding(store: BlockStore) -> TableEncoding | None:
+    """Return how the features of a store came from the columns of a table; of one of numbers that they are its columns; ``None`` where
+    they have no names, or too many.
+    """
+    if store.encoding is not None or store.n_cols > MAX_NAMED:
+        return store.encoding
+    names = store.feature_names()
+    if names is None or len(set(names)) < len(names):
+        return None
+    missing = "keep" if store.meta.n_missing else "refuse"
+    return TableEncoding(tuple(ColumnEncoding(name, "numeric", missing=missing, features=(name,)) for name in names))
+
+
+class CountedNames(Sequence[str]):
+    """Names ``x1``, ``x2``, … of features that the source counts from another number than 0."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self._numbers = range(first, first + count)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, j: Any) -> Any:
+        return f"x{self._numbers[j]}"
+
+
+def source_names(data: Any) -> Sequence[str] | None:
+    """Return the names of the features of a data set, counted as the source counts where it has none; ``None``: ``x0``, ``x1``, …."""
+    names, first = data.feature_names(), getattr(data, "first_feature", 0)
+    return CountedNames(first, int(data.n_cols)) if names is None and first else names
+
+
+def feature_namer(data: Any) -> Callable[[int], str]:
+    """Return what names the features of a data set by their numbers; where they have no names ``x7``, counted as the source counts."""
+    names = source_names(data)
+    return lambda j: f"x{int(j)}" if names is None else str(names[int(j)])
+
+
 def refuse_missing(data: object, reader: str) -> None:
     """Refuse a store with missing values for a reader that takes none; of data in memory readers look at the values themselves.
 
     Nothing but the store's description is read before. Raises DataError: store, column, counts and the rule are named.
     """
-    if not isinstance(data, BlockStore) or not data.meta.n_missing:
+    if not isinstance(data, BlockStore) or not (data.meta.n_missing or data.meta.n_coded):
         return
+    if not data.meta.n_missing:
+        _refuse_codes(data, reader)
     counts, names = data.column_table("missing"), data.feature_names()
     worst = int(np.argmax(counts))
     column = f"column {worst}" if names is None else f"column {worst} ({names[worst]!r})"
@@ -80,4 +125,13 @@ def refuse_missing(data: object, reader: str) -> None:
         f"{column} has {counts[worst]} missing values, {data.meta.n_missing} are missing in all; {reader} takes none, only rule-ensemble "
         "takes missing values",
         data.url,
+    )
+
+
+def _refuse_codes(data: BlockStore, reader: str) -> NoReturn:
+    assert data.encoding is not None
+    column = data.encoding.feature_names[next(iter(data.encoding.coded_levels))]
+    advice = "ingest the source with another --missing, which makes a feature of every level"
+    raise DataError(
+        f"column {column!r} holds numbers of levels (missing='keep'); {reader} takes none, only rule-ensemble does: {advice}", data.url
     )

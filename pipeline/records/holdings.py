@@ -9,15 +9,19 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...cluster import MemoryBoundExceeded, bytes_text
 
+if TYPE_CHECKING:
+    from .context import RunContext
+
 # What a process takes beside all that is listed: stacks of threads, buffers of reading and writing, and small arrays on their way.
 OVERHEAD = 64 << 20
+MUCH_BYTES = 4 << 30  # a fit whose driver may hold more tells so before it starts
 
 # Letters that mean the same in every formula; a thing explains its own.
 SYMBOLS = {
@@ -31,6 +35,7 @@ SYMBOLS = {
     "model": "bytes of the arrays of a model",
 }
 
+
 _SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -38,6 +43,37 @@ _SIGNS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.Pow: operator.pow,
 }
+
+
+class Formula:
+    """A formula in symbols; what stands side by side is multiplied, as in ``"8 n (d + 1)"``."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def _parsed(self) -> ast.expr:
+        sides = re.sub(r"(?<=[\w)])\s+(?=[\w(])", " * ", self.text.replace("^", "**"))
+        return ast.parse(sides, mode="eval").body
+
+    @property
+    def symbols(self) -> set[str]:
+        """Names in the formula."""
+        return {node.id for node in ast.walk(self._parsed) if isinstance(node, ast.Name)}
+
+    def value(self, symbols: Mapping[str, float]) -> float:
+        """Return the number that values of the symbols give."""
+        return _value(self._parsed, symbols)
+
+
+def _value(node: ast.expr, symbols: Mapping[str, float]) -> float:
+    if isinstance(node, ast.BinOp):
+        return _SIGNS[type(node.op)](_value(node.left, symbols), _value(node.right, symbols))
+    if isinstance(node, ast.Name):
+        return symbols[node.id]
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    raise ValueError(f"no part of a formula: {ast.dump(node)}")
 
 
 @dataclass(frozen=True)
@@ -51,7 +87,7 @@ class Held:
 
     def of(self, **symbols: float) -> Holding:
         """Return it with the bytes that the formula gives."""
-        return self.taking(int(_value(self._parsed, symbols)))
+        return self.taking(int(self._parsed.value(symbols)))
 
     def taking(self, nbytes: float) -> Holding:
         """Return it with bytes that were found in another way, where sizes are rounded to whole blocks."""
@@ -60,22 +96,11 @@ class Held:
     @property
     def symbols(self) -> set[str]:
         """Names in the formula."""
-        return {node.id for node in ast.walk(self._parsed) if isinstance(node, ast.Name)}
+        return self._parsed.symbols
 
     @cached_property
-    def _parsed(self) -> ast.expr:
-        sides = re.sub(r"(?<=[\w)])\s+(?=[\w(])", " * ", self.formula.replace("^", "**"))
-        return ast.parse(sides, mode="eval").body
-
-
-def _value(node: ast.expr, symbols: dict[str, float]) -> float:
-    if isinstance(node, ast.BinOp):
-        return _SIGNS[type(node.op)](_value(node.left, symbols), _value(node.right, symbols))
-    if isinstance(node, ast.Name):
-        return symbols[node.id]
-    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        return node.value
-    raise ValueError(f"no part of a formula: {ast.dump(node)}")
+    def _parsed(self) -> Formula:
+        return Formula(self.formula)
 
 
 @dataclass(frozen=True)
@@ -101,6 +126,13 @@ def holdings_plan(holdings: Sequence[Holding]) -> dict[str, Any]:
     return {"driver_bytes": total_bytes(holdings), "driver_holds": [item.row() for item in holdings]}
 
 
+def check_held(holdings: Sequence[Holding], ctx: RunContext, method: str, remedy: str) -> None:
+    """Refuse a run whose driver would hold more than it may, and tell of one whose driver may hold much. Raises MemoryBoundExceeded."""
+    refuse_beyond(holdings, ctx.fit_limit, method, remedy)
+    if total_bytes(holdings) > MUCH_BYTES:
+        ctx.tell(f"{method}: this process may hold up to {_listed(holdings)}: {remedy}, or a smaller driver_memory make it less")
+
+
 def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: str) -> None:
     """Refuse a run whose driver would hold more than it may.
 
@@ -110,11 +142,15 @@ def refuse_beyond(holdings: Sequence[Holding], limit: int, method: str, remedy: 
     needed = total_bytes(holdings)
     if needed <= limit:
         return
-    largest = sorted(holdings, key=lambda item: -item.nbytes)[:3]
-    listing = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
     raise MemoryBoundExceeded(
-        f"{method}: this process would hold {bytes_text(needed)} ({listing}), it may hold driver_memory={bytes_text(limit)}: "
+        f"{method}: this process would hold {_listed(holdings)}, it may hold driver_memory={bytes_text(limit)}: "
         f"{remedy}, or give it more (--driver-memory)",
         needed,
         limit,
     )
+
+
+def _listed(holdings: Sequence[Holding]) -> str:
+    largest = sorted(holdings, key=lambda item: -item.nbytes)[:3]
+    listing = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
+    return f"{bytes_text(total_bytes(holdings))} ({listing})"

@@ -11,7 +11,7 @@ from ...storage import BlockStore, DataError, RunStore
 from ..records.holdings import Held, refuse_beyond
 from .load import load_model
 from .outputs import refuse_foreign
-from .predict_and_score import Predictions, predictions_writer
+from .predictions import Predicted, Predictions, predictions_writer
 
 FACTOR = Held("coordinates of the rows, and k-means' copies of them", "32 n r", "r eigenpairs")
 
@@ -40,7 +40,7 @@ def cluster_run(
     if memory is not None:
         refuse_beyond([FACTOR.of(n=n, r=rank)], memory, "cluster", "fewer rows, or a smaller base")
     found = estimator.set_params(random_state=seed).cluster(n_clusters, normalize=normalize)
-    write(found, np.zeros((n, 0)))
+    write(Predicted(None, found, np.zeros((n, 0))))
     names, counts = np.unique(found, return_counts=True)
     sizes = {str(name): int(count) for name, count in zip(names, counts, strict=True)}
     return {"rows": n, "out": out, "clusters": sizes, **({} if labels is None else {"rand_accuracy": float(rand_score(labels, found))})}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...cluster import TLSFiles, driver_bytes, tee
+from ...kernels.grams.open_kernels import as_kernels
 from ...kernels.grams.spec import KernelSpec, as_specs, kernel_grid
 from ...storage import BlockStore, GramStore, GramTask, StorageError
 from ...storage.grams.layout import OBJECT_BYTES, GramLayout
@@ -17,13 +18,13 @@ from ...storage.urls import holds_store
 from ..grams.grams import Grams, build_blocks
 from ..grams.settings import GramSettings
 from ..grams.sources import RowPair, block_rows, pair_bytes, pairs, row_pairs
-from ..inputs.kernels import check_rows
+from ..inputs.kernels import check_rows, closed_kernels
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
 from .run import ConfigMismatch, executing, process_bytes, refuse_step
 
-__all__ = ["GramOutcome", "KernelSpec", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
+__all__ = ["GramOutcome", "KernelSpec", "as_kernels", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def checked_kernels(kernels: Any, data: BlockStore) -> list[KernelSpec]:
     Raises ValueError: a kernel that cannot be read, or looks at columns the data do not have; DataError: strings where a kernel needs
     numbers, or the other way round.
     """
-    specs = as_specs(kernels, data.n_cols or None)
+    specs = closed_kernels(kernels, data)
     check_rows(specs, data)
     return specs
 
@@ -69,7 +70,7 @@ def build_grams(
     Parameters
     ----------
     data, kernels
-        Block store, one of sequences for string kernels; and kernels as :func:`gramplane.kernels.grams.spec.as_specs` takes them.
+        Block store, one of sequences for string kernels; and kernels as fits take them.
         Normalisation and centring are no part of what is stored.
     out, overwrite
         The Gram store; kernels are added to one that is there. ``overwrite`` replaces one of other data, which stays as it is, and what

@@ -10,7 +10,8 @@ from typing import Any
 
 from ...cluster import open_executor
 from ...kernels.jit import one_thread
-from ...storage import DigestMismatch, RunStore, StorageError, read_model, write_model
+from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, read_model, write_model
+from ...storage.encoding.record import TableEncoding, first_difference
 from ...storage.runs.models import model_class
 from ..calibration.at_fit import calibrate_run, fold_plan
 from ..calibration.fits import Fit, known_calibration
@@ -20,7 +21,9 @@ from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..records.context import Emit, RunContext, ignore
+from ..records.data_set import source_encoding
 from ..registry import MethodInfo
+from .decisions import as_decided
 from .run import executing, method_named, open_data
 
 KEPT = "calibration"  # folder of a run with a calibration that was made after its fit
@@ -39,10 +42,31 @@ def load_model(run: str | Path) -> Any:
     model = folder.read_model(tuple(info.method.models))
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
-    loaded = estimator.from_model(model, record["params"], folder.history())
+    loaded: Any = estimator.from_model(model, record["params"], folder.history())
+    loaded._first_feature = int((folder.read_json("where") or {}).get("first_feature", 0))
+    encoding = run_encoding(folder)
+    if encoding is not None:
+        loaded.encoding_ = encoding
     if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
         loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
     return loaded
+
+
+def run_encoding(folder: RunStore) -> TableEncoding | None:
+    """Return how the features of a finished run came from the columns of a table, where that is known."""
+    value = folder.read_json("encoding")
+    return None if value is None else TableEncoding.from_value(value)
+
+
+def check_encoding(run: Path, data: Any) -> None:
+    """Refuse a store whose features came from the columns of a table in another way than those that a run was fitted on.
+
+    Raises DataError: what differs first is named.
+    """
+    fitted, given = run_encoding(RunStore.open(str(run))), source_encoding(data) if isinstance(data, BlockStore) else None
+    differs = first_difference(fitted, given) if fitted is not None and given is not None else None
+    if differs is not None:
+        raise DataError(f"its features are not those of the fit: {differs}; ingest the source with --like TRAINING_STORE", data.url)
 
 
 def known_of(estimator: MethodEstimator, run: Path) -> Calibration | None:
@@ -93,7 +117,8 @@ def calibration_plan(run: Path) -> dict[str, Any]:
 
 def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
     record = folder.config
-    return Fit(info.method, *info.method.read_inputs(make_config(info.config, record["params"]), ctx, record["extra"]))
+    config = as_decided(make_config(info.config, record["params"]), record, ctx.data)
+    return Fit(info.method, *info.method.read_inputs(config, ctx, record["extra"]))
 
 
 def _data_of(folder: RunStore, info: MethodInfo) -> Any:

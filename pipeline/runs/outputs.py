@@ -12,7 +12,7 @@ from ...storage.objects import require_writable
 from ...storage.runs.models import model_class
 from ...storage.urls import local_path
 
-_COLUMN = re.compile(r"prediction|decision(_\d+)?|probability(\[.*\])?|classes|component_\d+|user|rank|candidate|group|strength")
+_COLUMN = re.compile(r"id|row|prediction|decision(_\d+)?|probability(\[.*\])?|classes|component_\d+|user|rank|candidate|group|strength")
 _HEADER_BYTES = 1 << 20
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +13,13 @@ from sklearn.base import is_regressor
 from ...cluster import driver_bytes, open_executor
 from ...kernels.jit import one_thread
 from ...kernels.svm.triclass import crossing_point
-from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of, write_model
-from ...storage.places import check_place
-from ...storage.urls import holds_store, require_place, whole_file
+from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, digest_of
+from ...storage.value_types import UserData
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
 from ..methods.rule_ensemble.model import RuleModel
-from ..models.calibration import Calibration, brier_score, class_probabilities, log_loss, probability_names
+from ..models.calibration import Calibration, brier_score, class_probabilities, log_loss
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
 from ..models.task_predict import store_codes
@@ -33,11 +28,13 @@ from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .evaluation import evaluate_classes, evaluate_numbers
-from .load import calibration_of, calibration_plan, known_of, load_model
+from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model
 from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
+from .predictions import Predicted, Predictions, predictions_writer
 from .replaced import replaced_data
 from .run import few_blocks_kept, method_named, open_data, process_bytes, refuse_step
+from .sources import as_store
 
 
 def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
@@ -55,9 +52,10 @@ def _folder_of(run: str) -> Path:
 
 
 def _decide(
-    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: Any = None, proba: bool = False
+    run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: UserData = None, proba: bool = False
 ) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
     folder, model, estimator, data = _opened(run, store)
+    check_encoding(model.parent, data)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     covariates = _known_covariates(estimator, covariates, data)
     has_chances = proba or known_of(estimator, _folder_of(run)) is not None
@@ -73,7 +71,7 @@ def _decide(
     return estimator, data, values
 
 
-def _known_covariates(estimator: MethodEstimator, covariates: Any, data: BlockStore) -> Covariates | None:
+def _known_covariates(estimator: MethodEstimator, covariates: UserData, data: BlockStore) -> Covariates | None:
     """Return the covariates that were given for the rows of a store: an array, a file, or its record. Raises ValueError: none are taken."""
     if covariates is None:
         return None
@@ -106,12 +104,13 @@ def _planned(
     out: str | None,
     where: ComputeOptions,
     emit: Emit,
-    covariates: Any,
+    covariates: UserData,
     three_way: bool = False,
     proba: bool = False,
 ) -> dict[str, Any]:
-    _, _, estimator, data = _opened(run, store)
+    _, model, estimator, data = _opened(run, store)
     _check_three_way(estimator, three_way)
+    check_encoding(model.parent, data)
     later, is_known = {}, known_of(estimator, _folder_of(run)) is not None
     if proba and not is_known:
         _check_proba(estimator)
@@ -134,7 +133,7 @@ def predict_store(
     store: str,
     out: str,
     *,
-    covariates: Any = None,
+    covariates: UserData = None,
     three_way: bool = False,
     proba: bool = False,
     replace: bool = False,
@@ -146,6 +145,9 @@ def predict_store(
 ) -> dict[str, Any]:
     """Write predictions and decision values of a store's rows; the form follows the ending of ``out`` (npz, csv, parquet, zarr).
 
+    Every row has its id, if the store has ids, else its number from 0 on. A file in place of the store, such as a table, is made into one
+    as the training data were, and the store is removed afterwards.
+
     ``covariates``: of the rows, where the model takes some and the store keeps none: an array, or a file (csv, npy, npz, parquet).
     Probabilities of the classes are written where the model has them: of a logistic loss, or calibrated at fit. With ``proba`` they are
     calibrated now if need be, from the store that the run was fitted on, by about five fits, and kept for the next time. With ``three_way``
@@ -156,34 +158,38 @@ def predict_store(
     plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
     MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
-    write = predictions_writer(out)
+    write, emit = predictions_writer(out), on_event or ignore
     refuse_foreign(out, None if replace else Predictions.__name__)
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
-    if dry_run:
-        return _planned(run, store, out, options, on_event or ignore, covariates, three_way, proba)
-    estimator, _, values = _decide(run, store, options, on_event or ignore, out, covariates, proba)
+    with as_store(run, store, emit) as place:
+        if dry_run:
+            return _planned(run, place, out, options, emit, covariates, three_way, proba)
+        return _predict(run, place, out, write, options, emit, covariates, three_way, proba)
+
+
+def _predict(
+    run: str,
+    store: str,
+    out: str,
+    write: Callable[[Predicted], None],
+    options: ComputeOptions,
+    emit: Emit,
+    covariates: UserData,
+    three_way: bool,
+    proba: bool,
+) -> dict[str, Any]:
+    estimator, data, values = _decide(run, store, options, emit, out, covariates, proba)
     _check_three_way(estimator, three_way)
-    calibration = _calibration(estimator, run, options, on_event or ignore, proba)
+    calibration = _calibration(estimator, run, options, emit, proba)
     if not hasattr(estimator, "classes_"):
         # A regression, or components of a method without a target: the values are what there is to predict.
-        write(None, values)
+        write(Predicted(data.ids(), None, values))
         return {"rows": len(values), "out": out, "columns": values.shape[1]}
     labels = _three_way(estimator, values) if three_way else estimator.classes_[predicted_codes(values.T)]
-    write(labels, values, None if calibration is None else Probabilities(estimator.classes_, class_probabilities(calibration, values)))
+    chances = () if calibration is None else (estimator.classes_, class_probabilities(calibration, values))
+    write(Predicted(data.ids(), labels, values, *chances))
     names, counts = np.unique(labels, return_counts=True)
     return {"rows": len(labels), "out": out, "predicted": {str(name): int(count) for name, count in zip(names, counts, strict=True)}}
-
-
-@dataclass(frozen=True)
-class Probabilities:
-    """Probabilities of classes ``(n, n_classes)``, with their labels."""
-
-    labels: np.ndarray
-    values: np.ndarray
-
-    def columns(self) -> dict[str, np.ndarray]:
-        """Return one column per class, by name."""
-        return dict(zip(probability_names(self.labels.tolist()), self.values.T, strict=True))
 
 
 def _calibration(estimator: MethodEstimator, run: str, where: ComputeOptions, emit: Emit, proba: bool) -> Calibration | None:
@@ -213,110 +219,11 @@ def _is_neither(estimator: MethodEstimator, values: np.ndarray) -> np.ndarray:
     return np.abs(values[:, 0]) < crossing_point(estimator.model_.figures["eps"])
 
 
-def _table(labels: np.ndarray | None, values: np.ndarray, probabilities: Probabilities | None) -> dict[str, np.ndarray]:
-    if labels is None:
-        one = values.shape[1] == 1
-        return {"prediction": values[:, 0]} if one else {f"component_{k}": values[:, k] for k in range(values.shape[1])}
-    more = {} if probabilities is None else probabilities.columns()
-    if values.shape[1] == 1:
-        return {"prediction": labels, "decision": values[:, 0], **more}
-    return {"prediction": labels, **{f"decision_{k}": values[:, k] for k in range(values.shape[1])}, **more}
-
-
-def _save_npz(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **columns)  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
-
-
-def _save_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        for row in itertools.chain([columns], zip(*(column.tolist() for column in columns.values()), strict=True)):
-            texts = [repr(value) if isinstance(value, float) else str(value) for value in row]
-            cells = ('"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n') else text for text in texts)
-            file.write(",".join(cells) + "\n")
-
-
-def _save_parquet(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in columns.items()}), path)
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group.
-
-    Where there are probabilities, of the ``classes`` in this order.
-    """
-
-    labels: tuple[str, ...]
-    prediction: np.ndarray
-    decision: np.ndarray
-    classes: tuple[str, ...] = ()
-    probability: np.ndarray | None = None
-
-
-def _write_zarr(url: str, labels: np.ndarray | None, values: np.ndarray, probabilities: Probabilities | None = None) -> None:
-    if labels is None:
-        write_model(url, Predictions((), values[:, 0], values))
-        return
-    names, codes = np.unique(labels, return_inverse=True)
-    predictions = Predictions(tuple(str(name) for name in names), codes, values)
-    if probabilities is not None:
-        classes = tuple(str(label) for label in probabilities.labels.tolist())
-        predictions = dataclasses.replace(predictions, classes=classes, probability=probabilities.values)
-    write_model(url, predictions)
-
-
-_FILES: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {".npz": _save_npz, ".csv": _save_csv, ".parquet": _save_parquet}
-_ENDINGS = (*_FILES, ".zarr")
-
-
-def _place_of(out: str, endings: Iterable[str]) -> tuple[str, str]:
-    url = check_place(out, "predictions", "out")
-    suffix = Path(url).suffix.lower()
-    if suffix not in endings:
-        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(endings)}")
-    return url, suffix
-
-
-def table_writer(out: str) -> Callable[[Mapping[str, np.ndarray]], int]:
-    """Return what writes a table of columns to a path or URL, which is asked now whether it can be written to; it returns the lines."""
-    url, suffix = _place_of(out, _FILES)
-    require_place(url)
-
-    def write(columns: Mapping[str, np.ndarray]) -> int:
-        with whole_file(url, sum(column.nbytes for column in columns.values())) as path:
-            _FILES[suffix](path, columns)
-        return len(next(iter(columns.values())))
-
-    return write
-
-
-def predictions_writer(out: str) -> Callable[..., None]:
-    """Return what writes predictions to a path or URL, with decision values and probabilities; whether it can be written is asked now."""
-    url, suffix = _place_of(out, _ENDINGS)
-    if suffix == ".zarr":
-        holds_store(url)
-        return partial(_write_zarr, url)
-    require_place(url)
-
-    def write(labels: np.ndarray | None, values: np.ndarray, probabilities: Probabilities | None = None) -> None:
-        with whole_file(url, values.nbytes) as path:
-            is_arrays = labels is not None and suffix == ".npz"
-            arrays = {} if probabilities is None else {"classes": probabilities.labels, "probability": probabilities.values}
-            arrays = {"prediction": np.asarray(labels), "decision": values, **arrays}
-            _FILES[suffix](path, arrays if is_arrays else _table(labels, values, probabilities))
-
-    return write
-
-
 def score_store(
     run: str,
     store: str,
     *,
-    covariates: Any = None,
+    covariates: UserData = None,
     cluster: str = "sync",
     allow_plaintext: bool = False,
     on_event: Emit | None = None,
@@ -328,15 +235,21 @@ def score_store(
     Of classes accuracy, and precision, recall and F1 per class, area under the curve for two, log-loss and Brier score where the model
     has probabilities; of a regression R2 and errors. Beside them 95 % intervals from a fixed bootstrap, and what always answering the
     commonest class (``majority``), or the mean, would get.
-    Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together.
+    Of many tasks also the mean over tasks and a row per task; the other figures are of all rows together. A file in place of the store is
+    made into one, as of :func:`predict_store`.
     ``rows_are`` tells which rows they are: on the training store of a run with ``test_share`` the held-out ones. What reports draw (the
     confusion of classes, curves, calibration, predictions) stands in further tables. ``covariates``, and with ``dry_run`` the plan, are
     those of :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
     """
-    options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
-    if dry_run:
-        return _planned(run, store, None, options, on_event or ignore, covariates)
-    estimator, data, values = _decide(run, store, options, on_event or ignore, None, covariates)
+    options, emit = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), on_event or ignore
+    with as_store(run, store, emit) as place:
+        if dry_run:
+            return _planned(run, place, None, options, emit, covariates)
+        return _score(run, place, options, emit, covariates)
+
+
+def _score(run: str, store: str, options: ComputeOptions, emit: Emit, covariates: UserData) -> dict[str, Any]:
+    estimator, data, values = _decide(run, store, options, emit, None, covariates)
     folder = RunStore.open(run)
     record, summary = folder.config, folder.read_json("summary")
     if summary is None:

@@ -21,9 +21,10 @@ _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Py
 
 MODEL = Held("model, as stored and as read", "2 model")
 VALUES = Held("decision values, in parts and together", "24 n m", "m values for a row")
-PREDICTIONS = Held("predictions", "s n", "s bytes of a label, and 16; 8 of a number")
+PREDICTIONS = Held("predictions, and numbers of rows", "s n", "s bytes of a label, and 24; 16 of a number")
+IDS = Held("what names the rows, where it is text", "80 n + t", "t bytes of the texts")
 TABLE = Held(
-    "columns of the table, as they are written", f"{_OBJECT_BYTES} n (m + c + 1)", "`.csv`, `.parquet`; once what was read is gone"
+    "columns of the table, as they are written", f"{_OBJECT_BYTES} n (m + c + 2)", "`.csv`, `.parquet`; once what was read is gone"
 )
 PROBABILITIES = Held("probabilities of the classes", "32 n c", "c classes; where the model has them, or `--proba`")
 METRICS = Held("target, predicted classes, and what metrics sort and count", "(128 + 16 m) n", "`score`")
@@ -32,7 +33,7 @@ METRICS = Held("target, predicted classes, and what metrics sort and count", "(1
 def prediction_held() -> tuple[Held, ...]:
     """Return what the driver may hold while it predicts with any method."""
     by_model = dict.fromkeys(item for info in METHODS.values() for predictor in info.method.models.values() for item in predictor.held)
-    return (MODEL, VALUES, PREDICTIONS, PROBABILITIES, TABLE, METRICS, *by_model)
+    return (MODEL, VALUES, PREDICTIONS, IDS, PROBABILITIES, TABLE, METRICS, *by_model)
 
 
 class _FirstPass(Exception):
@@ -57,7 +58,7 @@ def predict_holdings(
     classes, or ``None``; ``proba`` says whether their probabilities are known or asked for.
     """
     n, m, c = data.n_rows, predictor.n_values(model), len(labels) if labels is not None and proba else 0
-    size = 8 if labels is None else 16 + labels.itemsize
+    size = 16 if labels is None else 24 + labels.itemsize
     table = []
     if out is None:
         table = [METRICS.of(n=n, m=m)]
@@ -66,7 +67,9 @@ def predict_holdings(
     read, stored = predictor.holdings(model, data), sum(array.nbytes for array in to_arrays(model)[0].values())
     # The table is made once what was read is gone, but both are held where a path is followed after it.
     last = [*read, *table] if out is None and predictor.follows_path() else max(read, table, key=total_bytes)
-    return [MODEL.of(model=stored), VALUES.of(n=n, m=m), PREDICTIONS.of(n=n, s=size), PROBABILITIES.of(n=n, c=c), *last]
+    letters = data.id_letters if out is not None else 0
+    named = [IDS.of(n=n, t=letters)] if letters else []
+    return [MODEL.of(model=stored), VALUES.of(n=n, m=m), PREDICTIONS.of(n=n, s=size), *named, PROBABILITIES.of(n=n, c=c), *last]
 
 
 def predict_plan(

@@ -21,8 +21,8 @@ from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import holdings_plan, refuse_beyond, total_bytes
 from .load import load_model
 from .outputs import refuse_foreign
-from .predict_and_score import Predictions, predictions_writer, table_writer
 from .predict_planning import MODEL, planned_pass, step_bytes
+from .predictions import Predicted, Predictions, predictions_writer, table_writer
 from .run import method_named, open_data, process_bytes, process_plan, refuse_step
 
 
@@ -99,7 +99,7 @@ def use_store(
         raise ValueError(f"recommend={recommend}: must be at least 1")
     asked = None if recommend is None else Recommendation(recommend, members, group_score == "strength")
     options, emit = ComputeOptions(**where), on_event or ignore
-    write = table_writer(out) if asked is not None else partial(_write_labels, predictions_writer(out))
+    write = table_writer(out) if asked is not None else partial(_write_labels, predictions_writer(out), store)
     refuse_foreign(out, None if replace else Predictions.__name__)
     use, limit = _opened(run, store, asked, labels or ()), driver_bytes(options.driver_memory)
     if labels is not None and len(labels) != use.data.n_rows:
@@ -115,6 +115,6 @@ def use_store(
     return {"rows": write(result), "out": out}
 
 
-def _write_labels(write: Callable[[np.ndarray, np.ndarray], object], result: tuple[np.ndarray, np.ndarray]) -> int:
-    write(*result)
+def _write_labels(write: Callable[[Predicted], object], store: str, result: tuple[np.ndarray, np.ndarray]) -> int:
+    write(Predicted(BlockStore.open(store).ids(), *result))
     return len(result[0])

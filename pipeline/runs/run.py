@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...cluster import ClusterConfig, Executor, TLSFiles, driver_bytes, open_executor, tee
+from ...cluster import ClusterConfig, Executor, TLSFiles, open_executor, tee
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
 from ...storage.places import check_place
@@ -29,11 +29,13 @@ from ..loops.run import run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
-from ..records.context import Emit, RunContext, Tally, ignore
-from ..records.data_set import refuse_missing
+from ..records.context import Emit, RunContext, Tally, ignore, once
+from ..records.data_set import refuse_missing, source_encoding
 from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
 from ..records.names import nearest
+from ..records.work import work_plan
 from ..registry import METHODS, MethodInfo
+from .decisions import as_decided
 
 # What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
 PROCESS_BYTES = 320 << 20
@@ -149,7 +151,8 @@ def run_method(
     data, run
         Block store and run directory.
     cluster, worker_memory, driver_memory, allow_plaintext, tls
-        Where passes run (``sync``, ``local:4``, ``tls://…``), and within which memory; see :class:`ComputeOptions`.
+        Where passes run (``sync``, ``local:4``, ``tls://…``), and within which memory; see :class:`ComputeOptions`. A run that goes on
+        may be given more ``driver_memory`` than before: what it decided stays.
     stall_timeout
         Seconds without a finished task before the run is given up; ``None``: as the environment says, else 300.
     dry_run, on_event
@@ -171,25 +174,32 @@ def run_method(
     store = open_data(data, info, extra)
     _check_place(options, extra)
     record = {"method": info.name, "params": config.model_dump(mode="json"), "data_digest": store.digest, "seed": seed}
-    record |= {"extra": jsonable(extra or {}), "driver_memory": driver_bytes(options.driver_memory)}
+    record |= {"extra": jsonable(extra or {}), "driver_memory": options.driver_bytes}
     place = options.config()
     if dry_run:
-        ready, plan = _prepared(info, config, store, record, place.kind)
-        _refuse_step(info, plan, record, place.kind)
-        here = process_plan(plan["driver_bytes"], plan["task_bytes"], store, record["driver_memory"], place.kind)
-        most = process_bytes(place, plan.get("task_bytes_at_most", plan["task_bytes"]))
-        sizes = {"cluster": options.cluster, "process_bytes_at_most": most, **here}
-        return RunOutcome("planned", {}, {"method": info.name, "data": store.url, "distributed": list(ready.distributed), **sizes, **plan})
-    same_as_before(run, record)
-    # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
+        ready = _prepared(info, config, store, record, place.kind)
+        _refuse_step(info, ready.plan, record["driver_memory"], place.kind)
+        here = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], store, record["driver_memory"], place.kind)
+        most = process_bytes(place, ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"]))
+        sizes = {"cluster": options.cluster, "driver_memory": record["driver_memory"], "process_bytes_at_most": most, **here}
+        about = {"method": info.name, "data": store.url, "distributed": list(ready.method.distributed)}
+        return RunOutcome("planned", {}, {**about, **sizes, **ready.plan})
     fresh = not (Path(run) / "config.json").exists()
+    if not fresh:
+        record["driver_memory"], options = _raised(RunStore.open(run), options)
+    # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     prepared = [_prepared(info, config, store, record, place.kind)] if fresh else []
     if prepared:
-        _refuse_step(info, prepared[0][1], record, place.kind)
+        _refuse_step(info, prepared[0].plan, record["driver_memory"], place.kind)
+    # What the parameters left to the data is decided once: what a run has written down stays.
+    decided = config.decisions_of(prepared[0].method.config) if prepared else RunStore.open(run).config.get("decided")
+    record |= {"decided": decided} if decided else {}
+    same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         if not folder.born:
             # What was planned without the folder holds as long as nobody else wrote down decisions meanwhile.
             prepared.clear()
+        config = prepared[0].method.config if prepared else as_decided(config, folder.config, store)
         return _run(info, config, store, folder, options, on_event or ignore, prepared)
 
 
@@ -209,12 +219,17 @@ def resume_run(
     *,
     cluster: str | None = None,
     worker_memory: str | int | None = None,
+    driver_memory: str | int | None = None,
     allow_plaintext: bool = False,
     tls: TLSFiles | None = None,
     stall_timeout: float | None = None,
     on_event: Emit | None = None,
 ) -> RunOutcome:
-    """Continue a run directory where it stopped; nothing happens when it is finished. The cluster may be another one."""
+    """Continue a run directory where it stopped; nothing happens when it is finished.
+
+    The cluster may be another one, and ``driver_memory`` more than it was: it is a limit, and what the run decided by the one it began with
+    stays. Raises ConfigMismatch: it is less.
+    """
     folder = RunStore.open(run)
     with folder.lock(), one_thread():
         done = folder.read_json("summary")
@@ -222,14 +237,15 @@ def resume_run(
             return RunOutcome("already-done", done, run=str(folder.path))
         record, origin = folder.config, folder.read_json("where") or {}
         there = cluster or origin.get("cluster", "sync")
-        options = ComputeOptions(there, worker_memory, record["driver_memory"], allow_plaintext, tls, stall_timeout)
+        options = _raised(folder, ComputeOptions(there, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout))[1]
         info = method_named(record["method"])
         if "data" not in origin:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
         store = open_data(origin["data"], info, record["extra"], record["data_digest"])
         _check_place(options, record["extra"])
-        same_as_before(run, {**record, "data_digest": store.digest})
-        return _run(info, make_config(info.config, record["params"]), store, folder, options, on_event or ignore, [])
+        same_as_before(run, {**record, "data_digest": store.digest, "driver_memory": min(record["driver_memory"], options.driver_bytes)})
+        config = as_decided(make_config(info.config, record["params"]), record, store)
+        return _run(info, config, store, folder, options, on_event or ignore, [])
 
 
 def jsonable(value: Json) -> Json:
@@ -262,13 +278,31 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
             yield f"{prefix}{key} is {a!r} there and {b!r} here"
 
 
-def _context(executor: Executor, store: BlockStore, folder: RunStore | None, record: Mapping[str, Any], emit: Emit) -> RunContext:
-    return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]))
+def _raised(folder: RunStore, options: ComputeOptions) -> tuple[int, ComputeOptions]:
+    """Return the memory by which a run that is there decided, and the options with the limit from now on: what is given, or what it had
+    last. Less than it decided by is a decision of its own, which differs.
+    """
+    decided = int(folder.config.get("driver_memory", options.driver_bytes))
+    last = int((folder.read_json("where") or {}).get("driver_memory", decided))
+    limit = last if options.driver_memory is None else options.driver_bytes
+    return min(decided, limit), replace(options, driver_memory=limit)
 
 
-def _prepared(
-    info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str
-) -> tuple[Method, dict[str, Any]]:
+def _context(
+    executor: Executor, store: BlockStore, folder: RunStore | None, record: Mapping[str, Any], emit: Emit, limit: int | None = None
+) -> RunContext:
+    return RunContext(executor, store, folder, int(record["driver_memory"]), emit, int(record["seed"]), limit=limit)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A method, and the plan of its run with what it told."""
+
+    method: Method
+    plan: dict[str, Any]
+
+
+def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str) -> _Ready:
     """Return the method and the plan of its run, found in this process without writing anything; passes will run on a cluster of a kind."""
     with one_thread(), open_executor(None) as executor:
         if kind != "sync":
@@ -276,13 +310,16 @@ def _prepared(
         return _planned(info, config, _context(executor, store, None, record, ignore), record)
 
 
-def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> tuple[Method, dict[str, Any]]:
-    ready = info.prepare(config, ctx, record["extra"])
-    return ready, full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
+def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> _Ready:
+    told: list[str] = []
+    ready = info.prepare(config, replace(ctx, tell=once(told.append)), record["extra"])
+    plan = full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
+    plan = {**plan, **work_plan(ready.work)} if ready.work else plan
+    return _Ready(ready, {**plan, "notes": told} if told else plan)
 
 
-def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], record: Mapping[str, Any], kind: str) -> None:
-    refuse_step(planned_holdings(plan), plan["task_bytes"], int(record["driver_memory"]), kind, info.name)
+def _refuse_step(info: MethodInfo, plan: Mapping[str, Any], limit: int, kind: str) -> None:
+    refuse_step(planned_holdings(plan), plan["task_bytes"], limit, kind, info.name)
 
 
 def _run(
@@ -292,17 +329,23 @@ def _run(
     folder: RunStore,
     where: ComputeOptions,
     emit: Emit,
-    prepared: list[tuple[Method, dict[str, Any]]],
+    prepared: list[_Ready],
 ) -> RunOutcome:
     """Run a method to its end; what was ``prepared`` is taken out of its list, so that nobody else holds it."""
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
-    folder.write_json("where", {"cluster": where.cluster, "data": store.url})
+    first = getattr(store, "first_feature", 0)
+    place = {"cluster": where.cluster, "data": store.url, "driver_memory": where.driver_bytes}
+    folder.write_json("where", {**place, **({"first_feature": first} if first else {})})
     began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
-        ctx = replace(_context(executor, store, folder, record, emit), tally=tally)
-        ready, plan = prepared.pop() if prepared else _planned(info, config, ctx, record)
+        ctx = replace(_context(executor, store, folder, record, emit, where.driver_bytes), tally=tally)
+        begun = prepared.pop() if prepared else _planned(info, config, ctx, record)
+        ready, plan = begun.method, begun.plan
+        del begun
+        for message in plan.get("notes", ()):
+            emit({"event": "warning", "message": message})
         if folder.read_json("decisions") is None:
             folder.write_json("decisions", jsonable(plan))
         if store.has_table("covariates") and "covariates" not in (item.name for item in info.extra_inputs):
@@ -310,8 +353,8 @@ def _run(
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)
-        _refuse_step(info, plan, record, executor.kind)
-        with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.driver_memory, executor.kind):
+        _refuse_step(info, plan, ctx.fit_limit, executor.kind)
+        with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.fit_limit, executor.kind):
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
@@ -321,6 +364,9 @@ def _run(
         ctx.confirm()
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
+    encoding = source_encoding(store) if isinstance(store, BlockStore) else None
+    if encoding is not None:
+        folder.write_json("encoding", encoding.to_value())
     folder.write_json("tables", tables)
     figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
     summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}

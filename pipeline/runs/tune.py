@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cluster import Executor, TLSFiles, driver_bytes, open_executor
+from ...cluster import Executor, TLSFiles, open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, RunStore
 from ...storage.places import check_place
@@ -20,7 +20,7 @@ from ..grams.contents import confirm_read_whole
 from ..loops.run import run_loop
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
-from ..records.context import Emit, RunContext, ignore
+from ..records.context import Emit, RunContext, ignore, once
 from ..registry import MethodInfo
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
 
@@ -65,7 +65,8 @@ class _Grid:
     repeats: int = 1
 
     def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
-        return RunContext(executor, self.store, None, driver_bytes(where.driver_memory), emit, self.seed)
+        tell = once(lambda message: emit({"event": "warning", "message": message}))
+        return RunContext(executor, self.store, None, where.driver_bytes, emit, self.seed, tell=tell)
 
     def search(self, ctx: RunContext) -> Search:
         from .folds import build_search

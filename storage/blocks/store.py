@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import prod
 from typing import Any, Literal, NamedTuple
@@ -16,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ..encoding.record import ENCODING, TableEncoding
 from ..errors import MissingBlock, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, place_blocks
 from ..manifest import read_seal
@@ -24,6 +26,7 @@ from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
 from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, read_listed
 from .tables import check_ids, check_rows, mark_canonical, reorder_columns
+from .texts import split_texts
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 
@@ -93,9 +96,11 @@ class BlockRef:
 
 
 class BlockSource:
-    """What block stores and blocks in memory have in common."""
+    """What block stores and blocks in memory have in common. ``encoding``: how the columns of a table became features; None where they are
+    the features."""
 
     meta: BlockMeta
+    encoding: TableEncoding | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,6 +116,11 @@ class BlockSource:
     def n_cols(self) -> int:
         """Number of columns (features)."""
         return self.meta.n_cols
+
+    @property
+    def first_feature(self) -> int:
+        """Number of the first column in the source: 1 of SVMlight text that counts from one."""
+        return int(dict(self.meta.info).get("first_index") or 0)
 
     @property
     def holds(self) -> Literal["columns", "strings"]:
@@ -349,14 +359,38 @@ class BlockStore(BlockSource):
 
     def sequences(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.object_] | None:
         """Texts of rows ``lo:hi`` as an object array of str, if this is a store of sequences; only their bytes are read."""
-        if "sequences/offsets" not in self._arrays:
-            return None
+        return self._row_texts("sequences", "letters", lo, hi) if "sequences/offsets" in self._arrays else None
+
+    def ids(self, lo: int = 0, hi: int | None = None) -> npt.NDArray[np.int64] | npt.NDArray[np.object_] | None:
+        """What names rows ``lo:hi``, whole numbers or an object array of str; None if nothing does."""
+        if "id" in self._arrays:
+            first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
+            return self._table_array("id", self.meta.n_rows).read(first, last)
+        return self._row_texts("ids", "bytes", lo, hi) if "ids/offsets" in self._arrays else None
+
+    @property
+    def has_ids(self) -> bool:
+        """Whether something names the rows."""
+        return "id" in self._arrays or "ids/offsets" in self._arrays
+
+    @property
+    def id_letters(self) -> int:
+        """Bytes of the texts that name the rows; 0 where numbers do, or nothing."""
+        return self._array("ids/bytes").spec.shape[0] if "ids/offsets" in self._arrays else 0
+
+    def _row_texts(self, group: str, letters: str, lo: int, hi: int | None) -> npt.NDArray[np.object_]:
         first, last = check_rows((lo, self.meta.n_rows if hi is None else hi), self.meta.n_rows)
-        ends = self._table_array("sequences/offsets", self.meta.n_rows + 1).read(first, last + 1).tolist()
-        text = self._array("sequences/letters").read(ends[0], ends[-1]).tobytes()
+        ends = self._table_array(f"{group}/offsets", self.meta.n_rows + 1).read(first, last + 1)
         texts = np.empty(last - first, dtype=object)
-        texts[:] = [text[a - ends[0] : b - ends[0]].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
+        texts[:] = split_texts(self._array(f"{group}/{letters}").read(int(ends[0]), int(ends[-1])), np.diff(ends))
         return texts
+
+    @cached_property
+    def encoding(self) -> TableEncoding | None:
+        """How the columns of the source became features; None where they are the features."""
+        if ENCODING not in self._listed:
+            return None
+        return TableEncoding.from_json(read_listed(self._objects, self._listed, ENCODING), f"{self.url}/{ENCODING}")
 
     def groups(self) -> npt.NDArray[np.int64] | None:
         """Group label of every column, int64 (n_cols,), if they were stored."""

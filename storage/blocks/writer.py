@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import versions
+from ..encoding.record import ENCODING, TableEncoding
 from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
 from ..layout import DenseLayout, StripeLayout
 from ..manifest import MANIFEST, Journal, write_seal
@@ -22,7 +23,7 @@ from .arrays import ArraySpec, Record, canonical_json, check_crc, fill_values, g
 from .store import INDEX_NAME, BlockStore, forget_shared
 
 Layout = StripeLayout | DenseLayout
-_RESERVED = {"columns", "rows", "names", "sequences", "groups", "row_scale", "zarr.json", MANIFEST, JOURNAL, POINTER}
+_RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scale", "zarr.json", ENCODING, MANIFEST, JOURNAL, POINTER}
 
 
 class BlockWriter:
@@ -228,12 +229,25 @@ class BlockWriter:
 
     def write_sequences(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
         """Write one text per row, UTF-8 end to end, with the bytes of each."""
+        return self._write_texts("sequences", "letters", letters, lengths)
+
+    def write_ids(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
+        """Write the name of every row, UTF-8 end to end, with the bytes of each."""
+        return self._write_texts("ids", "bytes", letters, lengths)
+
+    def _write_texts(self, group: str, name: str, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
         if lengths.shape != (self.meta.n_rows,) or int(lengths.sum()) != len(letters):
             there = f"there are {self.meta.n_rows} rows, {len(letters)} bytes"
-            raise SchemaError(f"lengths of {lengths.shape} sequences sum to {lengths.sum()}; {there}")
+            raise SchemaError(f"lengths of {lengths.shape} {group} sum to {lengths.sum()}; {there}")
         ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        group = self._object("sequences/zarr.json", group_json())
-        return group | self._write_array("sequences/letters", letters) | self._write_array("sequences/offsets", ends)
+        written = self._object(f"{group}/zarr.json", group_json())
+        return written | self._write_array(f"{group}/{name}", letters) | self._write_array(f"{group}/offsets", ends)
+
+    def write_encoding(self, encoding: TableEncoding) -> Record:
+        """Write how the columns of the source became features."""
+        if encoding.n_features != self.meta.n_cols:
+            raise SchemaError(f"the encoding has {encoding.n_features} features; the data have {self.meta.n_cols} columns")
+        return self._object(ENCODING, encoding.to_json())
 
     def write_groups(self, labels: npt.ArrayLike) -> Record:
         """Write the group label of every column, int64."""

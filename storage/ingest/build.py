@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -11,7 +12,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from ..blocks.store import BlockStore
+from ..blocks.texts import split_texts, whole_numbers
 from ..blocks.writer import BlockWriter
+from ..encoding.record import TableEncoding
 from ..errors import DataError, SchemaError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
@@ -32,12 +35,14 @@ _PIECE_SHARE = 96
 @dataclass
 class Extras:
     """What goes into the store beside the data: feature names, a group label per feature, column factors taken over from another store
-    (None: made from these data), and what ``BlockMeta.info`` says."""
+    (None: made from these data), what ``BlockMeta.info`` says, whether names were given aside, and the encoding of a table."""
 
     names: list[str] | None
     groups: npt.NDArray[np.int64] | None
     scale: ColumnScale | None
     info: dict[str, Any]
+    are_named: bool = False
+    encoding: TableEncoding | None = None
 
 
 @dataclass
@@ -46,7 +51,6 @@ class Job:
 
     url: str
     reading: Reading
-    spool: Spool
     options: Options
     extras: Extras
     scratch: Scratch
@@ -54,6 +58,11 @@ class Job:
     overwrite: bool
     jobs: int = 1
     begun: BlockWriter | None = None
+
+    @cached_property
+    def spool(self) -> Spool:
+        """The rows that were read."""
+        return self.reading.spool
 
     @property
     def on_disk(self) -> bool:
@@ -81,9 +90,10 @@ class Job:
         labels, tasks = (target.labels() if self.spool.has("y") else None), (target.tasks.names() if self.spool.has("task") else None)
         # The kind of scaling is noted here, before the plan is sealed in the journal, and its factors follow.
         scale: Any = self.options.scale if self.extras.scale is None else self.extras.scale.kind
-        names = tuple(name.removeprefix(COVARIATE) for name in self.spool.names(COVARIATE)) or None
-        described = {"info": {**self.extras.info, **info}, "task_names": tasks, "covariates": names}
-        return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, scale, **described)
+        coded = 0 if self.extras.encoding is None else self.extras.encoding.n_coded
+        covariates = tuple(name.removeprefix(COVARIATE) for name in self.spool.names(COVARIATE)) or None
+        named = {"info": {**self.extras.info, **info}, "task_names": tasks, "n_coded": coded, "covariates": covariates}
+        return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, scale, **named)
 
     def writer(self, meta: BlockMeta, columns: StripeLayout | DenseLayout, rows: StripeLayout | DenseLayout | None) -> BlockWriter:
         """Begin the store, or continue it."""
@@ -270,16 +280,41 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
     for name, dtype in (("y", np.float64), ("task", np.int64), ("weight", np.float64)):
         if job.spool.has(name):
             writer.write_table(name, _row_table(job, name, dtype))
+    if job.spool.has("id_lengths"):
+        _write_ids(job, writer)
     if writer.meta.covariates:
         writer.write_table("covariates", _covariate_table(job))
     if job.extras.names is not None:
         writer.write_names(job.extras.names)
+    if job.extras.encoding is not None:
+        writer.write_encoding(job.extras.encoding)
     if job.extras.groups is not None:
         writer.write_groups(job.extras.groups)
     if writer.meta.scale != "none":
         factors, taken = _row_factors(job) if writer.meta.scale == "unit-row" else None, job.extras.scale
         writer.write_scale(tables.scaling(factors) if taken is None else replace(taken, row_factor=factors))
     return writer.commit()
+
+
+def _write_ids(job: Job, writer: BlockWriter) -> None:
+    """Write what names the rows: whole numbers, if all are written as such, else texts."""
+    lengths = job.column("rows-id-lengths", job.spool.n_rows, np.int64)
+    letters = job.column("rows-id-bytes", sum(handle.shape("id_bytes")[0] for handle in job.spool.handles), np.uint8)
+    numbers = job.column("rows-id", job.spool.n_rows, np.int64)
+    are_numbers, at = True, 0
+    for handle, row in zip(job.spool.handles, job.spool.starts[:-1].tolist(), strict=True):
+        part, text = handle.get("id_lengths"), handle.get("id_bytes")
+        lengths.put(row, part)
+        letters.put(at, text)
+        at += len(text)
+        whole = whole_numbers(split_texts(text, part)) if are_numbers else None
+        are_numbers = whole is not None
+        if whole is not None:
+            numbers.put(row, whole)
+    if are_numbers:
+        writer.write_table("id", numbers.array())
+    else:
+        writer.write_ids(letters.array(), lengths.array())
 
 
 def _row_table(job: Job, name: str, dtype: npt.DTypeLike) -> npt.NDArray[Any]:

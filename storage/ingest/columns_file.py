@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..blocks.row_files import file_digest
+from ..encoding.record import COVARIATE_RULE
 from ..errors import DataError, DigestMismatch
 from ..temporary import temporary_folder
 from .api import ingest
@@ -38,7 +39,13 @@ def load_columns(record: Mapping[str, str]) -> tuple[np.ndarray, list[str] | Non
     if file_digest(path) != record["sha256"]:
         raise DigestMismatch(f"{path} is not the file that the run began with: its sha256 differs")
     with temporary_folder() as folder:
-        table = ingest(path, folder / "table.zarr", task="regression", format="csv" if path.lower().endswith(".tsv") else "auto")
+        try:
+            table = ingest(path, folder / "table.zarr", task="regression")
+        except DataError as error:  # what it advises is for features
+            raise DataError(f"{error.reason.partition(';')[0]}; {COVARIATE_RULE}", path, error.line, error.column) from error
+        nominal = [] if table.encoding is None else [column.name for column in table.encoding.sources if column.kind == "nominal"]
+        if nominal:
+            raise DataError(f"column {nominal[0]!r} holds texts; {COVARIATE_RULE}", path)
         values = table.columns(np.arange(table.n_cols))
         dense = values if isinstance(values, np.ndarray) else values.toarray()
         return np.ascontiguousarray(dense, np.float64), table.feature_names()

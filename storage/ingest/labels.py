@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..encoding.chunks import as_number
 from ..errors import DataError, SchemaError
 from ..meta import Label
 from ..value_types import UserData
@@ -16,16 +17,6 @@ Vector = npt.NDArray[np.float64]
 
 Fault = Callable[[str, int], DataError]  # builds the error for a reason and a row, counted inside the rows at hand
 _TOO_MANY = f"more than {MAX_CLASSES} distinct labels: for a real-valued target set task='regression'"
-
-
-def as_number(text: str) -> float | None:
-    """Value of a label written as a finite decimal number; None for any other text."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    plain = "_" not in text and text.isascii()
-    return value if plain and np.isfinite(value) else None
 
 
 def tidy_label(label: UserData) -> Label:

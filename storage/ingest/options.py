@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..encoding.frames import frame_columns, is_frame
+from ..encoding.record import FILLS, Missing, TableEncoding
 from ..errors import SchemaError
 from ..layout import STRIPE_BYTES
 from ..meta import Label
@@ -22,12 +24,17 @@ def no_progress(done: int, total: int, phase: str) -> None:
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-FORMATS = ("auto", "svmlight", "csv", "parquet", "npz", "npy", "mat", "fasta", "strings", "array")
+FORMATS = ("auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta", "strings", "array")
 SCALES = ("none", "unit-column", "standard", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
 
-ROW_OPTIONS = {"y": "target", "task": "task_column", "weight": "weight_column"}  # options that say where the row tables come from
+ROW_OPTIONS = {
+    "y": "target",
+    "task": "task_column",
+    "weight": "weight_column",
+    "id": "id_column",
+}  # options that say where the row tables come from
 COVARIATE = "covariate:"  # before the name of a covariate in the name of its table
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -38,14 +45,15 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "qid": ("refuse", "ignore"),
     "scale": SCALES,
     "layout": ("columns", "both"),
-    "missing": ("refuse", "keep"),
+    "missing": ("refuse", "keep", *FILLS),
 }
 
 
 @dataclass(frozen=True)
 class Options:
     """Checked options; everything here can change the stored bytes (the number of jobs cannot). See `gramplane.storage.ingest.ingest` for
-    their meaning."""
+    their meaning. ``follow``, ``encoding``, ``guided``: of the store given as like, the roles of columns, the encoding, and the source
+    columns that its features come from."""
 
     format: str = "auto"
     n_features: int | None = None
@@ -59,11 +67,17 @@ class Options:
     target: UserData = None
     task_column: UserData = None
     weight_column: UserData = None
+    id_column: UserData = None
     covariates: UserData = None
     layout: str = "columns"
-    missing: str = "refuse"
+    missing: Missing = "refuse"
+    categorical: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
     budget: int = 256 << 20
     follow: Mapping[str, Any] = field(default_factory=dict)
+    encoding: TableEncoding | None = None
+    guided: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -75,9 +89,18 @@ class Options:
             raise SchemaError(f"scale is {self.scale!r} with missing='keep' (--missing keep); values are scaled only where none is missing")
         object.__setattr__(self, "budget", check_integer("budget", self.budget, MIN_BUDGET, 1 << 50))
         object.__setattr__(self, "labels", check_declared(self.labels))
+        for name in ("categorical", "drop", "columns"):
+            chosen = getattr(self, name)
+            if chosen is not None or name != "columns":
+                object.__setattr__(self, name, _check_columns(name, chosen or ()))
         object.__setattr__(self, "covariates", _check_covariates(self.covariates))
         if isinstance(self.covariates, list) and isinstance(self.target, str) and self.target in self.covariates:
             raise SchemaError(f"covariates is {self.covariates!r}; the target {self.target!r} must not be among them")
+
+    @property
+    def reads_missing(self) -> bool:
+        """Whether missing values are read: to be kept, or to be filled in."""
+        return self.missing != "refuse"
 
     @property
     def stripe_bytes(self) -> int:
@@ -97,35 +120,34 @@ class Options:
 
     def describe(self) -> dict[str, Any]:
         """JSON form. Tables given as arrays belong to the source, whose digest covers them, so only their presence is noted."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "follow"}
-        for name in ("target", "task_column", "weight_column"):
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("follow", "encoding", "guided")}
+        for name in ROW_OPTIONS.values():
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = "array"
         values["covariates"] = "array" if isinstance(self.covariates, dict) else self.covariates
         # Younger than the stores there are, which are still to be known by what made them.
-        for name, plain in (("missing", "refuse"), ("covariates", None)):
-            if values[name] == plain:
-                del values[name]
+        young = {"missing": "refuse", "id_column": None, "covariates": None, "categorical": (), "drop": (), "columns": None}
+        values = {name: value for name, value in values.items() if name not in young or value != young[name]}
         return {**values, "labels": None if self.labels is None else list(self.labels)}
 
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:
     """Return names of columns as a list, or the columns of an array or frame by name. Raises SchemaError if they are neither."""
-    if covariates is None:
-        return None
+    if covariates is None or isinstance(covariates, dict):  # by name already: these options were copied
+        return covariates
     if isinstance(covariates, str):
-        covariates = [name.strip() for name in covariates.split(",")]
+        covariates = [covariates]
     if isinstance(covariates, list | tuple) and all(isinstance(name, str) for name in covariates):
         if not covariates or len(set(covariates)) < len(covariates) or "" in covariates:
             raise SchemaError(f"covariates is {list(covariates)!r}; it must be names of columns, each once")
         return list(covariates)
+    if is_frame(covariates):
+        return frame_columns(covariates)
     values = np.asarray(covariates)
     values = values[:, None] if values.ndim == 1 else values
     if values.ndim != 2 or not values.shape[1]:
         raise SchemaError(f"covariates has the shape {np.shape(covariates)}; it must be (n_rows, n_covariates), or names of columns")
-    named: Any = getattr(covariates, "columns", None)
-    names = (f"z{k}" for k in range(values.shape[1])) if named is None else map(str, named)
-    return dict(zip(names, values.T, strict=True))
+    return {f"z{k}": column for k, column in enumerate(values.T)}
 
 
 def covariate_tables(covariates: UserData) -> dict[str, Any]:
@@ -139,6 +161,17 @@ def check_integer(name: str, value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= int(value) <= high:
         raise SchemaError(f"{name} is {value!r}; it must be an integer in {low} … {high}")
     return int(value)
+
+
+def _check_columns(name: str, columns: Iterable[str] | str) -> tuple[str, ...]:
+    """Names of columns: a list, or one name. Raises SchemaError: one is no text, or stands twice."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    for k, column in enumerate(names):
+        if not isinstance(column, str):
+            raise SchemaError(f"{name}[{k}] is {column!r}; it must be the name of a column")
+        if column in names[:k]:
+            raise SchemaError(f"{name} names {column!r} twice")
+    return names
 
 
 def read_names(names: Sequence[str] | str | Path | None) -> list[str] | None:

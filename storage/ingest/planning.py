@@ -13,9 +13,15 @@ from .options import COVARIATE, Options
 from .reading import HELD_SHARE, ROW_BYTES, Source
 from .tables.array_files import COLUMN_BYTES, WHOLE_SHARE, FileSource
 from .tables.arrays import ArraySource, DaskSource
-from .tables.parquet import FOOTER_BYTES, GROUP_SHARE, ParquetSource
-from .tables.tabular import COLUMN_BYTES as CSV_COLUMN_BYTES
-from .tables.tabular import NAME_BYTES, CsvSource, FrameSource, is_too_wide
+from .tables.csv_text import COLUMN_BYTES as CSV_COLUMN_BYTES
+from .tables.csv_text import NAME_BYTES, CsvSource, is_too_wide
+from .tables.feather import FeatherSource
+from .tables.frames import DaskFrameSource, FrameSource, StreamSource
+from .tables.groups import GROUP_SHARE
+from .tables.labelled import DataSetSource
+from .tables.parquet import FOOTER_BYTES, ParquetSource
+from .tables.parquet_folder import ParquetFolder
+from .tables.tabular import Table
 from .text.sequences import SequenceSource
 from .text.text import SvmlightSource
 from .turning import PIECE_SHARE, TURNED_ROW_BYTES
@@ -51,7 +57,7 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
     sizes = sizes_of(source, options)
     sizes.covariates = sum(name.startswith(COVARIATE) for name in source.tables)
     source.close()
-    kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if source.sparse else "dense"
+    kind = "sequences" if isinstance(source, SequenceSource) else "sparse" if is_sparse(source, options) else "dense"
     holds = [*sizes.holds, *([] if sizes.scratch == 0 else _held_while_writing(kind, sizes, options, jobs))]
     if sizes.covariates and sizes.scratch != 0:
         holds.append(holding_row("covariates, side by side", "8 rows covariates", 8 * (sizes.rows or 0) * sizes.covariates))
@@ -60,6 +66,11 @@ def plan_ingest(source: Source, options: Options, url: str, scratch: Path, jobs:
     memory = {"budget": options.budget, **_total_bytes(holds, sizes, options)}
     disk = {"scratch": str(scratch), "scratch_bytes_at_most": sizes.scratch, "scratch_bytes_free": free_bytes(scratch)}
     return {**declared, "store": url, "kind": kind, **_plan_layout(kind, sizes, options), **memory, **disk}
+
+
+def is_sparse(source: Source, options: Options) -> bool:
+    """Whether the store will be sparse, as far as that is known before the source is read."""
+    return source.sparse or (isinstance(source, Table) and options.encoding is not None and options.encoding.is_sparse)
 
 
 def plan_remote(source: str, nbytes: int | None, options: Options, url: str, scratch: Path) -> dict[str, Any]:
@@ -184,24 +195,52 @@ def _(source: CsvSource, options: Options) -> Sizes:
         _rows_at_hand(16, columns, options),
     ]
     # A cell takes two bytes of text, and becomes eight.
-    return Sizes(None, source.n_cols, None, nbytes, None if nbytes is None else 4 * nbytes, holds)
+    sizes = Sizes(None, source.n_cols, None, nbytes, None if nbytes is None else 4 * nbytes, holds)
+    return _with_features(sizes, source, nbytes and nbytes // 2, options)
 
 
 @sizes_of.register
-def _(source: ParquetSource, options: Options) -> Sizes:
-    columns, cells = len(source.columns), source.n_rows * len(source.columns)
-    holds = [
-        holding_row("what the reader makes of the footer", "24 footer", FOOTER_BYTES * source.footer_bytes),
-        holding_row("columns of a row group that are read side by side", "budget / 8", options.budget // GROUP_SHARE),
-        _rows_at_hand(16, columns, options),
-    ]
+def _(source: ParquetSource | ParquetFolder, options: Options) -> Sizes:
+    footer = holding_row("what the reader makes of the footer", "24 footer", FOOTER_BYTES * source.footer_bytes)
+    return _of_groups(source, source.n_rows, [footer], options)
+
+
+@sizes_of.register
+def _(source: FeatherSource, options: Options) -> Sizes:
+    return _of_groups(source, source.n_rows, [], options)
+
+
+def _of_groups(source: Table, rows: int, holds: list[dict[str, Any]], options: Options) -> Sizes:
+    columns, place = len(source.columns), Path(source.name)
+    nbytes = sum(path.stat().st_size for path in place.iterdir()) if place.is_dir() else place.stat().st_size
+    share = holding_row("columns of a group of rows that are read side by side", "budget / 8", options.budget // GROUP_SHARE)
     # Blocks, and panels of columns before them where row groups are large.
-    return Sizes(source.n_rows, source.n_cols, None, Path(source.name).stat().st_size, 16 * cells, holds)
+    sizes = Sizes(rows, source.n_cols, None, nbytes, 16 * rows * columns, [*holds, share, _rows_at_hand(16, columns, options)])
+    return _with_features(sizes, source, rows * columns, options)
+
+
+def _with_features(sizes: Sizes, source: Table, cells: int | None, options: Options) -> Sizes:
+    """Add the features of a table whose columns are not all numbers: their blocks beside those of what was read."""
+    if source.n_cols is None or options.encoding is not None:
+        known = source.n_cols is not None and source.n_cols <= len(source.columns)
+        sizes.scratch = sizes.scratch + 8 * cells if known and sizes.scratch is not None and cells is not None else None
+        sizes.holds.append(_rows_at_hand(16, source.n_cols or len(source.columns), options))
+    return sizes
 
 
 @sizes_of.register
-def _(source: FrameSource, options: Options) -> Sizes:
-    return _of_pieces(Sizes(source.n_rows, source.n_cols, None, source.nbytes), 8 * source.n_rows * (source.n_cols or 0), options)
+def _(source: FrameSource | DataSetSource, options: Options) -> Sizes:
+    cells = source.n_rows * len(source.columns)
+    sizes = _of_pieces(Sizes(source.n_rows, source.n_cols, None, source.nbytes), 8 * cells, options)
+    return _with_features(sizes, source, cells, options)
+
+
+@sizes_of.register
+def _(source: DaskFrameSource | StreamSource, options: Options) -> Sizes:
+    part = "partition" if isinstance(source, DaskFrameSource) else "record batch"
+    sizes = Sizes(None, source.n_cols, None, None, None, [_rows_at_hand(16, len(source.columns), options)])
+    sizes.holds.append(holding_row(f"a {part}, of which nothing is declared; outside the budget", f"{part}", 0))
+    return sizes
 
 
 @sizes_of.register

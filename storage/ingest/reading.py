@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ..encoding.record import FILLS, REFUSAL
+from ..encoding.table import TableReader
 from ..errors import DataError, SchemaError
 from ..value_types import Matrix
 from .labels import Target
@@ -56,7 +58,7 @@ class ColumnCounts:
 @dataclass
 class Reading:
     """What the first phase hands on: the blocks in row order, the labels met, entries per index as written in the source and the least
-    and greatest index met (all three sparse only), and the width where the source knows it."""
+    and greatest index met (all three sparse only), the width where the source knows it, and of tables what the columns are."""
 
     handles: list[Handle] = field(default_factory=list)
     target: Target = field(default_factory=Target)
@@ -64,6 +66,7 @@ class Reading:
     lowest: int = 1 << 40
     highest: int = -1
     n_cols: int | None = None
+    coder: TableReader | None = None
 
     @property
     def spool(self) -> Spool:
@@ -77,7 +80,7 @@ class Reading:
 
 class Source(ABC):
     """An input that can be read: its name, shown in messages and noted in the store, its format, whether it goes to the sparse layout, the
-    feature names it carries, and of a file its content."""
+    feature names it carries, of a file its content, of a table the reader of its columns, and what is to be said of it."""
 
     name: str
     format: str
@@ -85,6 +88,8 @@ class Source(ABC):
     names: list[str] | None = None
     tables: Sequence[str] = ()  # names of its row tables, where that is known before it is read
     digest: FileDigest | None = None
+    coder: TableReader | None = None
+    messages: Sequence[str] = ()
 
     def hint(self) -> str | None:
         """Cheap identity for resuming; None if the source cannot be read twice."""
@@ -108,6 +113,7 @@ class RowSource(Source):
     n_cols: int | None
     nbytes: int | None = None
     scratch: Scratch | None = None
+    phase: str = "read"  # of the journal
 
     @abstractmethod
     def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
@@ -120,9 +126,11 @@ class RowSource(Source):
     def read(self, scratch: Scratch, options: Options, target: Target, jobs: int, progress: Progress) -> Reading:
         """Read everything."""
         self.scratch = scratch
-        reading = Reading(target=target, counts=ColumnCounts() if self.sparse else None, n_cols=self.n_cols)
+        # The columns of a table are as many as the source has, until they are encoded.
+        width = self.n_cols if self.coder is None else None
+        reading = Reading(target=target, counts=ColumnCounts() if self.sparse else None, n_cols=width, coder=self.coder)
         small = self.nbytes is not None and HELD_SHARE * self.nbytes <= options.budget
-        return read_blocks(reading, _check_blocks(self, options, reading, progress), scratch, small)
+        return read_blocks(reading, _check_blocks(self, options, reading, progress), scratch, small, self.phase)
 
     def check_table(self, table: str, shape: tuple[int, ...], n: int) -> None:
         """Refuse a row table that is no vector of ``n`` entries."""
@@ -135,22 +143,25 @@ class RowSource(Source):
         return x, row_tables(part, target, lambda reason, k: self.fault(reason, row + k))
 
 
-def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, small: bool) -> Reading:
+def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, small: bool, phase: str = "read") -> Reading:
     """Keep blocks in memory if they are small, else in the scratch folder; those that a killed ingest left there are not asked for."""
-    done = scratch.notes("read")
+    done = scratch.notes(phase)
     if done:
         reading.handles = [Stored.from_json(scratch.folder, fields) for fields in done[-1]["blocks"]]
         reading.target.restore(done[-1]["target"])
         reading.n_cols = done[-1].get("n_cols", reading.n_cols)
+        if reading.coder is not None:
+            reading.coder.restore(done[-1]["coder"])
         if reading.counts is not None:
             recount_columns(reading)
     elif small:
         reading.handles.extend(map(hold_block, blocks))
     else:
-        with Part(scratch.path("part-000000.bin")) as part:
+        with Part(scratch.path("part-000000.bin" if phase == "read" else f"{phase}-000000.bin")) as part:
             reading.handles.extend(map(part, blocks))
         stored = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
-        scratch.note("read", blocks=stored, target=reading.target.to_json(), n_cols=reading.n_cols)
+        learnt = {} if reading.coder is None else {"coder": reading.coder.to_json()}
+        scratch.note(phase, blocks=stored, target=reading.target.to_json(), n_cols=reading.n_cols, **learnt)
     return reading
 
 
@@ -229,8 +240,7 @@ def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 def _refusal_reason(value: np.generic, missing: str | None) -> str:
     if np.isnan(value) and missing == "refuse":
-        advice = "missing and infinite values are refused (missing='keep', --missing keep, stores missing ones, for rule-ensemble alone)"
-        return f"value {value} is not finite; {advice}"
+        return f"value {value} is not finite; {REFUSAL}"
     if not np.isfinite(value):
         return f"value {value} is not finite; {'' if missing == 'keep' else 'missing and '}infinite values are refused"
     if isinstance(value, np.integer):
@@ -241,7 +251,8 @@ def _refusal_reason(value: np.generic, missing: str | None) -> str:
 def dense_block(x: npt.NDArray[Any], options: Options, fault: CellFault) -> npt.NDArray[Any]:
     """Dense rows (rows, n_cols) as a checked block (n_cols, rows)."""
     width = max(1, x.shape[1])
-    return np.ascontiguousarray(as_floats(x, options.dtype, lambda k: (k // width, k % width), fault, options.missing).T)
+    missing = "keep" if options.reads_missing else "refuse"
+    return np.ascontiguousarray(as_floats(x, options.dtype, lambda k: (k // width, k % width), fault, missing).T)
 
 
 def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
@@ -263,6 +274,8 @@ def sparse_block(x: sp.csr_array, dtype: str, fault: CellFault) -> Block:
 
 def check_width(found: int, options: Options, name: str, sparse: bool = False) -> None:
     """Refuse a source whose width is not the declared one; a sparse one may be narrower. Raises SchemaError, naming both."""
+    if options.encoding is not None and options.missing in FILLS and found == len(options.encoding.sources):
+        return  # features that say what is missing are added
     if options.n_features not in (None, found) and (not sparse or options.n_features < found):
         more = found > options.n_features and options.target is None
         extra = "; name those that are no features (--target, --task-column, --weight-column)" if more else ""

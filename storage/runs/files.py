@@ -28,6 +28,7 @@ REMEDIES = {
     "where": "remove it; the command of the run, given again, writes it anew",
     "decisions": f"remove it and {_AGAIN}: what it decided is decided again, which changes no result",
     "began": f"remove it and {_AGAIN}: nothing is compared with what the run began with, which is yours to know",
+    "encoding": f"remove it and summary.json and {_AGAIN}: both are written again from the store and the last checkpoint",
     "tables": f"remove it and summary.json and {_AGAIN}: both are written again from the last checkpoint",
     "summary": f"remove it and {_AGAIN}: it is written again from what is kept",
     "tune": f"remove it and summary.json and {_AGAIN}: fits that are done are not done again",

@@ -275,7 +275,7 @@ BEHIND = {
     "pipeline/estimators/inputs.py": {"in_memory": "the way to the door"},
     "pipeline/methods/kta_path/estimator.py": {
         "svm_path": "weights of its own",
-        "_values": "behind in_memory, the line before",
+        "_values": "behind features_of, the line before",
     },
     "pipeline/methods/embeddings/estimator.py": {
         **dict.fromkeys(("read_graph", "fit", "_matrix"), "in_memory in the same line"),

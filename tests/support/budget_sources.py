@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet as pq
 import scipy.io
 import scipy.sparse as sp
@@ -86,6 +87,34 @@ def _save_wide_csv(path: Path, scale: int) -> None:
     path.write_text("".join([",".join([f"c{k}" for k in range(d)]), ",y\n", "1," * d + "1\n", "2," * d + "0\n"]))
 
 
+def _mixed(n: int) -> pa.Table:
+    """Numbers, some missing, words of few letters and of many, and ids."""
+    rng = np.random.default_rng(0)
+    columns = {f"f{k}": pa.array(rng.normal(size=n), mask=rng.random(n) < 0.1) for k in range(20)}
+    columns |= {f"w{k}": pa.array(rng.choice(["red", "green", "blue", "a long word of thirty letters"], n)) for k in range(10)}
+    return pa.table({**columns, "k": [f"patient {k}" for k in range(n)], "y": _labels(n)})
+
+
+def _save_mixed(path: Path, scale: int) -> None:
+    table = _mixed(2000 * scale)
+    if path.suffix == ".csv":
+        pa.csv.write_csv(table, path)
+    elif path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=len(table))
+    else:
+        pyarrow.feather.write_feather(table, str(path), compression="lz4", chunksize=len(table))
+
+
+def _save_shops(path: Path, scale: int) -> None:
+    n = 20_000 * scale
+    shops = pa.array(np.char.add("shop ", np.random.default_rng(0).integers(0, 5000, n).astype(str)))
+    pa.csv.write_csv(pa.table({"shop": shops, "x": np.arange(n) / 8, "y": _labels(n)}), path)
+
+
+MIXED = {"missing": "median", "id_column": "k"}
+OPTIONS = {"csv of names": MIXED, "parquet of names": MIXED, "feather of one batch": MIXED, "csv of many levels": {}}
+"""Name -> options of the ingest."""
+
 SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
     "npz by rows": ("npz", _save_sparse("csr", False), 60),
     "npz by rows, packed": ("npz", _save_sparse("csr", True), 30),
@@ -102,6 +131,10 @@ SOURCES: dict[str, tuple[str, Callable[[Path, int], None], int]] = {
     "parquet of long words": ("parquet", _save_words, 8),
     "csv": ("csv", _save_csv, 40),
     "csv of many columns": ("csv", _save_wide_csv, 30),
+    "csv of names": ("csv", _save_mixed, 60),
+    "parquet of names": ("parquet", _save_mixed, 60),
+    "feather of one batch": ("feather", _save_mixed, 60),
+    "csv of many levels": ("csv", _save_shops, 40),
 }
 """Name -> ending, writer of a file of a scale, and the scale that is too large for a budget of 32 MiB."""
 
@@ -111,14 +144,15 @@ from gramplane.storage.ingest import ingest
 def memory(name):
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(name))
-small, large, folder, budget = sys.argv[1:]
-ingest(small, folder + "/warm.zarr", overwrite=True, target="y")
+small, large, folder, budget, options = sys.argv[1:]
+options = json.loads(options)
+ingest(small, folder + "/warm.zarr", overwrite=True, target="y", **options)
 gc.collect()
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")  # the highest so far is forgotten: compiling takes more than some ingests
 before, ended = memory("VmRSS"), "done"
 try:
-    ingest(large, folder + "/store.zarr", overwrite=True, target="y", budget=int(budget))
+    ingest(large, folder + "/store.zarr", overwrite=True, target="y", budget=int(budget), **options)
 except Exception as error:
     ended = f"{type(error).__name__}: {error}"
 print(json.dumps([memory("VmHWM") - before, ended]))
@@ -132,7 +166,16 @@ def memory_of(name: str, folder: Path, budget: int) -> tuple[int, int, str]:
     save(small, 1)
     save(large, scale)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "support" / "_bare"), str(ROOT)])}
-    command = [sys.executable, "-c", textwrap.dedent(PROGRAM), str(small), str(large), str(folder), str(budget)]
+    command = [
+        sys.executable,
+        "-c",
+        textwrap.dedent(PROGRAM),
+        str(small),
+        str(large),
+        str(folder),
+        str(budget),
+        json.dumps(OPTIONS.get(name, {})),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
     taken, ended = json.loads(done.stdout.splitlines()[-1])
     return taken, large.stat().st_size, ended

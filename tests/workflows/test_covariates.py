@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from gramplane import FGMClassifier
 from gramplane.pipeline import load_model
 from gramplane.storage import BlockStore
 from gramplane.workflows.cli import main
@@ -185,3 +186,92 @@ def test_a_workflow(table, tmp_path, capsys, held):
         written(table[BESIDE] * 2.0, file)
         moved = result(["run", path], capsys)["steps"]
         assert moved["fit"] == moved["score"] == moved["predict"] == "done"
+
+
+# --- beside names, ids and gaps -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mixed(tmp_path):
+    """A mixed table, and a second one with its columns in another order, a level that the first does not know, and no dose column."""
+    rng = np.random.default_rng(1)
+    n = 200
+    frame = pd.DataFrame({"patient": [f"P{i:03d}" for i in range(n)], "ward": rng.choice(["north", "south", "west"], n)})
+    frame["pressure"], frame["noise"] = rng.normal(140, 15, n), rng.normal(size=n)
+    frame["age, years"], frame["dose"] = 20.0 + rng.integers(0, 60, n), rng.normal(size=n)
+    decision = 2.0 * (frame["ward"] == "south") + 0.05 * (frame["age, years"] - 50) + frame["dose"] + 0.03 * (frame["pressure"] - 140)
+    frame["outcome"] = np.where(decision + 0.2 * rng.normal(size=n) > 0.5, "ill", "well")
+    train, test = frame.iloc[:140], frame.iloc[140:].reset_index(drop=True)
+    test.loc[3, "ward"] = "east"
+    train.assign(pressure=train["pressure"].where(rng.random(140) > 0.1)).to_csv(tmp_path / "train.csv", index=False)
+    test[test.columns[::-1]].to_csv(tmp_path / "test.csv", index=False)
+    return pd.read_csv(tmp_path / "train.csv"), pd.read_csv(tmp_path / "test.csv")
+
+
+NAMES = ["age, years", "dose"]
+ROLES = ("--target", "outcome", "--id-column", "patient", "--covariates", '"age, years",dose')
+
+
+def features(frame, mean):
+    wards = pd.DataFrame({f"ward={ward}": 1.0 * (frame["ward"] == ward) for ward in ("north", "south", "west")})
+    return np.column_stack([wards, frame["pressure"].fillna(mean), frame["pressure"].isna(), frame["noise"]])
+
+
+def test_a_mixed_table_from_ingest_to_score(mixed, tmp_path, capsys):
+    train, test = mixed
+    store, run, out = tmp_path / "store", tmp_path / "run", tmp_path / "p.csv"
+    made = result(["ingest", tmp_path / "train.csv", store, *ROLES, "--missing", "indicator"], capsys)
+    assert made["covariates"] == NAMES and made["ids"] and (made["rows"], made["columns"]) == (140, 6)
+    opened = BlockStore.open(store)
+    assert [column.name for column in opened.encoding.columns] == ["patient", "ward", "pressure", "noise"]
+    np.testing.assert_array_equal(opened.row_table("covariates"), train[NAMES])
+    assert opened.ids()[:2].tolist() == ["P000", "P001"]
+    result(["fit", "fgm", "--data", store, "--run", run, "--set", "C=1", *FIT, "--set", "fit_intercept=true"], capsys)
+    result(["predict", run, tmp_path / "test.csv", out], capsys)
+    # By hand: levels, means and gaps as columns of numbers, and the covariates beside them.
+    mean = float(np.float32(train["pressure"].mean()))
+    mean = mean if opened.meta.dtype == "float32" else train["pressure"].mean()
+    by_hand = FGMClassifier(C=1.0, B=1, max_rounds=4, fit_intercept=True)
+    by_hand.fit(features(train, mean), train["outcome"], covariates=train[NAMES])
+    found, machine = pd.read_csv(out), load_model(run)
+    np.testing.assert_allclose(machine.covariate_coef_, by_hand.covariate_coef_, rtol=1e-4)
+    expected = by_hand.decision_function(features(test, mean), covariates=test[NAMES])
+    np.testing.assert_allclose(found["decision"], expected, rtol=1e-4, atol=1e-6)
+    assert found["id"].tolist() == test["patient"].tolist() and set(found["prediction"]) == {"ill", "well"}
+    told = result(["score", run, tmp_path / "test.csv"], capsys)
+    assert told["accuracy"] == pytest.approx(np.mean(found["prediction"] == test["outcome"])) and told["accuracy"] > 0.85
+    with pytest.warns(UserWarning, match=r"column 'ward' has 1 values .* 'east'"):
+        values = machine.decision_function(test, covariates=test[NAMES])
+    np.testing.assert_allclose(values, found["decision"], rtol=1e-9)
+    # A store like the first one says the same as the file.
+    result(["ingest", tmp_path / "test.csv", tmp_path / "like", "--like", store], capsys)
+    result(["predict", run, tmp_path / "like", tmp_path / "q.csv"], capsys)
+    assert (tmp_path / "q.csv").read_bytes() == out.read_bytes()
+    # Without a covariate in the file there is nothing to decide by; --covariates gives them.
+    test.drop(columns="dose").to_csv(tmp_path / "less.csv", index=False)
+    assert "give those of these rows" in result(["predict", run, tmp_path / "less.csv", tmp_path / "r.csv"], capsys, 2)["error"]
+    beside = written(test[NAMES], tmp_path / "z.csv")
+    result(["predict", run, tmp_path / "less.csv", tmp_path / "r.csv", "--covariates", beside], capsys)
+    assert (tmp_path / "r.csv").read_bytes() == out.read_bytes()
+
+
+def test_columns_and_drop_leave_covariates_alone(mixed, tmp_path, capsys):
+    train, _ = mixed
+    source, options = tmp_path / "train.csv", [*ROLES, "--missing", "mean"]
+    for k, chosen in enumerate((["--columns", "ward"], ["--drop", "pressure,noise"])):
+        store = tmp_path / f"store{k}"
+        assert result(["ingest", source, store, *options, *chosen], capsys)["columns"] == 3
+        np.testing.assert_array_equal(BlockStore.open(store).row_table("covariates"), train[NAMES])
+    error = result(["ingest", source, tmp_path / "no", *options, "--drop", "dose"], capsys, 3)["error"]
+    assert "column 'dose' is no feature: it has the target, tasks, weights, ids or covariates" in error
+
+
+@pytest.mark.parametrize(("name", "found"), [("ward", "value 'north' is not a finite number"), ("pressure", "covariate pressure nan")])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_names_and_gaps_are_no_covariates(mixed, tmp_path, capsys, name, found, suffix):
+    source = written(mixed[0].assign(ward="north"), tmp_path / f"bad{suffix}")
+    error = result(["ingest", source, tmp_path / "no", "--target", "outcome", "--covariates", name, "--missing", "mean"], capsys, 3)[
+        "error"
+    ]
+    found = "covariate ward has the type object" if (name, suffix) == ("ward", ".parquet") else found
+    assert f"column '{name}': {found}" in error and "covariates are numbers, none missing: fill them in" in error

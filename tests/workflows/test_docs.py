@@ -84,8 +84,11 @@ def test_the_gate_runs_the_readme_test_command():
     assert f"-m {command}" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("example", blocks(ROOT / "README.md", "python"), ids=lambda example: example.split("import ")[-1].split()[0])
-def test_python_examples_of_the_readme_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+EXAMPLES = [*blocks(ROOT / "README.md", "python"), *blocks(ROOT / "docs" / "tables.md", "python")]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.split("import ")[-1].split()[0])
+def test_python_examples_of_the_pages_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "example.py").write_text(example)
     monkeypatch.chdir(tmp_path)
     runpy.run_path("example.py")

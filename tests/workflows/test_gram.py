@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import zarr
 
-from gramplane.storage import BlockStore, GramStore
+from gramplane.storage import BlockStore, GramStore, RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 from gramplane.workflows.schema import ResultLine
@@ -309,3 +309,33 @@ def test_example_learns_from_the_store(tmp_path: Path, capsys):
     assert (tmp_path / "stores" / "grams" / "manifest.json").exists()
     assert result(["inspect", tmp_path / "stores" / "grams"], capsys)["kernels"] == 5
     assert result(words, capsys)["status"] == "already-done"
+
+
+# -- what kernels leave to the data ----------------------------------------------------------------------------------------
+
+
+def test_columns_are_named_and_widths_left_out_on_the_command_line(tmp_path: Path, capsys):
+    X = np.random.default_rng(0).standard_normal((60, 45)).astype(np.float32)
+    names = ["mean radius", "b", *(f"c{j}" for j in range(43))]
+    data = ingest((X, np.where(X[:, 0] > 0, 1, -1)), tmp_path / "store", names=names).url
+    kernels, out, run = "rbf[mean radius]; linear[b,3]; rbf", tmp_path / "grams", tmp_path / "run"
+    assert result(["gram", data, "--kernels", kernels, "--out", out], capsys)["kernels"] == 3
+    store = GramStore.open(out)
+    found = [store.describe(digest) for digest in store.kernels]
+    assert [one.get("columns") for one in found] == [[0], [1, 3], None] and found[2]["params"]["gamma"] == pytest.approx(1 / 180, rel=0.5)
+    assert result(["fit", "mkl", "--data", data, "--kernels", kernels, "--run", run, "--set", "max_iter=3"], capsys)["status"] == "done"
+    decided = RunStore.open(run).config["decided"]["kernels"]
+    assert decided[1] == "linear[1,3]" and decided[0].startswith("rbf(gamma=") and decided[0].endswith(")[0]")
+    told = result(["gram", data, "--kernels", "rbf[nothing]", "--out", tmp_path / "other"], capsys, 2)["error"]
+    assert "no column has the name 'nothing'; the columns are 'mean radius', 'b'" in told
+    assert "leaves its width or the numbers of its columns to the data" in result(["clean", out, "--keep", "rbf"], capsys, 2)["error"]
+
+
+def test_a_dry_run_without_kernels_says_which_are_taken(tmp_path: Path, capsys):
+    X = np.random.default_rng(0).standard_normal((60, 45)).astype(np.float32)
+    data = ingest((X, np.where(X[:, 0] > 0, 1, -1)), tmp_path / "store").url
+    assert main(["fit", "mkl", "--data", str(data), "--run", str(tmp_path / "run"), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "so 10 on all features at once are taken" in shown and "estimated_seconds" in shown and "driver_memory" in shown
+    assert main(["fit", "mkl", "--data", str(data), "--run", str(tmp_path / "run"), "--set", "max_iter=3"]) == 0
+    assert "so 10 on all features at once are taken" in "".join(capsys.readouterr())

@@ -251,7 +251,7 @@ def test_a_workflow_runs_once(smoke: Path, capsys: pytest.CaptureFixture[str]):
     folder = Path(first["folder"])
     assert folder.parent == smoke.parent / "smoke" / "runs", "paths start at the file's folder"
     assert (folder / "report" / "report.html").stat().st_size > 20_000
-    assert (smoke.parent / "smoke" / "predictions.csv").read_text().startswith("prediction,decision\n")
+    assert (smoke.parent / "smoke" / "predictions.csv").read_text().startswith("row,prediction,decision\n0,")
     again = result(["run", smoke], capsys)
     assert (again["run_id"], again["steps"]) == (first["run_id"], AGAIN)
     assert again["results"]["select"] == first["results"]["select"]

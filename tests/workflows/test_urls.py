@@ -47,7 +47,21 @@ BAD = {
 """URL that nothing takes -> a word of the message."""
 
 NO_PLACES = {
-    *("target", "format", "zero_based", "qid", "dtype", "scale", "task", "labels", "task_column", "weight_column", "layout", "missing"),
+    *(
+        "target",
+        "format",
+        "zero_based",
+        "qid",
+        "dtype",
+        "scale",
+        "task",
+        "labels",
+        "task_column",
+        "weight_column",
+        "id_column",
+        "layout",
+        "missing",
+    ),
     *("budget", "cluster", "worker_memory", "driver_memory", "settings", "grids", "names", "run_id", "step", "method", "kernels", "keep"),
 }
 """Texts of the command line that name no place, or (``kernels``, ``keep``) may name a file among other things."""

@@ -86,8 +86,10 @@ def plan_source(args: IngestArgs, store: str) -> dict[str, Any]:
 
 def _ingest_options(args: IngestArgs) -> dict[str, Any]:
     """Return the options of an ingest, its inputs checked to be there."""
-    if args.source != "-" and Path(require_path(args.source, "source")).is_dir():
-        raise ConfigError(f"source {args.source} is a folder; ingest reads a file")
+    from ...storage.ingest.tables.parquet_folder import has_parquet
+
+    if args.source != "-" and Path(require_path(args.source, "source")).is_dir() and not has_parquet(Path(args.source)):
+        raise ConfigError(f"source {args.source} is a folder; ingest reads a file, or a folder of Parquet files")
     if args.like is not None:
         require_path(args.like, "the store given as like,")
     return {**args.model_dump(exclude={"source", "store"}), "budget": parse_size(args.budget, "budget")}
@@ -100,22 +102,29 @@ def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     def progress(done: int, total: int, phase: str) -> None:
         emit({"event": "phase", "phase": f"{phase}: {done / 2**20:,.0f} of {total / 2**20:,.0f} MiB"})
 
-    written = ingest(args.source, store, progress=progress, **_ingest_options(args))
+    def warn(message: str) -> None:
+        emit({"event": "warning", "message": message})
+
+    written = ingest(args.source, store, progress=progress, warn=warn, **_ingest_options(args))
     if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
         first = ", ".join(map(str, (written.meta.labels or ())[:3]))
-        advice = f"targets such as {first} are taken for classes; --task regression takes them for numbers"
-        emit({"event": "warning", "message": advice})
+        warn(f"targets such as {first} are taken for classes; --task regression takes them for numbers")
     return store_figures(written)
 
 
 def store_figures(store: BlockStore) -> dict[str, Any]:
     """Return the figures of an open block store."""
+    from ...storage.encoding.record import describe_encoding
+
     meta = store.meta
     blocks = store.column_blocks()
     shape = {"rows": meta.n_rows, "columns": meta.n_cols, "kind": meta.kind, "dtype": str(meta.dtype), "missing": meta.n_missing}
     sizes = {"stored": sum(block.nnz for block in blocks), "bytes": sum(block.nbytes for block in blocks), "blocks": len(blocks)}
     labels, tasks = (None if names is None else list(names) for names in (meta.labels, meta.task_names))
-    target = {"labels": labels, "target": store.has_table("y"), "tasks": tasks, "covariates": list(meta.covariates or ())}
+    beside = {"covariates": list(meta.covariates or ()), "ids": store.has_ids}
+    target = {"labels": labels, "target": store.has_table("y"), "tasks": tasks, **beside}
+    if store.encoding is not None:
+        target["encoding"] = describe_encoding(store.encoding)
     return {"store": store.url, **shape, **sizes, **target, "scale": meta.scale, "digest": store.digest}
 
 

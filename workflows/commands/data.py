@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from ..console import Result, align_rows, format_figure, plan_result, run_table
 from ..exits import Exit
 from .actions import ingest_source, plan_source, require_path, require_run, store_figures
 from .gram import gram_figures, gram_left_overs, is_gram_store, kernel_name, open_store
-from .options import Frame, Url, command, dry_run_option
+from .options import ColumnNames, Frame, Url, command, dry_run_option
 
-_FORMATS = "svmlight, csv, parquet, npz, npy, mat, fasta, strings; auto: by name."
-_LIKE = "Take width, labels, names, scaling and the columns' roles from this store: for test data."
-_MISSING = "Keep NaN and empty cells, for rule-ensemble alone."
+_FORMATS = "svmlight, csv, tsv, parquet, feather, npz, npy, mat, fasta, strings; auto: by name."
+_LIKE = "Take features, labels, scaling, the columns' roles and what became of their values from this store: for test data."
+_MISSING = "refuse; mean, median: fill in; indicator: mean, and features that say what is missing; keep, for rule-ensemble."
+_CATEGORICAL = "Columns of a table whose values are names, although they look like numbers."
 
 
 @command("ingest", short_help="Write a block store from a file.")
@@ -35,23 +37,29 @@ _MISSING = "Keep NaN and empty cells, for rule-ensemble alone."
 @click.option("--target", metavar="NAME", help="Column or array of the target.")
 @click.option("--task-column", metavar="NAME", help="Column or array with the task of each row: whole numbers, or names.")
 @click.option("--weight-column", metavar="NAME", help="Column or array of row weights.")
-@click.option("--covariates", metavar="NAME,...", help="Columns or arrays that are no features but covariates, for fgm.")
+@click.option("--id-column", metavar="NAME", help="Column or array that names the rows; predictions show it.")
+@click.option("--covariates", type=ColumnNames(), metavar="COLS", help="Columns or arrays that are no features but covariates, for fgm.")
+@click.option("--categorical", type=ColumnNames(), metavar="COLS", help=_CATEGORICAL)
+@click.option("--drop", type=ColumnNames(), metavar="COLS", help="Columns of a table to leave out.")
+@click.option("--columns", type=ColumnNames(), metavar="COLS", help="The only columns of a table that are features.")
 @click.option("--groups", type=Url("file"), metavar="FILE", help="One group label per feature, one a line.")
 @click.option("--names", type=Url("file"), metavar="FILE", help="One name per feature, one a line.")
 @click.option("--layout", default="columns", show_default=True, metavar="columns|both", help="Write row blocks as well.")
-@click.option("--missing", default="refuse", show_default=True, metavar="refuse|keep", help=_MISSING)
+@click.option("--missing", default="refuse", show_default=True, metavar="HOW", help=_MISSING)
 @click.option("--budget", default="256MiB", show_default=True, metavar="SIZE", help="Memory the ingest may take.")
 @click.option("--jobs", type=int, metavar="N", help="Parser threads; default: two for a large file, else one.")
 @click.option("--overwrite", is_flag=True, help="Replace a store made from another source or with other options.")
 @dry_run_option
-def ingest(frame: Frame, store: str, labels: str | None, covariates: str | None, dry_run: bool, **options: Any) -> Result:
-    """Write the block store STORE from the file SOURCE ("-": standard input)."""
+def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **options: Any) -> Result:
+    """Write the block store STORE from the file SOURCE ("-": standard input; a folder: its Parquet files).
+
+    COLS are names of columns with commas between them, as in a line of CSV: "a,b" in quotes is one name.
+    """
     from ..schema import IngestArgs
     from ..yaml_source import read_scalar
 
     named = None if labels is None else [read_scalar(word, "--labels") for word in labels.split(",")]
-    beside = None if covariates is None else [name.strip() for name in covariates.split(",")]
-    args = validate_values(IngestArgs, {**options, "labels": named, "covariates": beside}, by_option)
+    args = validate_values(IngestArgs, {**options, "labels": named}, by_option)
     if dry_run:
         return plan_result(plan_source(args, store))
     with frame.progress() as emit:
@@ -68,7 +76,23 @@ def _store_text(figures: dict[str, Any]) -> str:
         rows.insert(8, ("covariates", figures["covariates"]))
     if figures["missing"]:
         rows.insert(7, ("missing values", f"{figures['missing']:,}"))
+    if "encoding" in figures:
+        kinds = Counter(row["kind"] for row in figures["encoding"])
+        rows.insert(4, ("source columns", ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
     return align_rows(rows)
+
+
+_SHOWN_COLUMNS = 40
+
+
+def _encoding_text(encoding: list[dict[str, Any]]) -> str:
+    """Return a line for each of the first columns of a source: its kind, levels, and what missing values become."""
+    lines = []
+    for row in encoding[:_SHOWN_COLUMNS]:
+        words = [row["kind"], *([", ".join(row["levels"])] if row["levels"] else [])]
+        lines.append((row["column"], "; ".join([*words, *([f"missing: {row['missing']}"] if row["n_features"] else [])])))
+    more = [("", f"and {len(encoding) - _SHOWN_COLUMNS} more columns")] if len(encoding) > _SHOWN_COLUMNS else []
+    return align_rows([*lines, *more])
 
 
 @command("inspect", short_help="Show what a store or run holds.")
@@ -88,9 +112,12 @@ def inspect(frame: Frame, path: str) -> Result:
         figures, names = gram_figures(store), [kernel_name(store.describe(digest)) for digest in store.kernels]
         text = align_rows([*figures.items(), *((f"kernel {q}", name) for q, name in enumerate(names))])
         return Result(fields={"kind": "grams", **figures, "names": names}, text=text)
-    tables = [name for name in ("y", "task", "group", "weight", "covariates") if store.has_table(name)]
+    tables = [name for name in ("y", "task", "group", "weight", "covariates") if store.has_table(name)] + ["id"] * store.has_ids
     figures = {**store_figures(store), "tables": tables, "layouts": list(store.meta.layouts)}
-    return Result(fields=figures, text=f"{_store_text(figures)}\n{align_rows([('tables', tables), ('layouts', figures['layouts'])])}")
+    parts = [_store_text(figures), align_rows([("tables", tables), ("layouts", figures["layouts"])])]
+    if "encoding" in figures:
+        parts.append(_encoding_text(figures["encoding"]))
+    return Result(fields=figures, text="\n".join(parts))
 
 
 @command("verify", short_help="Re-read a store against its checksums.")

@@ -207,16 +207,14 @@ def check_grid(method: str, grid: dict[str, list[Any]], fixed: dict[str, Any], d
 @click.argument("run", type=Url("run"))
 @cluster_options
 def resume(frame: Frame, run: str, compute: ComputeOptions) -> Result:
-    """Continue RUN at its last checkpoint, on the same cluster or another one."""
+    """Continue RUN at its last checkpoint, on the same cluster or another one, with as much --driver-memory as before or more."""
     from ...pipeline import resume_run
     from ..report.collect import is_tuned
 
     if is_tuned(require_run(run)):
         raise ConfigError(f"{run} is a run of tune; give the tune command again, it continues where it stopped")
-    arguments = compute.arguments()
-    arguments.pop("driver_memory")  # decided when the run was made
     with frame.progress() as emit:
-        outcome = resume_run(run, on_event=emit, **{**arguments, "cluster": compute.cluster})
+        outcome = resume_run(run, on_event=emit, **{**compute.arguments(), "cluster": compute.cluster})
     return outcome_result(outcome, run)
 
 
@@ -253,7 +251,9 @@ def predict(
     compute: ComputeOptions,
     dry_run: bool,
 ) -> Result:
-    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr).
+    """Write predictions and decision values of the rows of STORE to OUT (.npz, .csv, .parquet or .zarr), each with its id or number.
+
+    A file in place of STORE, such as a CSV, is made into a store as the training data were, and the store is removed afterwards.
 
     Probabilities of the classes are among them where the model has them (loss logistic, or fitted with --set probability=sigmoid).
     """
@@ -280,7 +280,7 @@ def predict(
 @cluster_options
 @dry_run_option
 def score(frame: Frame, run: str, store: str, covariates: str | None, compute: ComputeOptions, dry_run: bool) -> Result:
-    """Show the metrics of RUN on STORE, and keep them for its report."""
+    """Show the metrics of RUN on STORE, or on a file as of predict, and keep them for its report."""
     from ...pipeline import score_store
     from ...pipeline.runs.evaluation import told_figures
     from ...storage.objects import require_writable

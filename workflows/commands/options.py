@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -97,6 +98,21 @@ class Url(click.ParamType):
 
 
 _FOLDERS = frozenset({"store", "new-store", "run", "folder", "anything", "left-overs"})  # uses of what lies in a folder
+
+
+class ColumnNames(click.ParamType):
+    """Names of columns with commas between them, as in a line of CSV."""
+
+    name = "columns"
+
+    def convert(self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Return the names."""
+        if isinstance(value, list):
+            return value
+        names = next(csv.reader([value], skipinitialspace=True), [])
+        if value and not all(names):
+            self.fail(f"{value!r} has an empty name", param, ctx)
+        return names
 
 
 run_option = click.option("--run", type=Url("run"), required=True, metavar="RUN", help="Run directory; one that is there is continued.")

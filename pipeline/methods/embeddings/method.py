@@ -20,7 +20,8 @@ from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
+from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
+from ...records.work import Cost, Work
 from .config import ColoredMVUConfig, EmbeddingConfig, MVEConfig, SPEConfig
 from .labels import Labels, matrix_factor, neighbour_accuracy, read_labels
 from .loop import Edges, EmbeddingLoop, directions_of
@@ -40,6 +41,7 @@ LABEL_KERNEL = Held("kernel of the labels that is given, and its decomposition",
 SCATTER = Held("scatter matrix of the rows, or directions of an iteration", "24 d^2", f"dense rows, more than {WHOLE_ROWS:,} of them")
 HELD = (MATRICES, ALONG_EDGES, GRAPH, EIGENPAIRS, TILES, LABEL_KERNEL, SCATTER)
 SPE_REMEDY = "fewer rows, or a map by colored-mvu or mve, which hold eigenpairs in place of matrices of all rows"
+STEPS = Cost("eigenvalues of the kernel, step by step", "s n^3", 1e9, "fewer rows or a smaller max_iter make it less")
 MAX_EIGENVALUES = 50  # eigenvalues in a report
 
 
@@ -63,6 +65,8 @@ class Embedding(Method):
     programs = "grams.eigen_blocks"
     certified_over: ClassVar[str] = "the whole problem"
     """The problem that the gap is certified for."""
+    usual: ClassVar[tuple[int, Cost]]
+    """Steps that a fit usually takes, and what they cost."""
 
     config: EmbeddingConfig
     inputs: EmbeddingInputs
@@ -85,7 +89,7 @@ class Embedding(Method):
             raise DataError(f"n_samples={data.n_rows}: an embedding needs at least 3 rows")
         given = None if inputs.edges is None else checked_edges(inputs.edges, data.n_rows)
         held = driver_holdings(config, inputs, ctx.driver_memory)
-        refuse_beyond(held, ctx.driver_memory, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
+        check_held(held, ctx, cls.name, SPE_REMEDY if isinstance(config, SPEConfig) else "fewer rows")
         left = ctx.driver_memory - total_bytes(_others_held(config, inputs))
         return EmbeddingLoop(config, given, cls.label_factor(config, inputs), left)
 
@@ -120,6 +124,12 @@ class Embedding(Method):
         """Return the bytes of a task on triples, where K has as many eigenvalues as rows."""
         n = self.ctx.data.n_rows
         return triples_pass(n, n, 2 * n_edges(self.config, self.inputs)).memory_bound if isinstance(self.config, SPEConfig) else 0
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Steps, as many as are usual."""
+        steps, cost = self.usual
+        return (cost.of(s=min(steps, self.config.max_iter), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -195,6 +205,7 @@ class ColoredMVU(Embedding):
 
     name = "colored-mvu"
     config_type = ColoredMVUConfig
+    usual = 10, replace(STEPS, rate=2e9)
 
     @classmethod
     def read_inputs(cls, config: EmbeddingConfig, ctx: RunContext, extra: Mapping[str, Any]) -> tuple[EmbeddingConfig, EmbeddingInputs]:
@@ -227,6 +238,7 @@ class MVE(Embedding):
 
     name = "mve"
     config_type = MVEConfig
+    usual = 13, replace(STEPS, rate=3e8)
     certified_over = "the last convex problem"
 
 
@@ -235,6 +247,7 @@ class SPE(Embedding):
 
     name = "spe"
     config_type = SPEConfig
+    usual = 50, replace(STEPS, rate=4e7)
 
 
 def n_edges(config: EmbeddingConfig, inputs: EmbeddingInputs) -> int:

@@ -25,6 +25,7 @@ from ...passes.blocks import Block, load_blocks, scale_of, table_of
 from ...passes.columns import Columns
 from ...passes.scaling import scaled, scaled_values
 from ...records.context import INLINE_BYTES, RunContext
+from ...records.data_set import feature_namer
 from ...records.scale import FeatureScale
 from .config import FGMConfig
 from .designs import Atoms
@@ -312,13 +313,13 @@ def map_warnings(config: FGMConfig, data: BlockStore | MemoryBlocks, centred: bo
     if not len(wide):
         return []
     j = int(wide[np.argmax(extent[wide])])
-    names, worst = data.feature_names(), float(extent[j])
+    worst = float(extent[j])
     error = float(expansions.gaussian_error_bound(config.gamma, np.array(worst)))
     # The gamma shown must suffice: rounding to three digits may add half a percent.
     enough = 0.995 * expansions.GAUSSIAN_REACH / worst**2
     return [
         f"feature_map='additive_gaussian' is inaccurate on {len(wide)} of {data.n_cols} features: gamma * range^2 should be at most "
-        f"{expansions.GAUSSIAN_REACH:g} (kernel error 1e-3); feature {j if names is None else names[j]} has range {worst:.3g} and "
+        f"{expansions.GAUSSIAN_REACH:g} (kernel error 1e-3); feature {feature_namer(data)(j)} has range {worst:.3g} and "
         f"gamma * range^2 = {config.gamma * worst**2:.3g} (error up to {min(error, 1.0):.1g}). Use gamma <= "
         f"{enough:.3g}, or scale the features (ingest --scale unit-column)"
     ]

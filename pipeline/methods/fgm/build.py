@@ -13,6 +13,7 @@ from ...inputs.labels import Inputs
 from ...passes.blocks import scale_of
 from ...passes.scaling import scaled_columns
 from ...records.context import RunContext
+from ...records.data_set import feature_namer
 from .atoms import feature_ranges
 from .config import FGMConfig
 from .designs import Atoms, Design
@@ -29,12 +30,13 @@ def build_model(
     coordinates, rows, intercepts = union_of_weights(weights)
     selections = [ids for machine in machines if len(ids := machine.selected())]
     features = atoms.features(np.unique(np.concatenate(selections), axis=0)) if selections else np.zeros(0, np.int64)
-    data, names, centred = inputs.data, inputs.data.feature_names(), atoms.centred
+    data, centred = inputs.data, atoms.centred
     ranges = np.stack(feature_ranges(data, features, centred=centred)) if atoms.kind == "expansion" else np.zeros((2, 0))
     classes = "null" if inputs.classes is None else json.dumps(list(inputs.classes))
     texts = config.feature_map or atoms.kind, config.model_dump_json(), classes
     read = features, scale_of(data, features, centred=centred), ranges
-    known = None if names is None else tuple(names[j] for j in features)
+    is_named = data.first_feature > 0 or data.feature_names() is not None
+    known = tuple(map(feature_namer(data), features.tolist())) if is_named else None
     row_scaled = data.scale.kind == "unit-row"
     model = FGMModel(*texts, int(data.n_cols), *read, coordinates, rows, intercepts, tuple(machines), known, row_scaled)
     if inputs.covariates is None:

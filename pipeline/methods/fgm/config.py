@@ -85,7 +85,7 @@ class FGMConfig(MethodConfig):
         return self
 
 
-def resolved(config: FGMConfig, inputs: Inputs) -> FGMConfig:
+def resolve_config(config: FGMConfig, inputs: Inputs) -> FGMConfig:
     """Return parameters with everything decided that depends on the target.
 
     Raises ValueError: a loss, or class weights, that do not suit the target.

@@ -224,7 +224,7 @@ class Designs:
         if design_bytes(ctx.data, sum(self._capacities)) > DRIVER_SHARE * ctx.driver_memory:
             count = sum(len(ids) for cuts in missing.values() for ids in cuts)
             count += sum(sum(design.widths) for design in self._designs.values())
-            refuse_columns([cut_columns(ctx.data, count)], ctx.driver_memory)
+            refuse_columns([cut_columns(ctx.data, count)], ctx.fit_limit)
         parts = [self._atoms.features(ids) for cuts in missing.values() for ids in cuts]
         features = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
         raw = scaled_columns(ctx, features, centred=self._atoms.centred) if len(features) else np.zeros((ctx.data.n_rows, 0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...inputs.folds import SharedLoop, fold_masks, group_by_parameters
 from ...records.context import RunContext
-from .config import FGMConfig, resolved
+from .config import FGMConfig, resolve_config
 from .method import FGM, shared_loop
 
 # Parameters that change the candidates or how they are read: points that differ in them cannot share a pass.
@@ -21,7 +21,7 @@ def shared_loops(ctx: RunContext, grid: Sequence[FGMConfig], extra: Mapping[str,
     _, inputs = FGM.read_inputs(grid[0], ctx, {name: extra.get(name) for name in ("groups", "covariates")})
     masks = fold_masks(inputs.target, inputs.classes, folds, seed)
     loops = []
-    for points in group_by_parameters([resolved(config, inputs) for config in grid], ATOM_PARAMETERS):
+    for points in group_by_parameters([resolve_config(config, inputs) for config in grid], ATOM_PARAMETERS):
         loop = shared_loop(ctx, [grid[k] for k in points], inputs, masks, ctx.driver_memory)
         loop.follow(inputs, list(masks) * len(points))
         loops.append(SharedLoop(points, loop))

@@ -20,7 +20,7 @@ from ...records.context import RunContext
 from ...records.holdings import holdings_plan
 from .atoms import build_atoms, map_warnings
 from .build import build_model, last_weights, refit_weights
-from .config import FGMConfig, resolved
+from .config import FGMConfig, resolve_config
 from .designs import HELD, design_bytes, driver_holdings, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState, certificates
 from .model import FGMModel
@@ -71,7 +71,7 @@ class FGM(Method):
     @classmethod
     def start(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> Self:
         """Return the method ready to run on inputs, with what depends on the target decided."""
-        return super().start(resolved(config, inputs), inputs, ctx)
+        return super().start(resolve_config(config, inputs), inputs, ctx)
 
     @classmethod
     def prepare(cls, config: FGMConfig, ctx: RunContext, extra: Mapping[str, Any]) -> Self:
@@ -114,7 +114,7 @@ class FGM(Method):
     @classmethod
     def shared_folds(cls, config: FGMConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask: they share candidates and passes."""
-        return cls(resolved(config, inputs), inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
+        return cls(resolve_config(config, inputs), inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
 
     def decision_values(self, state: FGMState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, with their covariates."""
@@ -159,7 +159,7 @@ def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, m
     """Return one loop for the fits of every parameters on every mask of rows held out; they share candidates and passes. ``limit`` is what
     scores, vectors and columns may take on the driver.
     """
-    configs = [resolved(config, inputs) for config in configs]
+    configs = [resolve_config(config, inputs) for config in configs]
     atoms = build_atoms(configs[0], inputs)
     available = atoms.count(int(inputs.data.n_cols))
     clipped = [config.model_copy(update={"B": min(config.B, available)}) for config in configs]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 from ...inputs.labels import Inputs
 from ...loops.run import run_loop
 from ...records.context import RunContext
+from ...records.data_set import feature_namer
 from .atoms import build_atoms
-from .config import FGMConfig, resolved
+from .config import FGMConfig, resolve_config
 from .designs import driver_holdings, refuse_columns
 from .loop import FGMLoop
 from .model import FGMModel, positions
@@ -31,7 +32,7 @@ def _resample(problems: list[MachineProblem], seed: np.random.SeedSequence) -> l
 
 def bootstrap_loop(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resamples: int) -> FGMLoop:
     """Return one loop for all resamples, which share its passes. Raises MemoryBoundExceeded: more scores and columns than memory allows."""
-    config = resolved(config, inputs)
+    config = resolve_config(config, inputs)
     atoms = build_atoms(config, inputs)
     available = atoms.count(int(inputs.data.n_cols))
     problems = machine_problems(config.model_copy(update={"B": min(config.B, available)}), inputs)
@@ -71,9 +72,9 @@ def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunCont
     ids, shares = _selections(loop, ctx)
     chosen = {key for machine in model.machines for key in _keys(machine.selected())}
     found = dict(zip(_keys(ids), shares.tolist(), strict=True))
-    kind, names = loop.atoms.kind, inputs.data.feature_names()
+    kind, name = loop.atoms.kind, feature_namer(inputs.data)
     ranked = sorted({*found, *chosen}, key=lambda key: (-found.get(key, 0.0), key))
-    rows = [{"feature": _name(key, kind, names), "frequency": found.get(key, 0.0), "in_the_fit": key in chosen} for key in ranked]
+    rows = [{"feature": _name(key, kind, name), "frequency": found.get(key, 0.0), "in_the_fit": key in chosen} for key in ranked]
     frequencies = [found.get(key, 0.0) for key in sorted(chosen)]
     summary = {
         "resamples": len(loop.problems) // max(inputs.n_machines, 1),
@@ -89,7 +90,7 @@ def _keys(ids: np.ndarray) -> list[Key]:
     return [tuple(row) for row in np.reshape(ids, (len(ids), -1)).astype(int).tolist()]
 
 
-def _name(key: Key, kind: str, names: Sequence[str] | None) -> str:
+def _name(key: Key, kind: str, name: Callable[[int], str]) -> str:
     if kind == "groups":
         return f"group {key[0]}"
-    return "*".join(f"x{j}" if names is None else names[j] for j in key if j >= 0)
+    return "*".join(name(j) for j in key if j >= 0)

@@ -187,7 +187,7 @@ class BatchLoop:
             members = np.unique(penalty.members[penalty.copies_of(machine.groups[lo:hi])])
             new = np.setdiff1d(members, columns.features)
             holding = working_set_columns(ctx.data, np.concatenate([columns.features, new]))
-            refuse_beyond([holding], ctx.driver_memory, "group-lasso", FEWER_COLUMNS)
+            refuse_beyond([holding], ctx.fit_limit, "group-lasso", FEWER_COLUMNS)
             columns.append(new, fetch_scaled(ctx, new))
         return columns
 

@@ -21,7 +21,8 @@ from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...passes.rows import NEEDS_ROWS
 from ...records.context import RunContext
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.data_set import source_names
+from ...records.holdings import check_held, holdings_plan
 from .batch_loop import BatchLoop
 from .batch_problem import BatchProblem, BatchState
 from .config import GroupLassoConfig
@@ -85,7 +86,7 @@ class GroupLasso(Method):
         return {"n_selected": len(model.features), "n_groups": len(model.arrays["active_groups"]), "n_features": model.n_features}
 
     def _selected_tables(self, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
-        return self.model_tables(model, self.ctx.data.feature_names())
+        return self.model_tables(model, source_names(self.ctx.data))
 
     @classmethod
     def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
@@ -122,7 +123,7 @@ class StreamGroupLasso(GroupLasso):
         loop = TextLoop(config, inputs) if is_text else StreamLoop(config, inputs, ctx.fit_limit)
         has_rows = is_text or "rows" in getattr(data.meta, "layouts", ("rows",))
         remedy = "algorithm='fista', fewer features" if has_rows else NEEDS_ROWS
-        refuse_beyond(stream_holdings(loop.learners, data), ctx.fit_limit, cls.name, remedy)
+        check_held(stream_holdings(loop.learners, data), ctx, cls.name, remedy)
         return loop
 
     @cached_property
@@ -193,7 +194,7 @@ class BatchGroupLasso(GroupLasso):
         lam = None if config.lam == "auto" else config.lam
         problem = BatchProblem(targets, cost, loss, penalty, lam, *limits, tracker=tracker)
         holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
-        refuse_beyond(holdings, ctx.fit_limit, cls.name, FEWER_COLUMNS)
+        check_held(holdings, ctx, cls.name, FEWER_COLUMNS)
         return BatchLoop(problem, labels)
 
     @cached_property

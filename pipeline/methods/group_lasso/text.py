@@ -54,7 +54,7 @@ class TextData:
             raise ValueError(f"labels={list(self.text.labels)!r}: classes need at least two")
         self.url = source if source == "-" else str(Path(source).resolve())
         self.meta = _TextMeta(self.text.labels)
-        self.n_cols = self.text.n_features
+        self.n_cols, self.first_feature = self.text.n_features, 0 if options.get("zero_based") else 1
 
     @cached_property
     def digest(self) -> str:

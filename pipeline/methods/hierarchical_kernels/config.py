@@ -22,7 +22,7 @@ class HKLConfig(GramConfig):
         "rbf(gamma=0.5)[0:8], gaussian(width=1.0) (in standard deviations), monomial(degree=3), hermite(degree=3). Or a list of nodes "
         '{"name": ..., "kernel": "rbf(gamma=1.0)[0] * linear[3]", "parents": [...], "d": ...}, a dictionary from names to '
         "(kernel, parents); an estimator also takes a KernelGrid, a KernelList, or any object with the protocol KernelDag. Default: "
-        "subsets(gaussian), widths of one standard deviation",
+        "subsets(gaussian), widths of one standard deviation; of more than 128 features these alone, without products (depth=1)",
     )
     rho: Annotated[float, Field(gt=1, le=2)] = Field(
         1.5, description="norm over descendants: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may"

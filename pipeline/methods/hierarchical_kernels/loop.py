@@ -83,7 +83,9 @@ class HKLLoop:
         """Return the sources, and where their kernels are constant their children: nothing is known of them before a solve."""
         roots = self.dag.roots()
         constant = [key for key in roots if not self.dag.kernel(key).factors]
-        first = np.concatenate([roots, *(self.dag.children(key) for key in constant)])
+        below = [self.dag.children(key) for key in constant]
+        # More than the hull may hold are looked at first: they must not take its places by their number.
+        first = np.concatenate([roots, *below]) if len(roots) + sum(map(len, below)) <= self.config.max_nodes else roots
         nodes = NodeSet.empty(self.dag.width).with_hulls(first, self.dag.parents, self.dag.penalties, self.config.max_nodes)
         return HKLState(ActiveState(nodes), first_master(nodes.hull, self.machines))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.graphs.kernel_graphs import KernelDag
+from ....kernels.graphs.parsing import DEFAULT_GRAPH
 from ...grams.memory import SUM, TABLES, TASK_FORMS, WORKING_SET, sum_held
 from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.weighted_sum import fits_driver
@@ -28,7 +29,8 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.work import Cost, Work
 from .config import HKLConfig
 from .graph import base_kernels, resolve_graph
 from .loop import HKLLoop, HKLState, hull_settings, selected_nodes
@@ -40,6 +42,15 @@ HULL = Held(f"kernels of the hull as packed triangles, {BANK_SHARE:g} of driver_
 ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memory`")
 
 HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES, TABLES, TASK_FORMS)  # what the driver may hold
+
+MAX_DEFAULT_FEATURES = 128  # features up to which the default graph has products of them: of every node next to the hull it keeps a name
+WIDE_GRAPH = "subsets(gaussian; depth=1)"
+# Nodes of a hull, and visits to those next to it, as many as are usual.
+USUAL_HULL, USUAL_ROUNDS = 100, 15
+USUAL_SHARE = 0.25  # of the nodes that a search may look at, those that it usually does
+VISITS = Cost(
+    "forms of kernels outside the hull", "v n^2", 3e8, "fewer rows, a smaller max_visits or a graph of fewer kernels (dag=...) make it less"
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +86,16 @@ class HKL(Method):
         return config, HKLInputs(rows if tasks is None else with_tasks(rows, tasks, ctx.data.url))
 
     @classmethod
+    def decided(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLConfig:
+        """Return parameters with the graph that is the default of the data: of many features their kernels, without products of them."""
+        d = inputs.data.n_cols
+        if config.dag is not None or inputs.dag is not None or d <= MAX_DEFAULT_FEATURES:
+            return config
+        wider = f"dag='{DEFAULT_GRAPH}' takes all, 'subsets(gaussian[0:50])' those of some features"
+        ctx.tell(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken; {wider}")
+        return config.model_copy(update={"dag": WIDE_GRAPH})
+
+    @classmethod
     def build_loop(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLLoop:
         """Return the loop of a fit. Raises ValueError: a graph, a task kernel or a loss that does not suit the data; MemoryBoundExceeded:
         more rows or nodes than the driver's memory allows.
@@ -88,7 +109,7 @@ class HKL(Method):
         graph = resolve_graph(config, rows, inputs.dag)
         fit = task_fit(rows) if isinstance(rows, TaskInputs) else fit_tracker(rows, rows.held_out)
         loop = HKLLoop(config, graph, build_machines(config, rows, task_kernel), (fit,))
-        refuse_beyond(driver_held(loop, ctx), ctx.fit_limit, cls.name, "fewer rows, or a smaller max_nodes")
+        check_held(driver_held(loop, ctx), ctx, cls.name, "fewer rows, or a smaller max_nodes")
         return loop
 
     @cached_property
@@ -122,6 +143,13 @@ class HKL(Method):
             yield from (hull.load(), hull.sum(), hull.forms(vectors) if fits else hull.task_forms(count, n_tasks))
         tasks = None if fits else (count, n_tasks)
         yield node_task_bytes(self.ctx.data, loop.dag, len(base_kernels(loop.dag)), vectors, tasks)
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Searches for nodes outside the hull: they take far more than the machines on it."""
+        dag = self.loop.dag
+        visits = USUAL_SHARE * min(self.config.max_visits, dag.size) + min(USUAL_HULL * dag.width, USUAL_ROUNDS * dag.size)
+        return (VISITS.of(v=visits, n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.alignment.path import p_for
 from ....storage.value_types import Matrix
 from ...calibration.fits import Fit
-from ...estimators.inputs import Column, OneThread, Selection, UserRows, in_memory, seed_of, validated
+from ...estimators.inputs import Column, OneThread, Selection, UserRows, features_of, in_memory, seed_of, validated
 from ...estimators.kernels import KernelClassifier
 from ...estimators.probabilities import LateCalibration, late_calibration
 from ...estimators.supervised import predicted_labels
@@ -224,7 +224,9 @@ class KTASelectionPath(Selection, KernelClassifier):
         if config.probability is not False:
             fit = Fit(KTAPath, config, training, partial(values_at, point.p))
             late = late_calibration(fit, self._fit_place(training.data), seed_of(self.random_state), self._takes_all_memory)
-        return PathMachine(point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point), late)
+        return PathMachine(
+            point, self.classes_, float(config.C), lambda: machine_model(config, training, arrays, figures, point), self, late
+        )
 
     # -- selection and prediction --------------------------------------------------------------------------------------------------
 
@@ -260,9 +262,15 @@ class PathMachine(OneThread):
     """
 
     def __init__(
-        self, point: PathPoint, classes: np.ndarray, C: float, build: Callable[[], KernelModel], late: LateCalibration | None = None
+        self,
+        point: PathPoint,
+        classes: np.ndarray,
+        C: float,
+        build: Callable[[], KernelModel],
+        path: object,
+        late: LateCalibration | None = None,
     ) -> None:
-        self._point, self._build, self._late = point, build, late
+        self._point, self._build, self._path, self._late = point, build, path, late
         self.classes_, self.p_, self.C_ = classes, point.p, C
         self.active_, self.weights_ = point.active, point.share
 
@@ -292,7 +300,7 @@ class PathMachine(OneThread):
         model = self.model_
         if model.precomputed:
             return gram_decision_values(model, np.asarray(in_memory(X)))
-        taken = in_memory(X)
+        taken, _ = features_of(self._path, X)
         rows: Matrix = sp.csr_array(taken) if sp.issparse(taken) else np.asarray(taken)
         if rows.ndim != 2 or rows.shape[1] != model.n_features:
             raise ValueError(f"X has shape {rows.shape}; the machine needs {model.n_features} features")

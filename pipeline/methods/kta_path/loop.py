@@ -149,7 +149,7 @@ class KTALoop:
         if done == n_tasks:
             # How many weights there will be follows from the alignments; the plan only had an upper bound.
             weights = WEIGHTS.of(A=path_size(self.config, new))
-            refuse_beyond([weights], ctx.driver_memory, "kta-path", "fewer points (dp), a smaller p_start or a larger lam2")
+            refuse_beyond([weights], ctx.fit_limit, "kta-path", "fewer points (dp), a smaller p_start or a larger lam2")
         return new
 
     def _advance(self, state: KTAState) -> KTAState:

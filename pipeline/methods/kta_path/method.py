@@ -21,7 +21,9 @@ from ...models.kernel import KernelModel
 from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Task, column_tasks
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.data_set import source_names
+from ...records.holdings import Held, Holding, check_held, holdings_plan, refuse_beyond
+from ...records.work import Cost, Work
 from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
 from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
@@ -44,6 +46,8 @@ CELLS = Held("matrices of c cells, which share the kernels of many points", "8 c
 LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels")
 MACHINES_OF_BATCH = f"M machines, {BATCH_MACHINES} at most, {IN_CELLS}"
 TABLE = Held("weights of kernels at the machines, while cells are cut", f"{TABLE_COPIES} d M", MACHINES_OF_BATCH)
+
+FEATURE_WORK = Cost("alignments of the features' kernels, and their sums", "d n^2", 1e8, "fewer rows or features make it less")
 
 
 class KTAPath(Method):
@@ -79,7 +83,10 @@ class KTAPath(Method):
         loop = KTALoop(config, inputs)
         if not isinstance(inputs.data, GivenGrams):
             # At least one point's weights; how many more there are shows with the alignments.
-            refuse_beyond(_driver_held(loop, ctx, 1), ctx.fit_limit, cls.name, "fewer rows or features")
+            holdings, remedy = _driver_held(loop, ctx, 1), "fewer rows or features"
+            refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
+            # Cells are rarely more than some tens; that they might be as many as their share of the memory allows is nothing to tell.
+            check_held([item for item in holdings if item.what != CELLS.what], ctx, cls.name, remedy)
         return loop
 
     @cached_property
@@ -98,6 +105,11 @@ class KTAPath(Method):
         data, targets = self.ctx.data, 8 * self.ctx.data.n_rows * self.inputs.n_machines
         yield from (alignments_pass(tasks[lo : lo + BATCH_TASKS], targets) for lo in range(0, len(tasks), BATCH_TASKS))
         yield from sum_passes(data, 4 if self.config.kernel == "rbf" else 8, _most_cells(self.loop, self.ctx), self.ctx.driver_memory)
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """What all features ask of pairs of rows."""
+        return () if isinstance(self.inputs.data, GivenGrams) else (FEATURE_WORK.of(d=self.ctx.data.n_cols, n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -150,7 +162,7 @@ class KTAPath(Method):
 
     def tables(self, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels in the order they leave the path, last ones first; the points; and weights of the last kernels."""
-        return self.model_tables(model, self.ctx.data.feature_names())
+        return self.model_tables(model, source_names(self.ctx.data))
 
     @classmethod
     def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:

@@ -14,7 +14,7 @@ from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
-from ...inputs.memory import HELD, machines_held, refuse_machines
+from ...inputs.memory import HELD, check_machines, machines_held
 from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
 from ...loops.active_set import FINISHED
 from ...loops.side_by_side import SideBySide, SideState
@@ -26,11 +26,20 @@ from ...models.task_predict import TaskPredictor
 from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
 from ...records.holdings import Holding, holdings_plan
+from ...records.work import Cost, Work
 from .config import LatentTaskConfig
 from .loop import LatentLoop, LatentState
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by group
 MAX_GROUPS_LISTED = 100  # groups that a report lists
+
+USUAL_STEPS = 30  # machines that a fit usually solves one after the other, for one weight vector each
+STEPS = Cost(
+    "machines on weighted sums of kernels, step by step",
+    "s T k n^2",
+    8e8,
+    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
+)
 
 
 class LatentTask(Method):
@@ -68,7 +77,7 @@ class LatentTask(Method):
         losses = pooled_problem(config, inputs, machine)
         settings, n = gram_settings(config, specs, inputs.data, ctx), losses.problem.n
         holdings = driver_held(settings, n, len(specs), inputs.n_tasks, ctx.driver_memory)
-        refuse_machines(settings, holdings, n, len(specs), ctx.fit_limit, cls.name)
+        check_machines(settings, holdings, n, len(specs), ctx, cls.name)
         fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
         return LatentLoop(config, specs, losses, settings, fits, given_grams_or_none(inputs.data))
 
@@ -95,6 +104,12 @@ class LatentTask(Method):
             "iterations_at_most": self.config.max_iter,
             **sum_plan(passes, passes.task_forms(1, loop.n_tasks)),
         }
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Steps, as many as are usual."""
+        loop = self.loop
+        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=1, k=len(loop.specs), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:

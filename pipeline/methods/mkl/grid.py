@@ -20,8 +20,9 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
     shared = []
     for points in group_by_parameters(grid, GRAM_PARAMETERS):
         first, inputs = MKL.read_inputs(grid[points[0]], ctx, {})
+        first = MKL.decided(first, inputs, ctx)
         masks = fold_masks(inputs.target, inputs.classes, folds, seed)
-        loop = shared_loop(ctx, [first, *(grid[k] for k in points[1:])], inputs, masks, ctx.driver_memory)
+        loop = shared_loop(ctx, [first, *(grid[k] for k in points[1:])], inputs, masks)
         shared.append(SharedLoop(points, loop))
     return shared
 

@@ -13,7 +13,7 @@ from ...grams.plans import GramPasses, sum_plan, sum_work
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import HELD, machines_held, refuse_machines
+from ...inputs.memory import HELD, check_machines, machines_held
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 from ...loops.kernel_weights import MIN_KERNELS_TO_SHRINK
 from ...loops.weight_steps import uses_model
@@ -23,10 +23,19 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.holdings import holdings_plan
+from ...records.work import Cost, Work
 from .config import MKLConfig
 from .forms import cuts_at_once
 from .loop import UNFINISHED, MKLLoop, MKLState
 from .single_kernel_loop import SingleLoop
+
+USUAL_STEPS = 20  # machines that a fit usually solves one after the other, for one weight vector each
+STEPS = Cost(
+    "machines on weighted sums of kernels, step by step",
+    "s T k n^2",
+    8e8,
+    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
+)
 
 
 class MKL(Method):
@@ -52,7 +61,7 @@ class MKL(Method):
         """Return the loop of a fit. Raises ValueError: kernels that do not suit the data; MemoryBoundExceeded: more of them than the memory
         allows.
         """
-        return shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
+        return shared_loop(ctx, [config], inputs, [inputs.held_out])
 
     @cached_property
     def plan(self) -> dict[str, Any]:
@@ -80,6 +89,12 @@ class MKL(Method):
         return [*map(passes.forms, vectors), *([passes.products(models)] if models else [])]
 
     @property
+    def work(self) -> tuple[Work, ...]:
+        """Steps, as many as are usual."""
+        loop = self.loop
+        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=len(loop.problems), k=len(loop.specs), n=self.ctx.data.n_rows),)
+
+    @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
         settings = self.loop.settings
@@ -93,7 +108,7 @@ class MKL(Method):
         """
         if config.solver == "single":
             return None
-        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
+        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
 
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""
@@ -132,11 +147,8 @@ class MKL(Method):
         return followed_tables(model)
 
 
-def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> MKLLoop:
-    """Return one loop for the fits with all parameters on all masks of rows held out; they share Gram matrices and passes.
-
-    ``limit`` bounds the bytes of matrices in memory, and of one block pair of all kernels.
-    """
+def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None]) -> MKLLoop:
+    """Return one loop for the fits with all parameters on all masks of rows held out; they share Gram matrices and passes."""
     first = configs[0]
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     settings = gram_settings(first, specs, inputs.data, ctx)
@@ -151,6 +163,6 @@ def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, m
             problems += machines
             machine_configs += [config] * len(machines)
     holdings = machines_held(settings, ctx.data.n_rows, len(specs), len(problems), ctx.driver_memory)
-    refuse_machines(settings, holdings, ctx.data.n_rows, len(specs), limit, MKL.name)
+    check_machines(settings, holdings, ctx.data.n_rows, len(specs), ctx, MKL.name)
     kind = SingleLoop if first.solver == "single" else MKLLoop
     return kind(first, specs, problems, settings, trackers, given_grams_or_none(inputs.data), machine_configs)

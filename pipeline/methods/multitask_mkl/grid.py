@@ -18,10 +18,11 @@ def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Map
     """
     inputs = store_task_inputs(ctx, MultiTaskMKL.name)
     masks = task_folds(inputs, folds, seed)
-    return [
-        SharedLoop(points, shared_loop(ctx, [grid[point] for point in points], inputs, masks))
-        for points in group_by_parameters(grid, GRAM_PARAMETERS)
-    ]
+    shared = []
+    for points in group_by_parameters(grid, GRAM_PARAMETERS):
+        first = MultiTaskMKL.decided(grid[points[0]], inputs, ctx)
+        shared.append(SharedLoop(points, shared_loop(ctx, [first, *(grid[point] for point in points[1:])], inputs, masks)))
+    return shared
 
 
 __all__ = ["shared_loops", "table_rows"]

@@ -22,7 +22,8 @@ from ...models.task import TaskModel, by_class, machine_stack, task_counts, task
 from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...records.context import BANK_SHARE, RunContext
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.work import Cost, Work
 from .config import MultiTaskMKLConfig
 from .loop import UNFINISHED, MultiTaskLoop, MultiTaskState
 from .solve_pass import largest_step, split_batches
@@ -34,6 +35,14 @@ WITHIN = Held("kernels within the tasks", "4 k q", f"q the sum of the squares of
 ONE_STEP = Held("kernels of the tasks of one step", "4 k s^2", f"else; s rows of the largest task, and at least {BATCH_BYTES >> 20} MiB")
 LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "8 s^2")
 WEIGHTS = Held("weights of kernels in tasks, forms, and copies of them", "64 k T")
+
+USUAL_STEPS = 40  # times that the machines of all tasks are usually solved
+STEPS = Cost(
+    "machines of the tasks on weighted sums of kernels, step by step",
+    "s T k q",
+    1e8,
+    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
+)
 
 
 class MultiTaskMKL(Method):
@@ -83,6 +92,12 @@ class MultiTaskMKL(Method):
             "tasks_per_pass": 0 if settings.policy == "memory" else len(batches),
             "task_bytes": largest_step(batches, k, settings.policy),
         }
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Steps, as many as are usual; q is the sum of the squares of the tasks' rows."""
+        loop, squares = self.loop, sum(size**2 for size in self.loop.layout.groups)
+        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=len(loop.problems), k=len(loop.specs), q=squares),)
 
     @property
     def distributed(self) -> tuple[str, ...]:
@@ -159,7 +174,7 @@ def shared_loop(
                 pooled = pooled_problem(config, part, machine)
                 problems.append(TaskProblem(pooled.problem.part(inputs.order), pooled.constants))
                 fit_configs.append(config)
-    refuse_beyond(driver_held(settings, layout, len(specs), len(problems)), ctx.fit_limit, MultiTaskMKL.name, fewer_kernels(settings))
+    check_held(driver_held(settings, layout, len(specs), len(problems)), ctx, MultiTaskMKL.name, fewer_kernels(settings))
     return MultiTaskLoop(specs, fit_configs, problems, fits, settings, layout, inputs.order, given)
 
 

@@ -19,7 +19,8 @@ from ...models.linear import LinearModel, raw_coefficients
 from ...models.linear_predict import LinearPredictor
 from ...passes.rows import NEEDS_ROWS, has_rows
 from ...records.context import RunContext
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.data_set import source_names
+from ...records.holdings import check_held, holdings_plan
 from .batch_loop import BatchLoop, BatchState
 from .config import SelectorConfig
 from .inputs import selector_data
@@ -66,7 +67,7 @@ class Selector(Method):
         remedy = "feed the rows in pieces with MultiTaskSelector.partial_fit"
         if way != "memory":
             remedy = FEWER_COLUMNS if way == "working_set" else remedy if has_rows(inputs.data) else f"{NEEDS_ROWS}, {remedy}"
-        refuse_beyond(holdings, ctx.fit_limit, cls.name, remedy)
+        check_held(holdings, ctx, cls.name, remedy)
         data = selector_data(config, inputs)
         if config.algorithm == "da":
             return RoundsLoop(config, data, ctx.seed, BlockRows(data, ctx.driver_memory) if way == "blocks" else None)
@@ -136,7 +137,7 @@ class Selector(Method):
             {"task": name, "rows": int(sizes[q]), "features": int(counts[q]), "intercept": float(model.intercepts[q])}
             for q, name in enumerate(tasks)
         ]
-        return {**self.model_tables(model, self.ctx.data.feature_names()), "tasks": rows, **self.loop.tables(state)}
+        return {**self.model_tables(model, source_names(self.ctx.data)), "tasks": rows, **self.loop.tables(state)}
 
     @classmethod
     def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:

@@ -117,7 +117,7 @@ class WorkingLoop:
         columns, ends = self._columns[1], np.cumsum(state.joined)
         for lo, hi in zip((ends - state.joined)[columns.n_batches :], ends[columns.n_batches :], strict=True):
             holdings = set_holdings(ctx.data, np.sort(state.features[:hi]), self.data.n_tasks, ctx.driver_memory)
-            refuse_beyond(holdings, ctx.driver_memory, "multitask-selector", FEWER_COLUMNS)
+            refuse_beyond(holdings, ctx.fit_limit, "multitask-selector", FEWER_COLUMNS)
             fetched = fetch_scaled(ctx, state.features[lo:hi])
             rows = fetched if isinstance(fetched, np.ndarray) else sp.csr_array(fetched)
             columns.append(state.features[lo:hi], rows[self.order])

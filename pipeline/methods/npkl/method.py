@@ -19,7 +19,7 @@ from ...models.spectral import SpectralModel
 from ...models.spectral_predict import SpectralPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet, require
-from ...records.holdings import holdings_plan, refuse_beyond, total_bytes
+from ...records.holdings import check_held, holdings_plan, total_bytes
 from .config import NPKLConfig
 from .loop import HELD, NPKLLoop
 
@@ -68,7 +68,7 @@ class NPKL(Method):
         pairs = pair_constraints(inputs.constraints, n)
         loop = NPKLLoop(config, close_pairs(pairs) if config.closure else pairs, min(config.n_neighbors, n - 1), ctx.seed)
         held = loop.driver_held(n, ctx.driver_memory)
-        refuse_beyond(held, ctx.driver_memory, cls.name, "fewer rows, fewer constraints or a smaller base")
+        check_held(held, ctx, cls.name, "fewer rows, fewer constraints or a smaller base")
         return loop
 
     @cached_property

@@ -67,6 +67,7 @@ ROW_BLOCK = 1 << 16  # rows of a block at most; part of the definition of the re
 BLOCK_BYTES = 64 << 20  # bits of a block at most
 FAN_IN = 8  # partial sums that are added together at one node of the tree
 GATHERED_BYTES = 32 << 20  # conjunctions of a hull on all rows up to which they come to the driver: a pass costs more than the work then
+KEPT_PAIR_BYTES = 32 << 20  # answers about which propositions may stand together that are kept from one question to the next
 SUBTREE_BYTES = 64 << 20  # bits of all rows up to which a task has them all, and searches below some propositions alone
 SUBTREE_VISITS = 1 << 15  # conjunctions of two propositions of one such task, about
 ROUND = 16  # such tasks that start with the same limits
@@ -250,23 +251,29 @@ class BlockedLattice(Conjunctions):
 
     def outside(
         self, nodes: NodeSet, alpha: Sequence[np.ndarray], threshold: float, *,
-        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, rows: BlockedSearch | None = None,
+        frontier: bool, depth: int = MAX_LENGTH, visits: int = 1 << 40, most: int = 1 << 40, rows: BlockedSearch | None = None,
     ) -> ViolatorSearch:  # fmt: skip
-        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, or everywhere."""
+        """Look for nodes out of the hull with M / d^2 above the threshold: next to the hull, made with the ``most`` propositions of the
+        greatest bounds, or everywhere.
+        """
         search = rows or self.signed(alpha)
         known = frozenset(tuple(item) for item in self.items(nodes.keys))
-        return search.frontier(known, threshold) if frontier else search.everywhere(known, threshold, depth, visits)
+        return search.frontier(known, threshold, depth, most) if frontier else search.everywhere(known, threshold, depth, visits)
 
     def kinds(self, ids: np.ndarray) -> np.ndarray:
         """Return which propositions may stand in one conjunction with some, ``(m, p)`` bool; a pass for those not asked for before."""
         if not self.skip:
             return np.ones((len(ids), self.p), bool)
-        new = np.array([e for e in ids.tolist() if e not in self._pairs], np.int64)
+        known = {e: self._pairs[e] for e in ids.tolist() if e in self._pairs}
+        new = np.array([e for e in ids.tolist() if e not in known], np.int64)
         if len(new):
             shared = self.blocks.share("pairs", new)
             rows = self.blocks.run("pairs", kinds_chunk, self.parts, pairs_step(len(new) * self.p), join_kinds, shared) == COMPATIBLE
-            self._pairs.update(zip(new.tolist(), np.packbits(rows, axis=1), strict=True))
-        return np.unpackbits(np.stack([self._pairs[e] for e in ids.tolist()]), axis=1, count=self.p).astype(bool)
+            known.update(zip(new.tolist(), np.packbits(rows, axis=1), strict=True))
+            if (len(self._pairs) + len(new)) * self.p > 8 * KEPT_PAIR_BYTES:
+                self._pairs.clear()
+            self._pairs.update((e, known[e]) for e in new.tolist())
+        return np.unpackbits(np.stack([known[e] for e in ids.tolist()]), axis=1, count=self.p).astype(bool)
 
 
 @dataclass(frozen=True)
@@ -342,9 +349,9 @@ class BlockedSearch:
             self._levels = (known, threshold), search
         return self._levels[1]
 
-    def frontier(self, known: frozenset[tuple[int, ...]], threshold: float) -> ViolatorSearch:
+    def frontier(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, most: int) -> ViolatorSearch:
         """Visit the children of the hull: one pass for a batch of them."""
-        return self._search(known, threshold).frontier()
+        return self._search(known, threshold).frontier(depth, most)
 
     def everywhere(self, known: frozenset[tuple[int, ...]], threshold: float, depth: int, visits: int) -> ViolatorSearch:
         """Visit all conjunctions of at most ``depth`` propositions: a pass for a batch of one length, or subtrees as tasks."""

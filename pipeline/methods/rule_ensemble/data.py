@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES
 from ....kernels.rules.lattice import RuleLattice
 from ....kernels.rules.propositions import Propositions
+from ....kernels.rules.search import MAX_LENGTH
+from ....storage.encoding.record import TableEncoding
+from ...inputs.labels import Inputs
 from ...passes.columns import Columns, fetch_columns
 from ...records.context import RunContext
+from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, refuse_beyond, total_bytes
 from .blocked_lattice import GATHERED_BYTES, ROW_BLOCK, BlockedLattice, RowBlocks, block_rows, fits_a_task
 from .config import RuleConfig
@@ -21,14 +25,14 @@ REMEDY = "choose fewer columns, n_thresholds or max_rules"  # what helps where p
 BITS = Held(
     "propositions as bits, while equal ones are dropped, and in the order of a search", "6 p w", "p propositions; w = n/8, in whole words"
 )
-PAIRS = Held("pairs of propositions as bits", "p^2/8")
+SEARCH = Held("propositions that may extend the sets of a search, length by length", f"{9 * (MAX_LENGTH + 1)} p")
 NAMES = Held("names of the hull, one bit or byte for each proposition", "9/8 p W", "W = `max_rules`")
 ON_ROWS = Held("the hull's conjunctions on the rows, and copies of them", "3 n W")
 NEWTON = Held("Newton matrices of the hull", "24 W^2")
 VECTORS = Held("labels, costs and multipliers of the machines", "64 n T")
 VALUES = Held("columns of the rules, as fetched and side by side", "16 n c", "c = min(d, W)")
 UNPACKED_SOME = Held("propositions unpacked, some at a time", "9 p n", f"{2 * MAX_UNPACKED_BYTES >> 20} MiB at most")
-HELD_HERE = (BITS, PAIRS, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
+HELD_HERE = (BITS, SEARCH, NAMES, ON_ROWS, NEWTON, VECTORS, VALUES, UNPACKED_SOME)
 
 IN_BLOCKS = f"rows in blocks: more than {ROW_BLOCK:,} rows, or the above beyond L"
 TABLE = Held("propositions, not their rows", "200 p", IN_BLOCKS)
@@ -62,6 +66,33 @@ class RuleTask:
 
 
 @dataclass(frozen=True)
+class RuleInputs:
+    """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns."""
+
+    rows: Inputs
+    names: Sequence[str] | None = None
+    categories: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names of level 0, 1, ... by column of numbers of levels
+    origins: Mapping[int, tuple[str, str | None]] = field(
+        default_factory=dict
+    )  # column and level (None: missing) by column of zeros and ones
+    nominal: Collection[str] = ()  # nominal columns of the source
+
+    @classmethod
+    def of(cls, rows: Inputs, names: Sequence[str] | None, encoding: TableEncoding | None) -> RuleInputs:
+        """Return rows whose columns came from a table in a known way."""
+        if encoding is None:
+            return cls(rows, names)
+        origins = {column: (origin.column, origin.level) for column, origin in encoding.origins.items()}
+        nominal = {column.name for column in encoding.sources if column.kind == "nominal"}
+        return cls(rows, names, encoding.coded_levels, origins, nominal)
+
+    @property
+    def data(self) -> DataSet:
+        """What is learnt from."""
+        return self.rows.data
+
+
+@dataclass(frozen=True)
 class RuleData:
     """Propositions, their lattice, and the rows in use."""
 
@@ -83,7 +114,7 @@ def driver_held(config: RuleConfig, p: int, n: int, d: int, machines: int, is_bl
         sums = COUNTS.of(W=hull), STEPS.of(n=n, T=machines), COLUMN.of(n=n), CANDIDATES.of(V=visits)
         gathered = GATHERED.taking(min(n * hull * machines // 4, 2 * GATHERED_BYTES))
         return (TABLE.of(p=p), NAME_BITS.of(p=p, W=hull), *sums, gathered)
-    matrices = (BITS.of(p=p, w=word), PAIRS.taking(p * 8 * -(-p // 64)), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
+    matrices = (BITS.of(p=p, w=word), SEARCH.of(p=p), NAMES.of(p=p, W=hull), ON_ROWS.of(n=n, W=hull))
     vectors = (NEWTON.of(W=hull), VECTORS.of(n=n, T=machines), VALUES.of(n=n, c=min(d, hull)))
     return (*matrices, *vectors, UNPACKED_SOME.taking(min(9 * p * n, 2 * MAX_UNPACKED_BYTES)))
 
@@ -113,14 +144,14 @@ def read_rule_data(
         propositions = outlined_propositions(ctx, used, config.n_thresholds, categorical)
         # Categories may be more than what was planned for.
         holdings = driver_held(config, max(propositions.size, 1), n_samples, d, len(tasks), True)
-        refuse_beyond(holdings, ctx.driver_memory, "rule-ensemble", REMEDY)
+        refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)
         has_subtrees = fits_a_task(most, n_samples)
         blocked = BlockedLattice(blocks, propositions, similarity, config.a, config.skip_implied, has_subtrees)
         return RuleData(propositions, blocked, np.flatnonzero(used))
     packed = packed_propositions(ctx, used, config.n_thresholds, categorical)
     # What was planned is the most there may be; what there is decides, before anything of its size is made of it.
     holdings = driver_held(config, packed.propositions.size, n, d, len(tasks), False)
-    refuse_beyond(holdings, ctx.driver_memory, "rule-ensemble", REMEDY)
+    refuse_beyond(holdings, ctx.fit_limit, "rule-ensemble", REMEDY)
     lattice = RuleLattice(packed.columns, n, rows, y, cost, similarity, config.a, config.skip_implied)
     return RuleData(packed.propositions, lattice, np.flatnonzero(used))
 

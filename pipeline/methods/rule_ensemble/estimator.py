@@ -16,19 +16,18 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...estimators.inputs import Classifying, fan_out, fit_context, in_memory, is_store, labels_of, opened, warn_user
+from ...estimators.inputs import Classifying, fan_out, fit_context, is_store, labels_of, opened, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
 from ...passes.columns import Columns
 from ...records.data_set import DataSet
-from .data import raw_columns
-from .method import Rule, RuleInputs
+from .data import RuleInputs, raw_columns
+from .method import Rule
 from .model import RuleModel, active_records, rule_certificate, rule_records, rule_table
 from .predict import RulePredictor, of_tasks, rule_matrix, rule_values, unseen_message, unseen_values
 from .state import RuleState
-from .text_columns import encode_text, has_text
 
 STOPS = {"max_rounds": "max_rounds={0.max_rounds}", "max_nodes": "max_rules={0.max_rules}", "stalled": "a standstill"}
 """What ended a fit before the rules next to the active set were quiet, in words."""
@@ -84,6 +83,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 
     _method = Rule
     _kernels_parameter = None
+    _frame_form = "codes"
     _forms = {**KernelEstimator._forms, "ensure_all_finite": "allow-nan"}
     _wider = {
         **KernelEstimator._wider,
@@ -125,15 +125,14 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         gramplane.storage.DataError
             An empty task, a class without weight.
         """
-        self._categories: dict[int, list[str]] = {}
         rows = self._inputs(X, y, sample_weight)
-        frame_names = getattr(self, "feature_names_in_", None)
+        frame_names, encoding = getattr(self, "feature_names_in_", None), getattr(self, "encoding_", None)
         names = rows.data.feature_names() if frame_names is None else [str(name) for name in frame_names]
         if task is None and is_store(X):
             task = store_tasks(rows.data)
         if task is not None:
             rows = with_tasks(rows, task, X if isinstance(X, str) else "")
-        self._fit(RuleInputs(rows, names, self._categories))
+        self._fit(RuleInputs.of(rows, names, encoding))
         return self
 
     def _unfinished(self, state: RuleState) -> str:
@@ -142,9 +141,6 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         return f"{reason} ended the fit before rules next to the active set were quiet; the gap on the active set is {gap:.2g}"
 
     def _data(self, X: object, y: ArrayLike | None = None) -> tuple[DataSet, Any]:
-        X = X if is_store(X) else in_memory(X)
-        if not is_store(X) and has_text(X):
-            X, self._categories = encode_text(X, None)
         return SupervisedEstimator._data(self, X, y)  # (rows of text are no strings for kernels here)
 
     def _set_model(self, model: RuleModel) -> None:
@@ -156,13 +152,9 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         self.intercept_ = model.intercepts
         self.tasks_ = None if model.tasks is None else np.asarray(model.tasks)
         self.objective_, self.dual_gap_ = model.figures["objective"], self.certificate_["gap"]
-        self._categories = {int(column): names for column, names in json.loads(model.categories_json).items()}
 
     def _columns(self, X: object) -> tuple[Columns, int]:
         """Return the raw columns of the rules of arrays, and the number of rows."""
-        X = in_memory(X)
-        if has_text(X) or self._categories:
-            X, _ = encode_text(X, self._categories)
         rows = self._checked(X, reset=False)
         raw = rows[:, self.model_.columns]
         return (sp.csc_array(raw) if sp.issparse(raw) else raw), rows.shape[0]
@@ -173,7 +165,9 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
             with fit_context(opened(X), self._place, fan_out([_warn_event], 0), 0) as ctx:
                 return RulePredictor().decision_values(self.model_, ctx, task)
         raw, n = self._columns(X)
-        unseen = unseen_values(self.model_, raw)
+        # What frames have in columns of names was said when they were encoded.
+        named = json.loads(self.model_.categories_json)
+        unseen = {column: count for column, count in unseen_values(self.model_, raw).items() if str(column) not in named}
         if unseen:
             warn_user(unseen_message(unseen))
         return of_tasks(self.model_, rule_values(self.model_, raw, n), task)

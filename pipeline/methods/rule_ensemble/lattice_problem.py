@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ....kernels.graphs.hulls import NodeSet
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.machine import solve_rules
-from ....kernels.rules.search import MAX_LENGTH, ViolatorSearch
+from ....kernels.rules.search import MAX_LENGTH, ViolatorSearch, is_full, joined_searches
 from ...loops.active_set import EVERYWHERE, Restricted, Violations
 from ...records.context import RunContext
 from .config import RuleConfig
@@ -18,7 +21,15 @@ from .mirror import solve_mirror
 from .state import RuleMaster
 
 MAX_REWEIGHTINGS = 100  # re-weightings of one solve
+LEAST_VISITS = 1 << 20  # conjunctions next to the hull that may be looked at, however few a certificate may take
 FIRST_DEPTH = 2  # length of conjunctions at which a search over all of them begins
+
+
+def conditions_looked_at(config: RuleConfig, hull: int) -> int:
+    """Return how many propositions may extend the conjunctions of a hull when those next to it are looked at: so many that about
+    ``max_visits`` are.
+    """
+    return max(max(config.max_visits, LEAST_VISITS) // max(hull, 1), config.add)
 
 
 class LatticeProblem:
@@ -39,17 +50,43 @@ class LatticeProblem:
         return solution, Restricted(point.objective, DualPoint(point.linear, 0.0, point.step_bound), point.bound)
 
     def frontier(self, nodes: NodeSet, master: RuleMaster, threshold: float, ctx: RunContext) -> Violations:
-        """Visit the children of the hull."""
-        search = self._lattice.outside(nodes, split_alpha(self._lattice, master), threshold, frontier=True)
+        """Visit the children of the hull, as far as they may be among the worst: no more of them can join."""
+        rows = self._lattice.signed(split_alpha(self._lattice, master))
+
+        def look(edge: float, depth: int) -> ViolatorSearch:
+            return self._look(nodes, edge, rows=rows, frontier=True, depth=depth, most=conditions_looked_at(self._config, nodes.size))
+
+        # The worst of the single propositions rule out most of the longer ones, by their bound.
+        singles = look(threshold, 1)
+        enough = len(singles.values) >= self._config.add
+        search = self._worst(singles, lambda edge: look(edge, MAX_LENGTH)) if enough else look(threshold, MAX_LENGTH)
+        if is_full(search):
+            search = self._worst(search, lambda edge: look(edge, MAX_LENGTH))
         return self._violations(search, threshold, None, search.visits)
+
+    def _worst(self, search: ViolatorSearch, look: Callable[[float], ViolatorSearch]) -> ViolatorSearch:
+        """Return the conjunctions of the greatest values, as many as may join at least, of a search that did not come to its end or did not
+        look at all: it is taken up again above the value of the last that would join, until it does.
+
+        Of equal values those come first that were found first.
+        """
+        visits = search.visits
+        while True:
+            edge = float(np.sort(search.values)[-min(self._config.add, len(search.values))])
+            above = look(edge)
+            visits += above.visits
+            if not is_full(above):
+                return joined_searches(above, search, search.values == edge)._replace(visits=visits)
+            search = above
 
     def everywhere(self, nodes: NodeSet, master: RuleMaster, threshold: float, ctx: RunContext) -> Violations:
         """Visit all conjunctions, longer and longer ones while the visits last."""
         budget, depth_reached, visits = self._config.max_visits, None, 0
         rows = self._lattice.signed(split_alpha(self._lattice, master))
         for depth in range(FIRST_DEPTH, MAX_LENGTH + 1):
-            # (rows are those of the lattice, of whichever kind it is)
-            search = self._lattice.outside(nodes, (), threshold, frontier=False, depth=depth, visits=budget - visits, rows=rows)  # pyright: ignore[reportArgumentType]
+            look = partial(self._look, nodes, rows=rows, frontier=False, depth=depth, visits=budget - visits)
+            search = look(threshold)
+            search = self._worst(search, look) if is_full(search) else search
             visits += search.visits
             if not search.finished:
                 if len(search.values) and depth_reached is None:
@@ -59,6 +96,10 @@ class LatticeProblem:
             if len(search.values) or search.whole:
                 return self._violations(search, threshold, depth_reached, visits)
         return Violations(self._lattice.named([]), np.zeros(0), threshold, depth_reached, visits)
+
+    def _look(self, nodes: NodeSet, threshold: float, *, rows: Any, **limits: Any) -> ViolatorSearch:
+        # (rows are those of the lattice, of whichever kind it is)
+        return self._lattice.outside(nodes, (), threshold, rows=rows, **limits)
 
     def _violations(self, search: ViolatorSearch, threshold: float, depth: int | None, visits: int) -> Violations:
         items = [row[row >= 0].tolist() for row in search.items]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,31 +18,16 @@ from ...method import Method
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
 from ...records.context import RunContext
-from ...records.data_set import DataSet
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.holdings import check_held, holdings_plan
 from .blocked_lattice import block_rows, fits_a_task, largest_step
 from .config import RuleConfig
-from .data import HELD, REMEDY, RuleTask, driver_held, lies_in_blocks, most_propositions
+from .data import HELD, REMEDY, RuleInputs, RuleTask, driver_held, lies_in_blocks, most_propositions
 from .loop import RuleLoop
 from .model import RuleModel, rule_certificate, rule_table
 from .model_build import build_rule_model
 from .predict import RulePredictor
 from .proposition_pass import outline_pass, pack_pass
 from .state import RuleState
-
-
-@dataclass(frozen=True)
-class RuleInputs:
-    """Rows with their classes (and tasks: :class:`TaskInputs`), and what is known of their columns."""
-
-    rows: Inputs
-    names: Sequence[str] | None = None
-    categories: Mapping[int, Sequence[str]] = field(default_factory=dict)  # names of category 0, 1, ... by column of text
-
-    @property
-    def data(self) -> DataSet:
-        """What is learnt from."""
-        return self.rows.data
 
 
 class Rule(Method):
@@ -69,7 +54,7 @@ class Rule(Method):
             raise DataError("the target is real-valued; rule-ensemble separates classes (ingest with --task classification)", ctx.data.url)
         rows = rows if tasks is None else with_tasks(rows, tasks, ctx.data.url)
         rows = with_held_out(rows, held_out_rows(extra, rows.target, ctx.seed, rows.classes))
-        return config, RuleInputs(rows, ctx.data.feature_names())
+        return config, RuleInputs.of(rows, ctx.data.feature_names(), ctx.data.encoding)
 
     @classmethod
     def build_loop(cls, config: RuleConfig, inputs: RuleInputs, ctx: RunContext) -> RuleLoop:
@@ -81,7 +66,8 @@ class Rule(Method):
         """
         rows, cost = inputs.rows, row_costs(config, inputs.rows)
         n, n_cols = len(rows.target), inputs.data.n_cols
-        categorical = [*categorical_columns(config.categorical, n_cols, inputs.names), *inputs.categories]
+        chosen = [entry for entry in config.categorical or () if entry not in inputs.nominal]
+        categorical = [*categorical_columns(chosen, n_cols, inputs.names), *inputs.categories]
         if isinstance(rows, TaskInputs):
             refuse_more_classes(rows)
             machines, fit, codes = _task_machines(rows, cost), task_fit(rows), rows.codes
@@ -93,7 +79,7 @@ class Rule(Method):
         similarity = task_similarity(config.task_kernel, len(machines), codes is not None)
         # How many propositions there are is known after the first pass, which looks again.
         is_blocked = lies_in_blocks(config, n, n_cols, len(machines), ctx.driver_memory)
-        refuse_beyond(driver_held(config, 1, n, 1, len(machines), is_blocked), ctx.fit_limit, cls.name, REMEDY)
+        check_held(driver_held(config, 1, n, 1, len(machines), is_blocked), ctx, cls.name, REMEDY)
         return RuleLoop(config, machines, similarity, categorical, n, (fit,), codes)
 
     @cached_property
@@ -147,8 +133,7 @@ class Rule(Method):
 
     def model(self, state: RuleState, ctx: RunContext) -> RuleModel:
         """Return the model of the last state: the selected rules, and the active set they came from."""
-        inputs = self.inputs
-        return build_rule_model(self.config, inputs.rows, self.loop.data(ctx), state, ctx, inputs.names, inputs.categories)
+        return build_rule_model(self.config, self.inputs, self.loop.data(ctx), state, ctx)
 
     def summary(self, state: RuleState, model: RuleModel) -> dict[str, Any]:
         """Return the certificate, and how many rules of which length were selected."""

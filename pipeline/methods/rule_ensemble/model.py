@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ....kernels.rules.propositions import MISSING, SIGNS, Propositions, proposition_text
+from ....kernels.rules.propositions import ABOVE, DIFFERENT, EQUAL, MISSING, SIGNS, Propositions, proposition_text
 from ...models.calibration import Calibration
 
 
@@ -18,7 +18,7 @@ class RuleModel:
     """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
+    record_optional: ClassVar[tuple[str, ...]] = ("origins_json", "first_feature", "calibration")
     params_json: str
     classes_json: str  # labels in order
     tasks_json: str  # task names in order, null without tasks
@@ -36,6 +36,8 @@ class RuleModel:
     active_items: np.ndarray
     active_weights: np.ndarray  # (n_active, n_machines)
     figures: dict[str, float] = field(default_factory=dict)  # objective, certificate and the like
+    origins_json: str = "{}"  # {column: [source column, level, or null: it is missing]} of columns that say this of another one
+    first_feature: int = 0  # number of the first column in the source
     calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
     @property
@@ -83,21 +85,34 @@ class RuleModel:
 def feature_name(model: RuleModel, column: int) -> str:
     """Return the name of a feature, ``x3`` where features have none."""
     names = json.loads(model.names_json)
-    return f"x{column}" if names is None else str(names[column])
+    return f"x{column + model.first_feature}" if names is None else str(names[column])
 
 
 def conditions(model: RuleModel, propositions: Propositions, items: np.ndarray) -> list[dict[str, Any]]:
     """Return the propositions of a conjunction as ``{column, feature, sign, cut, text}``, by column."""
-    categories = json.loads(model.categories_json)
+    categories, origins = json.loads(model.categories_json), json.loads(model.origins_json)
     rows = []
     for j in sorted(items.tolist(), key=lambda j: (propositions.column[j], propositions.kind[j], propositions.cut[j])):
         column, kind, cut = int(propositions.column[j]), int(propositions.kind[j]), float(propositions.cut[j])
+        if str(column) in origins and kind != MISSING:
+            feature, level = origins[str(column)]
+            rows.append(_level_condition(column, feature, level, (cut > 0) == (kind in (EQUAL, ABOVE))))
+            continue
         values = categories.get(str(column))
         label = values[int(cut)] if values is not None and kind != MISSING else None
         text = proposition_text(kind, cut, feature_name(model, column), label)
         value = None if kind == MISSING else cut if label is None else label
         rows.append({"column": column, "feature": feature_name(model, column), "sign": SIGNS[kind], "cut": value, "text": text})
     return rows
+
+
+def _level_condition(column: int, feature: str, level: str | None, holds: bool) -> dict[str, Any]:
+    """Return what a column of zeros and ones says of the column that it was made of."""
+    if level is None:
+        sign = SIGNS[MISSING] if holds else "is not missing"
+        return {"column": column, "feature": feature, "sign": sign, "cut": None, "text": f"{feature} {sign}"}
+    sign = SIGNS[EQUAL if holds else DIFFERENT]
+    return {"column": column, "feature": feature, "sign": sign, "cut": level, "text": f"{feature} {sign} {level}"}
 
 
 def rule_records(model: RuleModel) -> list[dict[str, Any]]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
-from ...inputs.labels import Inputs
 from ...inputs.tasks import TaskInputs
 from ...loops.active_set import EVERYWHERE, FINISHED
 from ...records.context import RunContext
 from .blocked_lattice import BlockedLattice
 from .blocked_rules import BlockedRules
 from .config import RuleConfig
-from .data import Lattice, RuleData, raw_columns, renumber, rule_flags
+from .data import Lattice, RuleData, RuleInputs, raw_columns, renumber, rule_flags
 from .lattice_problem import split_alpha
 from .model import RuleModel
 from .state import RuleState, SelectedRules
@@ -28,15 +27,14 @@ MAX_PROPOSITIONS, MAX_ROWS = 30, 1000
 
 def build_rule_model(
     config: RuleConfig,
-    inputs: Inputs,
+    about: RuleInputs,
     data: RuleData,
     state: RuleState,
     ctx: RunContext,
-    names: Sequence[str] | None,
-    categories: Mapping[int, Sequence[str]],
 ) -> RuleModel:
     """Return the model of the last state: the selected rules, equal ones as one, and the active set they came from."""
     assert state.kept is not None
+    inputs = about.rows
     propositions, items, weights = _merge_rules(state.kept, config.prune)
     hull = state.hull_rules(data)
     active, active_items = renumber(hull.items())
@@ -44,8 +42,8 @@ def build_rule_model(
         params_json=config.model_dump_json(),
         classes_json=json.dumps(list(inputs.labels)),
         tasks_json=json.dumps(list(inputs.names) if isinstance(inputs, TaskInputs) else None),
-        names_json=json.dumps(None if names is None else [str(name) for name in names]),
-        categories_json=json.dumps({str(column): list(values) for column, values in categories.items()}),
+        names_json=json.dumps(None if about.names is None else [str(name) for name in about.names]),
+        categories_json=json.dumps({str(column): list(values) for column, values in about.categories.items()}),
         n_features=int(ctx.data.n_cols),
         propositions=propositions,
         **_packed_lists("rule", items),
@@ -56,6 +54,8 @@ def build_rule_model(
         **_packed_lists("active", active_items),
         active_weights=hull.weights,
         figures={**_figures(state, state.kept), "descendant_gap": descendant_gap(data.lattice, state)},
+        origins_json=json.dumps({str(column): list(origin) for column, origin in about.origins.items()}),
+        first_feature=int(getattr(ctx.data, "first_feature", 0)),
     )
 
 

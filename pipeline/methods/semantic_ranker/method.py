@@ -22,7 +22,7 @@ from ...models.spectral_predict import SpectralPredictor
 from ...passes.columns import entry_count
 from ...records.context import RunContext
 from ...records.data_set import require
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, check_held, holdings_plan
 from .config import RankerConfig, VisualRankConfig
 from .images import read_images
 from .loop import RankerLoop
@@ -101,7 +101,7 @@ class Ranker(Method):
         data, table = inputs.data, inputs.table
         if table is not None:
             return _queries_loop(config, inputs, table, ctx)
-        refuse_beyond(driver_holdings(data.n_rows, data.n_cols), ctx.driver_memory, cls.name, "rank the images of one query at a time")
+        check_held(driver_holdings(data.n_rows, data.n_cols), ctx, cls.name, "rank the images of one query at a time")
         if config.n_neighbors >= data.n_rows > 1:
             ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {data.n_rows - 1} other images")
         return RankerLoop(config, read_images(config, data, inputs.tags), ctx.seed)
@@ -241,10 +241,10 @@ def _queries_loop(config: RankerConfig, inputs: RankerInputs, table: QueryTable,
     smallest = int(np.argmin(table.sizes))
     if config.n_neighbors >= table.sizes[smallest]:
         ctx.warn(f"n_neighbors={config.n_neighbors} exceeds the {table.sizes[smallest] - 1} other images of query {table.names[smallest]}")
-    refuse_beyond(_table_holdings(len(table.rows), config), ctx.driver_memory, Ranker.name, "fewer queries at a time")
+    check_held(_table_holdings(len(table.rows), config), ctx, Ranker.name, "fewer queries at a time")
     carries = [carried_bytes(query_vectors(config, table, inputs.tags, q)[0]) for q in range(len(table.names))]
     loop = QueriesLoop(config, table, inputs.tags, np.array(carries))
-    refuse_beyond(query_holdings(loop), ctx.driver_memory, Ranker.name, "fewer queries at a time")
+    check_held(query_holdings(loop), ctx, Ranker.name, "fewer queries at a time")
     return loop
 
 
@@ -376,7 +376,7 @@ class VisualRank(Method):
         in_memory = config.solver == "exact" or sum(item.nbytes for item in whole) <= ctx.driver_memory
         exact = (SYSTEM.of(n=inputs.data.n_rows),) if config.solver == "exact" else ()
         remedy = "solver='power'" if exact else "fewer rows"
-        refuse_beyond((*walk_holdings(inputs.data, in_memory=in_memory), *exact), ctx.driver_memory, cls.name, remedy)
+        check_held((*walk_holdings(inputs.data, in_memory=in_memory), *exact), ctx, cls.name, remedy)
         return WalkLoop(config, inputs.prior, in_memory=in_memory)
 
     @cached_property

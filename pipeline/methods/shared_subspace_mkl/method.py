@@ -26,7 +26,8 @@ from ...models.task_build import build_task_model
 from ...models.task_predict import TaskPredictor
 from ...one_vs_rest import OneVsRest, class_tables
 from ...records.context import RunContext
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond
+from ...records.holdings import Held, Holding, check_held, holdings_plan
+from ...records.work import Cost, Work
 from .baselines_loop import LOOPS
 from .config import SharedSubspaceConfig
 from .interior import interior_bytes, interior_fits
@@ -38,6 +39,14 @@ MAX_EIGENVALUES_SHOWN = 20  # eigenvalues of a coupling that a report shows
 COUPLINGS = Held("couplings of tasks, and copies of them", "96 k T^2")
 FACTORS = Held("factors of the pooled kernels", "8 n^2 (2 k + 3)", "`solver: mirror`; `solver: alternate` with k = 1")
 INTERIOR = Held("system of the interior path", "8 (6 n^2 + 5 k n T)", f"`solver: auto`, where that is within {MATRIX_SHARE:g} L")
+
+USUAL_STEPS = 40  # machines that a fit usually solves one after the other, for one weight vector each
+STEPS = Cost(
+    "machines on weighted sums of kernels, step by step",
+    "s T k n^2",
+    8e8,
+    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
+)
 
 
 class SharedSubspace(Method):
@@ -77,7 +86,7 @@ class SharedSubspace(Method):
             refuse_pooled(n, memory, cls.name, "fewer rows, or solver='auto'")
         settings = gram_settings(config, specs, inputs.data, ctx)
         remedy = fewer_kernels(settings) if config.solver == "auto" else "solver='auto' needs none of the factors"
-        refuse_beyond(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx.fit_limit, cls.name, remedy)
+        check_held(driver_held(config, settings, n, len(specs), inputs.n_tasks, memory), ctx, cls.name, remedy)
         losses, data = pooled_problem(config, inputs, machine), given_grams_or_none(inputs.data)
         fits = (task_fit(inputs),) if inputs.n_machines == 1 else ()
         return LOOPS[config.solver](config, specs, losses, settings, fits, data)
@@ -108,6 +117,12 @@ class SharedSubspace(Method):
             "pooled_matrix_bytes": 4 * n**2,
             "iterations_at_most": self.config.max_iter,
         }
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Steps, as many as are usual."""
+        loop = self.loop
+        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), T=1, k=len(loop.specs), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:

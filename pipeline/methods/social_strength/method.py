@@ -24,7 +24,7 @@ from ...models.kernel import kernel_names
 from ...models.kernel_build import data_scaling, support_rows_of
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
+from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
 from .block_pass import LANCZOS_SHARE, Normal, lanczos_views, view_passes
 from .config import SocialConfig
 from .links import Links, read_links
@@ -94,7 +94,7 @@ class Social(Method):
         if total_bytes(holdings) > ctx.driver_memory and _goes_by_blocks(config, data):
             return _block_loop(config, specs, inputs, ctx)
         remedy = "fewer users" if config.pair_kernel == "similarity" else "fewer users, or pair_kernel='similarity', which goes by blocks"
-        refuse_beyond(holdings, ctx.driver_memory, cls.name, remedy)
+        check_held(holdings, ctx, cls.name, remedy)
         return loop
 
     @cached_property
@@ -264,7 +264,7 @@ def _block_loop(config: SocialConfig, specs: Sequence[Any], inputs: SocialInputs
     loop = SocialLoop(
         config, specs, GramSettings("recompute", TileLayout.of(inputs.data, len(specs)).edge, None, reason), inputs.links, by_blocks=True
     )
-    refuse_beyond(driver_holdings(loop, n, ctx), ctx.driver_memory, Social.name, "fewer users, pairs or views")
+    check_held(driver_holdings(loop, n, ctx), ctx, Social.name, "fewer users, pairs or views")
     return loop
 
 

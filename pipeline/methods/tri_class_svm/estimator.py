@@ -172,7 +172,7 @@ class TriClassSVC(KernelClassifier):
             matrix = GivenGrams(np.asarray(validated(self, X, dtype=[np.float64, np.float32])))
             self.n_features_in_ = matrix.n_rows
             return matrix
-        return MemoryBlocks(self._checked(X, reset=reset))
+        return self._blocks(self._checked(X, reset=reset))
 
     def _set_model(self, model: KernelModel) -> None:
         super()._set_model(model)
@@ -194,5 +194,5 @@ def _join_rows(first: Any, second: Any) -> TriClassRows:
         return join_stores(first, second)
     parts = [first.X, second.X]
     if any(sp.issparse(part) for part in parts):
-        return MemoryBlocks(sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts])))
-    return MemoryBlocks(np.concatenate(parts))
+        return MemoryBlocks(sp.csr_array(sp.vstack([sp.csr_array(part) for part in parts])), names=first.feature_names())
+    return MemoryBlocks(np.concatenate(parts), names=first.feature_names())

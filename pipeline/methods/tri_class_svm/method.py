@@ -28,7 +28,7 @@ from ...models.kernel_predict import KernelPredictor
 from ...passes.blocks import Rows
 from ...records.context import RunContext
 from ...records.data_set import refuse_missing
-from ...records.holdings import Held, Holding, holdings_plan, refuse_beyond, total_bytes
+from ...records.holdings import Held, Holding, check_held, holdings_plan, total_bytes
 from ...records.joined import JoinedStores
 from .config import TriClassConfig
 from .inputs import TriClassInputs, join_stores, make_points, resolve_kernel, rows_bytes, split_labels, validation_masks
@@ -123,7 +123,7 @@ class TriClass(Method):
         data, spec, is_asked = inputs.data, resolve_kernel(config, inputs.data, inputs.held_out), config.validation != "auto"
         machines = count_machines(config, len(fits), len(folds) if is_asked else 0)
         layout = _decide(config, spec, inputs, ctx, machines)
-        refuse_beyond(_driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx.driver_memory, cls.name, "fewer rows")
+        check_held(_driver_held(config, layout, inputs, ctx.driver_memory, machines), ctx, cls.name, "fewer rows")
         if not is_asked and folds:
             more = _driver_held(config, layout, inputs, ctx.driver_memory, count_machines(config, len(fits), len(folds)))
             folds = folds if layout.solver_reads == "matrix" and total_bytes(more) <= ctx.driver_memory else ()

@@ -18,7 +18,7 @@ from ...grams.weighted_sum import MATRIX_SHARE
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.labels import Inputs, dual_problems, store_inputs
-from ...inputs.memory import MACHINES, refuse_machines, vectors_held
+from ...inputs.memory import MACHINES, check_machines, vectors_held
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...method import Method, followed_tables
 from ...models.kernel import KernelModel
@@ -26,6 +26,7 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.holdings import Held, Holding, holdings_plan
+from ...records.work import Cost, Work
 from .config import TwoLayerConfig
 from .layer_pass import layer_pass_bytes
 from .loop import UNFINISHED, TwoLayerLoop, TwoLayerState
@@ -36,6 +37,14 @@ LAYER_SHARE = 0.5  # share of the driver's memory for the second layer and the s
 
 LAYER = Held("second layer in double precision, and the solver's copy of it", "16 n^2", f"within {LAYER_SHARE:g} L")
 LAYER_SET = Held("a solver's working set of the second layer", f"{MATRIX_SHARE:g} L", "where that is larger")
+
+USUAL_STEPS = 40  # machines that a fit usually solves one after the other, for one weight vector each
+STEPS = Cost(
+    "machines on weighted sums of kernels, step by step",
+    "s T k n^2",
+    8e8,
+    "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less",
+)
 
 
 class TwoLayer(Method):
@@ -78,7 +87,7 @@ class TwoLayer(Method):
             reason = f"{PLACES['recompute']}: the second layer is beyond the driver's memory"
             settings = replace(settings, policy="recompute", reason=reason)
         holdings = _driver_held(settings, n, len(all_specs), inputs.n_machines * config.n_restarts, by_passes, ctx.driver_memory)
-        refuse_machines(settings, holdings, n, len(all_specs), ctx.fit_limit, cls.name)
+        check_machines(settings, holdings, n, len(all_specs), ctx, cls.name)
         trackers = (AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out),)
         return TwoLayerLoop(config, specs, dual_problems(config, inputs), settings, trackers, given_grams_or_none(data), by_passes)
 
@@ -117,6 +126,19 @@ class TwoLayer(Method):
         if n_new or not passes.is_here:
             steps.append(layer_pass_bytes(refs, passes.k, block, whole=not (loop.layer_by_passes or passes.is_here)))
         return steps
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Steps, as many as are usual."""
+        loop = self.loop
+        return (
+            STEPS.of(
+                s=min(USUAL_STEPS, self.config.max_iter),
+                T=len(loop.problems) * self.config.n_restarts,
+                k=len(loop.specs),
+                n=self.ctx.data.n_rows,
+            ),
+        )
 
     @property
     def distributed(self) -> tuple[str, ...]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from ....kernels.bank.two_layer import TwoLayerPoint
 from ....kernels.grams.spec import KernelSpec
-from ....kernels.jit import one_thread
 from ....storage import BlockStore, MemoryBlocks
-from ....storage.value_types import Matrix
 from ...grams.settings import GramSettings, Policy
-from ...models.kernel_build import support_rows_of
+from ...grams.sources import rows_at
+from ...grams.widths import sampled_rows, squared_distances
 from .config import TwoLayerConfig
 from .layer_pass import LayerGrams
 
@@ -21,8 +19,6 @@ N_WIDTHS = 13  # widths tried at a time, log-spaced
 N_REFINEMENTS = 2  # times a finer grid is laid between the neighbours of the best width; each is a sixth as coarse as the one before
 # Quantiles of the squared distances, whose inverses bound gamma. Wider ranges let a machine memorise: a near-unit matrix always helps.
 DISTANCE_QUANTILES = (0.95, 0.05)
-MAX_SAMPLED_ROWS = 1024  # rows whose distances give the range of widths, evenly spaced
-EQUAL_ROWS_SHARE = 1e-12  # squared distances below this share of the largest are those of equal rows
 
 
 class Candidate(NamedTuple):
@@ -81,14 +77,7 @@ def gamma_range(data: BlockStore | MemoryBlocks, rows: np.ndarray | None = None)
     ``rows``, ascending, are those to sample from; all by default.
     """
     among = np.arange(data.n_rows) if rows is None else rows
-    chosen = np.unique(np.linspace(0, len(among) - 1, min(len(among), MAX_SAMPLED_ROWS)).astype(int))
-    sample: Matrix = support_rows_of(data, among[chosen])[0]
-    with one_thread():
-        inner: Matrix = sample.astype(np.float64) @ sample.astype(np.float64).T
-    inner = inner.toarray() if sp.issparse(inner) else inner
-    squares = np.diag(inner)
-    far = (squares[:, None] + squares[None, :] - 2.0 * inner)[np.triu_indices(len(inner), 1)]
-    far = far[far > EQUAL_ROWS_SHARE * max(float(squares.max(initial=0.0)), 0.0)]
+    far = squared_distances(rows_at(data, among[sampled_rows(len(among))]))
     if not far.size:
         return None
     long, short = np.quantile(far, DISTANCE_QUANTILES)

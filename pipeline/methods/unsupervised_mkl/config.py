@@ -16,8 +16,9 @@ class UMKLConfig(GramConfig):
 
     kernels: list[str] | None = Field(
         None,
-        description="kernels as short texts like rbf(gamma=0.5) or poly(degree=2)[3,7:9]; default: kernel_grid, ten Gaussian widths and "
-        "three polynomial degrees on all features and on each one",
+        description="kernels as short texts like rbf(gamma=0.5), rbf (its width the median distance of rows), poly(degree=2)[3,7:9] or "
+        "linear[mean radius]; default: kernel_grid, ten Gaussian widths and three polynomial degrees on all features and on each one, "
+        "while it is small, else up to ten kernels on all features, widths around the median distance",
     )
     n_bases: Count = Field(10, description="samples that rebuild a sample")
     gamma1: NonNegative = Field(

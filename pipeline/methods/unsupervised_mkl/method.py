@@ -19,13 +19,17 @@ from ...models.kernel_build import build_model
 from ...models.kernel_predict import KernelPredictor
 from ...records.context import RunContext
 from ...records.data_set import DataSet
-from ...records.holdings import holdings_plan, refuse_beyond
+from ...records.holdings import check_held, holdings_plan
+from ...records.work import Cost, Work
 from .components import Components, components_by_passes, principal_components
 from .config import UMKLConfig
 from .loop import UMKLLoop, UMKLState
 from .memory import HELD, choose_way
 from .sums_pass import PassGrams
 from .sweeps import largest_step, pass_figures
+
+USUAL_STEPS = 25  # alternations that a fit usually takes
+STEPS = Cost("bases and weights in turn", "s k n^2", 3e8, "fewer rows, fewer kernels (kernels=[...]) or a smaller max_iter make it less")
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class UMKL(Method):
             ctx.warn(f"n_bases={config.n_bases} exceeds the {n_bases} other samples")
         specs = resolved_kernels(config.kernels, data, "none" if config.normalize == "column_sum" else config.normalize)
         way = choose_way(config, gram_settings(config, specs, data, ctx), data, len(specs), n_bases, ctx.driver_memory)
-        refuse_beyond(way.held, ctx.driver_memory, cls.name, "fewer rows or kernels")
+        check_held(way.held, ctx, cls.name, "fewer rows or kernels")
         return UMKLLoop(config, specs, way.settings, n_bases, way.by_passes)
 
     @cached_property
@@ -95,6 +99,11 @@ class UMKL(Method):
             largest = largest_step(passes, n_bases)
         steps = (passes.load(), passes.sum(), passes.entries(passes.n * n_bases), largest)
         return {"tasks_per_pass": len(passes.refs), "task_bytes": max(steps)}
+
+    @property
+    def work(self) -> tuple[Work, ...]:
+        """Alternations, as many as are usual."""
+        return (STEPS.of(s=min(USUAL_STEPS, self.config.max_iter), k=len(self.loop.specs), n=self.ctx.data.n_rows),)
 
     @property
     def distributed(self) -> tuple[str, ...]:

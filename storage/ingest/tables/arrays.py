@@ -1,6 +1,7 @@
 """Arrays as input: NumPy and SciPy sparse in memory, dask arrays one row block at a time (dask itself is never imported)."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ...encoding.frames import is_labelled
 from ...errors import SchemaError
 from ...sparse_door import admit, admit_chunks
 from ...value_types import Foreign, Matrix, SparseMatrix, UserData
@@ -16,8 +18,10 @@ from ..options import Options
 from ..reading import RowSource, check_width, fill_masked, is_inexact
 from ..text.spool import Block
 from ..text.streams import FileDigest
+from .frames import table_source
+from .labelled import names_of_array
 from .row_tables import array_digest, at_row
-from .tabular import FrameSource
+from .tabular import Table
 
 
 class ArraySource(RowSource):
@@ -140,19 +144,28 @@ class DaskSource(RowSource):
                 raise SchemaError(f"{name} has {len(values)} entries; the dask array has {row} rows")
 
 
-def object_source(source: UserData, options: Options) -> ArraySource | FrameSource | DaskSource:
+def object_source(source: UserData, options: Options) -> ArraySource | Table | DaskSource:
     """Open an array, a frame, or a pair (features, target). Raises SchemaError if it is none of these, or the target is given twice."""
-    columns = options.row_columns(map(str, getattr(source, "columns", ())))
     if isinstance(source, tuple):
-        if len(source) != 2 or "y" in columns:
+        if len(source) != 2 or options.target is not None:
             raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
-        source, columns["y"] = source
-    if hasattr(source, "columns") and hasattr(source, "iloc"):
-        return FrameSource(admit(source, f"<{type(source).__name__}>"), columns, options)
+        source, target = source
+        options = replace(options, target=target, follow={k: v for k, v in options.follow.items() if k != "y"})
+    table = table_source(source, options)
+    if table is not None:
+        return table
+    columns = options.row_columns()
     named = [name for name, values in columns.items() if isinstance(values, str)]
     if named:
         raise SchemaError(f"{named[0]} column is {columns[named[0]]!r}, but an array has no column names; pass the values")
-    if hasattr(source, "dask") and hasattr(source, "blocks"):
-        return DaskSource(source, columns, options)
-    tables = {name: np.asarray(values) for name, values in columns.items()}
-    return ArraySource(source, tables, f"<{type(source).__name__}>", "array", options)
+    opened, names = source, None
+    if is_labelled(source):  # an array of xarray, which may lie in one of Dask
+        opened, names = source.data, names_of_array(source)
+    if hasattr(opened, "dask") and hasattr(opened, "blocks"):
+        made = DaskSource(opened, columns, options)
+    else:
+        made = ArraySource(
+            opened, {name: np.asarray(values) for name, values in columns.items()}, f"<{type(source).__name__}>", "array", options
+        )
+    made.names = names
+    return made

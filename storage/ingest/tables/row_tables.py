@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...encoding.chunks import is_missing, name_of_number
+from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError
 from ..labels import Target
+from ..options import COVARIATE
 from ..text.spool import Block
 
 _TEXTS = "OUST"  # kinds of arrays that hold texts
@@ -33,16 +36,18 @@ def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataEr
 def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
     """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" and "covariate:NAME"
     float64. Raises DataError if a target, weight, covariate or task number is not a finite number (or, a task, no integer), or a name is
-    missing."""
+    missing. "id" becomes texts, as "id_lengths" and "id_bytes"."""
     block: Block = {}
     for name, values in parts.items():
         array = np.asarray(values)
         if name == "y":
             block["y"] = _check_target(array, target, fault)
+        elif name == "id":
+            block |= _check_ids(array, fault)
         elif name == "task" and array.dtype.kind in _TEXTS:
             block["task"] = target.tasks.add(_check_texts(array, "the task is missing", fault), fault)
         else:
-            block[name] = _check_numbers(array, name.replace(":", " "), fault)
+            block[name] = _check_numbers(array, name.replace(":", " "), fault, f"; {COVARIATE_RULE}" if name.startswith(COVARIATE) else "")
     if "task" in block and block["task"].dtype.kind == "f":
         whole = np.rint(block["task"])
         _refuse_rows(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
@@ -61,22 +66,27 @@ def _check_target(values: npt.NDArray[Any], target: Target, fault: Callable[[str
     return numbers
 
 
+def _check_ids(values: npt.NDArray[Any], fault: Callable[[str, int], DataError]) -> Block:
+    texts = [None if is_missing(value) else value for value in values.tolist()]
+    _refuse_rows(np.array([row for row, value in enumerate(texts) if value is None]), lambda row: "the id is missing", fault)
+    coded = [(value if isinstance(value, str) else name_of_number(value)).encode() for value in texts]
+    lengths = np.array([len(text) for text in coded], dtype=np.int32)
+    return {"id_lengths": lengths, "id_bytes": np.frombuffer(b"".join(coded), np.uint8)}
+
+
 def _check_texts(values: npt.NDArray[Any], gone: str, fault: Callable[[str, int], DataError]) -> list[str]:
     texts = values.tolist()
-    _refuse_rows(np.array([row for row, value in enumerate(texts) if _is_missing(value)]), lambda row: gone, fault)
+    _refuse_rows(np.array([row for row, value in enumerate(texts) if is_missing(value)]), lambda row: gone, fault)
     return [value.decode() if isinstance(value, bytes) else str(value) for value in texts]
 
 
-def _is_missing(value: object) -> bool:
-    # pandas.NA is equal to nothing and has no truth value either.
-    return value is None or type(value).__name__ == "NAType" or value != value
-
-
-def _check_numbers(values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
+def _check_numbers(
+    values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError], advice: str = ""
+) -> npt.NDArray[np.float64]:
     if values.dtype.kind not in "biuf":
-        raise fault(f"{what} has the type {values.dtype}; numbers are expected", 0)
+        raise fault(f"{what} has the type {values.dtype}; numbers are expected{advice}", 0)
     numbers = values.astype(np.float64)
-    _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite", fault)
+    _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite{advice}", fault)
     return numbers
 
 

@@ -15,6 +15,7 @@ from typing import IO, Any, NamedTuple, Protocol
 import google_crc32c
 import numpy as np
 
+from ...encoding.arrow import import_pyarrow
 from ...errors import DataError
 from ...value_types import Foreign
 
@@ -23,10 +24,13 @@ PIECE = 64 << 20  # bytes of a file that one checksum (and one range of text) co
 MAX_RATIO = 1000  # text bytes allowed per compressed byte
 _RATIO_GRACE = 16 << 20
 _BUFFER = 1 << 20
+
+
 _OPENERS: tuple[tuple[bytes, str, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", "gzip", lambda raw: gzip.GzipFile(fileobj=raw)),
     (b"BZh", "bzip2", bz2.BZ2File),
     (b"\xfd7zXZ\x00", "xz", lzma.LZMAFile),
+    (b"\x28\xb5\x2f\xfd", "zstd", lambda raw: import_pyarrow("pyarrow", "zstd data are unpacked").CompressedInputStream(raw, "zstd")),
 )
 _FAULTS = (EOFError, OSError, zlib.error, lzma.LZMAError)
 
@@ -39,7 +43,8 @@ def detect_compression(path: Path) -> str | None:
 
 
 class Expanded(io.RawIOBase):
-    """A stream of ``kind`` "gzip", "bzip2" or "xz" that refuses damage and explosive ratios by DataError; ``offset``: text bytes so far."""
+    """A stream of ``kind`` "gzip", "bzip2", "xz" or "zstd" that refuses damage and explosive ratios by DataError; ``offset``: text bytes so
+    far."""
 
     def __init__(self, raw: IO[bytes], kind: str, name: str) -> None:
         self._raw, self._name, self._kind = raw, name, kind

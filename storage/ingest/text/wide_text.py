@@ -7,8 +7,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...encoding.chunks import MISSING_WORDS, as_number, is_missing_word
 from ...errors import DataError
-from ..labels import as_number
 
 _PART_SHARE = 128
 _LEAST = 1 << 16
@@ -78,7 +78,9 @@ class WideRows:
             texts[k] = cells[begin:end].decode("utf-8", errors="backslashreplace")
             cells = cells[:begin] + b"0" + cells[end:]
         read = self._csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
-        convert = self._csv.ConvertOptions(column_types={"v": self._arrow.float64()}, null_values=[""], strings_can_be_null=True)
+        convert = self._csv.ConvertOptions(
+            column_types={"v": self._arrow.float64()}, null_values=["", *MISSING_WORDS], strings_can_be_null=True
+        )
         parse = self._csv.ParseOptions(ignore_empty_lines=False)
         text = self._arrow.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
         try:
@@ -89,6 +91,6 @@ class WideRows:
     def _fault(self, cells: bytes, at: int, why: str) -> DataError:
         """Build the error for the first cell that is no number."""
         for k, cell in enumerate(cells.decode("utf-8", errors="backslashreplace").split(self._mark.decode()), at + 1):
-            if cell and as_number(cell.strip()) is None:
+            if not is_missing_word(cell) and as_number(cell.strip()) is None:
                 return DataError(f"value {cell[:40]!r} is not a finite number", self._name, self._line, k)
         return DataError(why, self._name, self._line)

@@ -33,6 +33,7 @@ from gramplane.kernels.rules.propositions import (
     column_propositions,
     proposition_text,
 )
+from gramplane.kernels.rules.search import COMPATIBLE, kinds_of_pairs
 from gramplane.pipeline.methods.rule_ensemble.mirror import solve_mirror
 from tests.support.clusters import ROOT
 from tests.support.oracles import hierarchy as oracle
@@ -260,6 +261,13 @@ def test_optimum_is_monotone_in_rho_and_in_the_penalties():
     assert values[1].dual <= solve_rules(steep.problem(whole(steep), 1.5), tol=1e-4).objective
 
 
+def compatible(lattice):
+    """Which propositions may stand in one conjunction, as bytes."""
+    kinds = np.empty((lattice.p, lattice.p), np.uint8)
+    kinds_of_pairs(lattice.columns, np.arange(lattice.p), kinds)
+    return (kinds == COMPATIBLE).astype(np.uint8)
+
+
 def test_complementary_exclusive_or_needs_rules_of_two():
     rng = np.random.default_rng(0)
     A = (rng.random((2, 120)) < 0.5).astype(np.uint8)
@@ -267,7 +275,7 @@ def test_complementary_exclusive_or_needs_rules_of_two():
     y = np.where(A[0] ^ A[1], 1.0, -1.0)
     lattice = RuleLattice(pack_bits(flags), 120, (np.arange(120),), (y,), (np.full(120, 10.0),), np.eye(1), 2.0)
     kept = {}
-    allowed = unpack_bits(lattice.pairs, lattice.p)
+    allowed = compatible(lattice)
     nodes = lattice.hull(lattice.named([[a, b] for a, b in combinations(range(4), 2) if allowed[a, b]]))
     for rho in (2.0, 1.1):
         sizes = np.abs(solve_rules(lattice.problem(nodes, rho), tol=1e-4).G[:, 0])
@@ -351,7 +359,7 @@ def test_pairs_that_imply_or_contradict_each_other_are_left_out():
     x = np.arange(40)
     flags = np.stack([x < 10, x >= 10, x < 20, x % 2 == 0]).astype(np.uint8)
     lattice = RuleLattice(pack_bits(flags), 40, (), (), (), np.eye(0), 2.0)
-    assert unpack_bits(lattice.pairs, lattice.p).tolist() == [[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]]
+    assert compatible(lattice).tolist() == [[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 1, 0]]
 
 
 # --- cuts ------------------------------------------------------------------------------------------------------------------------------

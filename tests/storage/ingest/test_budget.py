@@ -17,7 +17,15 @@ from gramplane.storage.ingest.tables import array_files
 from tests.support.budget_sources import SOURCES, memory_of
 
 BUDGET, SLACK = 32 << 20, 64 << 20
-QUICK = ("npz by columns", "npz wide by columns", "mat sparse", "parquet of one row group", "parquet of long words", "csv of many columns")
+QUICK = (
+    "npz by columns",
+    "npz wide by columns",
+    "mat sparse",
+    "parquet of one row group",
+    "parquet of long words",
+    "csv of many columns",
+    "csv of names",
+)
 SMALL = 8 << 20
 
 

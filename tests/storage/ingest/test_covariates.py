@@ -56,7 +56,7 @@ def test_named_columns_of_tables_are_no_features(table, tmp_path, suffix, names)
 
 
 def test_rows_too_wide_for_a_reader_of_columns(table, tmp_path, monkeypatch):
-    monkeypatch.setattr("gramplane.storage.ingest.tables.tabular.is_too_wide", lambda *_: True)
+    monkeypatch.setattr("gramplane.storage.ingest.tables.csv_text.is_too_wide", lambda *_: True)
     store = ingest(written(table, tmp_path / "t.csv"), tmp_path / "s.zarr", target="y", task="regression", covariates=["dose", "age"])
     expect(store, table, ["dose", "age"])
     assert store.feature_names() == ["a", "b"]
@@ -163,7 +163,10 @@ def test_files_that_are_no_tables_of_numbers_are_named(table, tmp_path):
     with pytest.raises(DataError, match=r"must be one of \.csv"):
         columns_file(str(tmp_path / "z.txt"), 1)
     (tmp_path / "z.csv").write_text("age,sex\n1,f\n2,m\n")
-    with pytest.raises(DataError, match=r"z\.csv:2.*sex"):
+    with pytest.raises(DataError, match=r"z\.csv: column 'sex' holds texts; covariates are numbers, none missing"):
+        columns_file(str(tmp_path / "z.csv"), 2)
+    (tmp_path / "z.csv").write_text("age,sex\n1,0\n,1\n")
+    with pytest.raises(DataError, match=r"z\.csv:3:1: column 'age': value nan is not finite; covariates are numbers, none missing"):
         columns_file(str(tmp_path / "z.csv"), 2)
     with pytest.raises((DataError, OSError), match=r"none\.csv"):
         columns_file(str(tmp_path / "none.csv"), 2)

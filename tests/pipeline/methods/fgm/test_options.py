@@ -82,7 +82,7 @@ def test_ranges_too_wide_for_the_gaussian_map_are_told_once(tmp_path):
     X = np.clip(X, -1.0, 1.0)
     X[:, 5] *= 3
     settings = {"B": 2, "C": 1.0, "max_rounds": 2, "feature_map": "additive_gaussian", "gamma": 0.5}
-    told = r"inaccurate on 1 of 8 features: .* at most 15\.4 .*feature 5 has range 6 and gamma \* range\^2 = 18 .*gamma <= 0\.426"
+    told = r"inaccurate on 1 of 8 features: .* at most 15\.4 .*feature x5 has range 6 and gamma \* range\^2 = 18 .*gamma <= 0\.426"
     with pytest.warns(UserWarning, match=told) as caught:
         FGMClassifier(**settings).fit(X, y)
     assert len(caught) == 1

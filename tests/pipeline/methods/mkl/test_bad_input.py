@@ -10,7 +10,8 @@ from gramplane.cluster import MemoryBoundExceeded
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import MKLClassifier, MKLRegressor, load_model, predict_store, run_method
 from gramplane.pipeline.grams.settings import GramSettings
-from gramplane.pipeline.inputs.memory import machines_held, refuse_machines
+from gramplane.pipeline.inputs.memory import check_machines, machines_held
+from gramplane.pipeline.records.context import RunContext
 from gramplane.pipeline.runs.gram_stores import build_grams
 from gramplane.storage import DataError, StorageError
 from gramplane.storage.ingest import ingest, ingest_grams
@@ -93,7 +94,8 @@ def test_identical_matrices_work_and_are_told():
 def test_more_kernels_than_memory_allows(kind):
     def check(k, memory):
         settings = GramSettings(kind, 128)
-        refuse_machines(settings, machines_held(settings, 3000, k, 1, memory), 3000, k, memory, "mkl")
+        ctx = RunContext(None, None, driver_memory=memory)
+        check_machines(settings, machines_held(settings, 3000, k, 1, memory), 3000, k, ctx, "mkl")
 
     told = {
         "memory": "packed triangles .*another policy",

@@ -33,7 +33,7 @@ def test_the_example_workflow(tmp_path, capsys, monkeypatch):
     assert result(["run", tmp_path / "npkl.yaml"], capsys)["status"] == "done"
     table = (tmp_path / "coordinates.csv").read_text().splitlines()
     assert len(table) == 151
-    assert table[0].startswith("component_0,component_1")
+    assert table[0].startswith("row,component_0,component_1")
     pages = list(tmp_path.rglob("report.html"))
     assert pages
     text = pages[0].read_text()

@@ -1,6 +1,7 @@
 """Rule ensembles over rows in blocks: the rules and certificates of one process, on any number of workers, within what is planned."""
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,6 +13,8 @@ from gramplane.pipeline import RuleEnsembleClassifier, load_model, resume_run, r
 from gramplane.pipeline.methods.rule_ensemble import blocked_lattice, data, method
 from gramplane.pipeline.methods.rule_ensemble.blocked_lattice import BlockedLattice, block_rows, largest_step
 from gramplane.pipeline.methods.rule_ensemble.config import RuleConfig
+from gramplane.pipeline.methods.rule_ensemble.data import RuleTask
+from gramplane.pipeline.methods.rule_ensemble.loop import RuleLoop
 from gramplane.pipeline.methods.rule_ensemble.proposition_pass import outlined_propositions, packed_propositions
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
@@ -180,10 +183,12 @@ def test_the_driver_is_planned_without_rows_times_propositions():
     assert largest_step(3800, 10**6, 1, 300, 2_000_000) <= 1 << 30
 
 
-def test_more_propositions_than_the_driver_may_name_are_refused(tmp_path):
-    ingest((np.random.default_rng(0).normal(size=(70, 500)), np.resize([-1, 1], 70)), tmp_path / "data")
-    with pytest.raises(MemoryBoundExceeded, match=r"rule-ensemble: this process would hold .*n_thresholds or max_rules"):
-        run_method("rule-ensemble", {}, data=str(tmp_path / "data"), run=str(tmp_path / "run"), driver_memory="48MiB")
+def test_more_propositions_than_the_driver_may_name_are_refused(ctx):
+    X, y = np.random.default_rng(0).normal(size=(70, 500)), np.resize([-1.0, 1.0], 70)
+    config = RuleConfig(n_thresholds=69, max_rules=50, max_visits=1000)
+    loop = RuleLoop(config, [RuleTask(np.arange(70), y, np.ones(70))], np.eye(1), (), 70)
+    with pytest.raises(MemoryBoundExceeded, match=r"this process would hold .*propositions, not their rows.*n_thresholds or max_rules"):
+        loop.init(replace(ctx(X), driver_memory=56 << 20))
 
 
 # --- workers -------------------------------------------------------------------------------------------------------------------------

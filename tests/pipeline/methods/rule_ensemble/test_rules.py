@@ -236,7 +236,10 @@ def test_columns_of_text_and_categories_that_were_not_there():
     assert machine.score(frame, y) >= 0.97
     assert any("town = y" in rule["text"] for rule in machine.rules_)
     frame.loc[:1, "town"] = "new"
-    with pytest.warns(UserWarning, match="2 values of 1 categorical columns"):
+    with pytest.warns(
+        UserWarning,
+        match=r"column 'town' has 2 values of levels that were not there at fit: 'new' \(2\); every comparison with them is false",
+    ):
         found = machine.transform(frame)[:2], machine.predict(frame)
     about = [k for k, rule in enumerate(machine.rules_) if "town" in rule["text"]]
     assert not found[0][:, about].any()

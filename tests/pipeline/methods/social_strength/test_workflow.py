@@ -59,7 +59,7 @@ def test_the_example_runs_as_it_is(tmp_path, capsys):
     rows = np.genfromtxt(tmp_path / "candidates.csv", delimiter=",", names=True)
     assert len(rows) == 200 and np.array_equal(np.unique(rows["rank"]), np.arange(1, 6))
     assert np.mean(circle[rows["candidate"].astype(int)] == circle[rows["user"].astype(int)]) > 0.8
-    labels = [line.split(",")[0] for line in (tmp_path / "labels.csv").read_text().splitlines()[1:]]
+    labels = [line.split(",")[1] for line in (tmp_path / "labels.csv").read_text().splitlines()[1:]]
     assert np.mean(np.array(labels) == np.array(["red", "blue"])[circle]) > 0.9
     assert result(["run", tmp_path / "social_strength.yaml"], capsys)["status"] == "already-done"
 

@@ -119,7 +119,7 @@ def test_the_example_runs_as_it_is(tmp_path, capsys, monkeypatch):
     shutil.copy(WORKFLOWS / "triclass.yaml", tmp_path)
     assert result(["run", tmp_path / "triclass.yaml", "--check"], capsys)["status"] == "checked"
     assert result(["run", tmp_path / "triclass.yaml"], capsys)["status"] == "done"
-    assert (tmp_path / "answers.csv").read_text().startswith("prediction,decision")
+    assert (tmp_path / "answers.csv").read_text().startswith("row,prediction,decision")
     (page,) = (path.read_text() for path in (tmp_path / "runs").rglob("report.html"))
     for said in ("Objective by start", "Unlabelled rows", "U-SVM", "Starts"):
         assert said in page

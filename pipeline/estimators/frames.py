@@ -1,0 +1,161 @@
+"""Data frames whose columns are not all numbers: encoded when an estimator is fitted, and in the same way ever after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import get_tags
+
+from ...storage.encoding.chunks import Chunk, chunk_of_objects
+from ...storage.encoding.expand import dense_features, sparse_features
+from ...storage.encoding.frames import Frame, is_frame, is_pandas, open_frame
+from ...storage.encoding.record import Form, TableEncoding
+from ...storage.encoding.table import TableReader
+from ...storage.value_types import Matrix, UserData
+
+
+class Encoded(NamedTuple):
+    """Rows as features, and what is to be said of them."""
+
+    rows: Matrix
+    messages: list[str]
+
+
+class ObjectFrame(Frame):
+    """An array of objects or texts as a table, with columns x0, x1, …"""
+
+    def __init__(self, values: np.ndarray, columns: Sequence[str] | None = None) -> None:
+        self._values, self.n_rows, self.name, self.numbers = values, len(values), "<ndarray>", []
+        self.columns = [f"x{k}" for k in range(values.shape[1])] if columns is None else list(columns)
+
+    def content(self, k: int) -> np.ndarray:
+        """A column."""
+        return self._values[:, k]
+
+    def chunk(self, k: int, lo: int, hi: int) -> Chunk:
+        """Rows of a column."""
+        return chunk_of_objects(self._values[lo:hi, k].astype(object))
+
+
+def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
+    """Return the rows of a frame as features; ``None`` where they are numbers as they are. With ``reset`` the encoding is learnt, and kept
+    in ``encoding_``; else it is followed: columns are found by their names.
+
+    Raises ValueError: a column is missing, has missing values that the estimator does not take, or cannot be one of features; TypeError:
+    an entry is neither text nor a number.
+    """
+    if reset:
+        for name in ("encoding_", "_is_frame_fit"):
+            vars(estimator).pop(name, None)
+    known: TableEncoding | None = getattr(estimator, "encoding_", None)
+    frame = _new_table(estimator, X) if reset else None if known is None else _known_table(estimator, X, known)
+    if frame is None:
+        return None
+    order = list(range(len(frame.columns))) if known is None else _places(frame, known)
+    names, numbers = [frame.columns[k] for k in order], set(frame.numbers)
+    if len(set(names)) < len(names):
+        raise ValueError(f"the column name {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    plain = [k for k, place in enumerate(order) if place in numbers]
+    named = {*(getattr(estimator, "categorical", None) or ())} - {names[k] for k in plain}
+    form: Form = getattr(estimator, "_frame_form", "one-hot")
+    reader = TableReader(names, plain, named=named, missing="keep", known=known, form=form, is_frame=True)
+    coded = reader.final(_read_columns(reader, frame, order), 0)
+    if not get_tags(estimator).input_tags.allow_nan:
+        _refuse_missing(estimator, names, coded)
+    encoding = known or reader.encoding({})
+    if reset:
+        estimator.encoding_, estimator._is_frame_fit = encoding, True
+        _set_names(estimator, X, names)
+    rows = sparse_features(encoding, coded) if encoding.is_sparse else np.ascontiguousarray(dense_features(encoding, coded).T)
+    return Encoded(rows, reader.unseen_messages())
+
+
+def _new_table(estimator: Any, X: UserData) -> Frame | None:
+    """The table of a fit; ``None`` of numbers. Arrays with texts are one for rules, which read names as they are; others refuse texts."""
+    if is_frame(X):
+        frame = open_frame(X)
+        return None if frame.is_plain else frame
+    takes_names = getattr(estimator, "_frame_form", "") == "codes"
+    is_text = takes_names and isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
+    return ObjectFrame(X) if is_text and any(isinstance(value, str) for value in X.ravel().tolist()) else None
+
+
+def _known_table(estimator: Any, X: UserData, known: TableEncoding) -> Frame | None:
+    """The table to be encoded as one before; ``None`` of what comes as features."""
+    if is_frame(X):
+        frame = open_frame(X)
+        has_sources = {column.name for column in known.sources} <= {*frame.columns}
+        return None if not has_sources and frame.columns == known.feature_names else frame
+    if not _is_frame_fit(estimator) or not isinstance(X, np.ndarray) or X.ndim != 2:
+        return None
+    if X.shape[1] != len(known.sources):
+        count, name = len(known.sources), type(estimator).__name__
+        raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {count} features as input, the columns of a frame")
+    return ObjectFrame(X, [column.name for column in known.sources])
+
+
+def _read_columns(reader: TableReader, frame: Frame, order: Sequence[int]) -> np.ndarray:
+    """The numbers of the columns of a frame, ``(n_columns, n)``."""
+    out = np.empty((len(order), frame.n_rows))
+    for k, place in enumerate(order):
+        chunk, name = frame.chunk(place, 0, frame.n_rows), frame.columns[place]
+        if isinstance(chunk, np.ndarray) and reader.is_plain_number(k):
+            out[k] = np.ma.filled(chunk.astype(np.float64), np.nan)
+        else:
+            out[k] = reader.read(k, chunk, lambda reason, row, name=name: _fault(name, reason, row))
+    reader.check_end(lambda reason, row, k: _fault(reader.names[k], reason, row))
+    return out
+
+
+def _is_frame_fit(estimator: Any) -> bool:
+    return bool(getattr(estimator, "_is_frame_fit", False))
+
+
+def _fault(name: str, reason: str, row: int) -> ValueError:
+    return ValueError(f"column {name!r}, row {row}: {reason}")
+
+
+def _places(frame: Frame, known: TableEncoding) -> list[int]:
+    """Where the columns that an encoding reads are in a frame."""
+    places = {name: k for k, name in enumerate(frame.columns)}
+    missing = [column.name for column in known.sources if column.name not in places]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"the frame has no column {missing[0]!r}{more}, which was there at fit; it has {', '.join(frame.columns[:20])}")
+    return [places[column.name] for column in known.sources]
+
+
+def _refuse_missing(estimator: Any, names: list[str], coded: np.ndarray) -> None:
+    encoding: TableEncoding | None = getattr(estimator, "encoding_", None)
+    for k, values in enumerate(coded):
+        gone = np.isnan(values)
+        if gone.any() and (encoding is None or encoding.sources[k].missing in ("refuse", "keep")):
+            count, name = int(gone.sum()), type(estimator).__name__
+            values = f"{count} missing value{'s' if count > 1 else ''}, NaN or empty (the first in row {int(gone.argmax())})"
+            advice = "fill them in before, or take RuleEnsembleClassifier, which reads them as they are"
+            raise ValueError(f"column {names[k]!r} has {values}; {name} takes none: {advice}")
+
+
+def _set_names(estimator: Any, X: UserData, names: list[str]) -> None:
+    """Set what scikit-learn keeps of the columns of a fit, those of the source."""
+    estimator.n_features_in_ = len(names)
+    own = getattr(X, "columns", None)
+    are_names = is_frame(X) and all(isinstance(name, str) for name in (own.tolist() if is_pandas(X) and own is not None else names))
+    vars(estimator).pop("feature_names_in_", None)
+    if are_names:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+def feature_count(estimator: Any) -> int:
+    """Return the number of features that a fitted estimator reads; frames have fewer columns where nominal ones were encoded."""
+    return estimator.encoding_.n_features if _is_frame_fit(estimator) else estimator.n_features_in_
+
+
+def feature_labels(estimator: Any) -> list[str] | None:
+    """Return the names of the features that a fitted estimator reads; ``None`` where scikit-learn knows as much."""
+    if getattr(estimator, "encoding_", None) is not None:
+        return estimator.encoding_.feature_names
+    first = getattr(estimator, "_first_feature", 0)
+    return [f"x{j + first}" for j in range(estimator.n_features_in_)] if first else None

@@ -1,0 +1,150 @@
+"""Predictions as files: which row, what is predicted, decision values and probabilities, as arrays, a table or a Zarr group."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...storage import write_model
+from ...storage.places import check_place
+from ...storage.urls import holds_store, require_place, whole_file
+from ..models.calibration import probability_names
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What is predicted of rows: ``ids`` name them (default: their numbers from 0 on), ``labels`` are the predicted classes (``None``
+    without classes), ``values`` ``(n, m)`` decision values or what is predicted itself, ``probabilities`` ``(n, k)`` of ``classes``, where
+    there are."""
+
+    ids: np.ndarray | None
+    labels: np.ndarray | None
+    values: np.ndarray
+    classes: np.ndarray | None = None
+    probabilities: np.ndarray | None = None
+
+    def rows(self) -> dict[str, np.ndarray]:
+        """Return what tells the rows apart, under its name."""
+        return {"row": np.arange(len(self.values))} if self.ids is None else {"id": self.ids}
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Return the columns of a table."""
+        values = self.values
+        if self.labels is None:
+            return {**self.rows(), **({"prediction": values[:, 0]} if values.shape[1] == 1 else _columns("component", values))}
+        decisions = {"decision": values[:, 0]} if values.shape[1] == 1 else _columns("decision", values)
+        if self.classes is None or self.probabilities is None:
+            return {**self.rows(), "prediction": self.labels, **decisions}
+        probabilities = dict(zip(probability_names(self.classes.tolist()), self.probabilities.T, strict=True))
+        return {**self.rows(), "prediction": self.labels, **decisions, **probabilities}
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays of a .npz file, where rows are told apart by their places, unless they have ids."""
+        if self.labels is None:
+            return {name: column for name, column in self.columns().items() if name != "row"}
+        ids = {} if self.ids is None else {"id": self.ids}
+        known = {} if self.classes is None or self.probabilities is None else {"classes": self.classes, "probability": self.probabilities}
+        return {**ids, "prediction": np.asarray(self.labels), "decision": self.values, **known}
+
+
+def _columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    return {f"{name}_{k}": values[:, k] for k in range(values.shape[1])}
+
+
+def _save_npz(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    plain = {name: column.astype(str) if column.dtype == object else column for name, column in columns.items()}
+    with path.open("wb") as file:
+        np.savez(file, **plain)  # pyright: ignore[reportArgumentType] (no name of ours is one of its options)
+
+
+def _save_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for row in itertools.chain([columns], zip(*(column.tolist() for column in columns.values()), strict=True)):
+            texts = [repr(value) if isinstance(value, float) else str(value) for value in row]
+            cells = ('"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\n\r') else text for text in texts)
+            file.write(",".join(cells) + "\n")
+
+
+def _save_parquet(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({name: pyarrow.array(column.tolist()) for name, column in columns.items()}), path)
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group. ``row``: numbers of
+    the rows, or ids that are numbers; ``id_letters``, ``id_ends``: other ids, end to end; ``probability``: of ``classes``, where known."""
+
+    record_optional: ClassVar[tuple[str, ...]] = ("row", "id_letters", "id_ends", "classes", "probability")
+    labels: tuple[str, ...]
+    prediction: np.ndarray
+    decision: np.ndarray
+    row: np.ndarray | None = None
+    id_letters: np.ndarray | None = None
+    id_ends: np.ndarray | None = None
+    classes: tuple[str, ...] = ()
+    probability: np.ndarray | None = None
+
+
+def _write_zarr(url: str, predicted: Predicted) -> None:
+    (rows,) = predicted.rows().values()
+    about: dict[str, Any] = {"row": rows}
+    if predicted.classes is not None:
+        about |= {"classes": tuple(str(label) for label in predicted.classes.tolist()), "probability": predicted.probabilities}
+    if rows.dtype == object:
+        coded = [str(text).encode() for text in rows]
+        ends = np.cumsum([0, *map(len, coded)])
+        about |= {"row": None, "id_letters": np.frombuffer(b"".join(coded), np.uint8), "id_ends": ends}
+    if predicted.labels is None:
+        write_model(url, Predictions((), predicted.values[:, 0], predicted.values, **about))
+        return
+    names, codes = np.unique(predicted.labels, return_inverse=True)
+    write_model(url, Predictions(tuple(str(name) for name in names), codes, predicted.values, **about))
+
+
+_FILES: dict[str, Callable[[Path, Mapping[str, np.ndarray]], None]] = {".npz": _save_npz, ".csv": _save_csv, ".parquet": _save_parquet}
+_ENDINGS = (*_FILES, ".zarr")
+
+
+def _place_of(out: str, endings: Iterable[str]) -> tuple[str, str]:
+    url = check_place(out, "predictions", "out")
+    suffix = Path(url).suffix.lower()
+    if suffix not in endings:
+        raise ValueError(f"out={out!r}: the ending must be one of {', '.join(endings)}")
+    return url, suffix
+
+
+def table_writer(out: str) -> Callable[[Mapping[str, np.ndarray]], int]:
+    """Return what writes a table of columns to a path or URL, which is asked now whether it can be written to; it returns the lines."""
+    url, suffix = _place_of(out, _FILES)
+    require_place(url)
+
+    def write(columns: Mapping[str, np.ndarray]) -> int:
+        with whole_file(url, sum(column.nbytes for column in columns.values())) as path:
+            _FILES[suffix](path, columns)
+        return len(next(iter(columns.values())))
+
+    return write
+
+
+def predictions_writer(out: str) -> Callable[[Predicted], None]:
+    """Return what writes predictions to a path or URL, which is asked now whether it can be written to."""
+    url, suffix = _place_of(out, _ENDINGS)
+    if suffix == ".zarr":
+        holds_store(url)
+        return partial(_write_zarr, url)
+    require_place(url)
+
+    def write(predicted: Predicted) -> None:
+        with whole_file(url, predicted.values.nbytes) as path:
+            _FILES[suffix](path, predicted.arrays() if suffix == ".npz" else predicted.columns())
+
+    return write

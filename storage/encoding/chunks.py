@@ -1,0 +1,157 @@
+"""Parts of a column as readers of tables hand them on, whatever the library: numbers, words with codes, or what cannot be a feature."""
+
+import datetime
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ..value_types import Foreign
+
+
+class Words(NamedTuple):
+    """Texts: the one of row i is ``words[codes[i]]``, or missing where the code is negative. ``is_type``: the column is of a type whose
+    values are names (a category); ``is_ordered``: and these stand in an order that means something."""
+
+    codes: npt.NDArray[np.integer[Any]]
+    words: Sequence[str]
+    is_type: bool = False
+    is_ordered: bool = False
+
+
+class Unreadable(NamedTuple):
+    """Values that are neither numbers nor names: their type, and whether it is one of times."""
+
+    type: str
+    is_time: bool
+    length: int
+
+
+class Coded(NamedTuple):
+    """Numbers that the reader of the column made before."""
+
+    values: npt.NDArray[Any]
+
+
+Chunk: TypeAlias = npt.NDArray[Any] | Words | Unreadable
+"""Some rows of a column; arrays are of numbers or booleans, masked where values are missing whose type has no NaN."""
+
+
+def chunk_length(chunk: Chunk) -> int:
+    """Number of rows."""
+    if isinstance(chunk, Unreadable):
+        return chunk.length
+    return len(chunk.codes if isinstance(chunk, Words) else chunk)
+
+
+MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "-nan", "NULL", "null", "None", "<NA>", "?")
+"""What stands for a missing number; an empty text is missing in any column."""
+
+_TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
+_DATE = re.compile(
+    r"(\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{2}){0,2}.*)?)|(\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?)|(\d{4}/\d{1,2}/\d{1,2}( .*)?)"
+)
+_EXACT = 2**53
+_LARGE = re.compile(r"[+-]?[0-9]*\.?[0-9]+[eE]\+?[0-9]+")  # such as 1e999
+_TIMES = (datetime.date, datetime.time, datetime.timedelta)
+
+
+def as_number(text: str) -> float | None:
+    """Value of a text that is a finite decimal number; None for any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    plain = "_" not in text and text.isascii()
+    return value if plain and np.isfinite(value) else None
+
+
+def is_missing_word(word: str) -> bool:
+    """Whether a text stands for a missing number."""
+    return not word or word in MISSING_WORDS or word.strip().lstrip("+-").lower() == "nan"
+
+
+def is_numeral(word: str) -> bool:
+    """Whether a text is written as a number, finite or not."""
+    bare = word.strip()
+    return as_number(bare) is not None or bare.lstrip("+-").lower() in ("inf", "infinity") or _LARGE.fullmatch(bare) is not None
+
+
+def truth_value(word: str) -> float | None:
+    """1 or 0 of a text such as ``true`` or ``FALSE``; None for any other."""
+    return _TRUTH.get(word.strip())
+
+
+def looks_like_date(word: str) -> bool:
+    """Whether a text is written as a date."""
+    return _DATE.fullmatch(word.strip()) is not None
+
+
+def name_of_number(value: Foreign) -> str:
+    """A number or truth value as the name of a level; 2.0 is "2", for missing values turn whole numbers into others."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    number = float(str(value))
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+def words_of_numbers(values: npt.NDArray[Any], is_type: bool) -> Words:
+    """Numbers or truth values as names."""
+    gone, data = missing_in(values), np.ma.getdata(values)
+    distinct, places = np.unique(data[~gone], return_inverse=True)
+    codes = np.full(len(values), -1, np.int64)
+    codes[~gone] = places
+    return Words(codes, [name_of_number(value) for value in distinct], is_type)
+
+
+def missing_in(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where numbers are missing."""
+    gone = np.isnan(np.ma.getdata(values)) if values.dtype.kind == "f" else np.zeros(values.shape, dtype=bool)
+    return gone | np.ma.getmaskarray(values)
+
+
+def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
+    """Objects of Python as numbers, truth values or words, by what they are. Raises TypeError: one is neither text nor a number;
+    ValueError: float64 does not hold it."""
+    items = [None if is_missing(value) else value for value in values.tolist()]
+    kinds = {type(item) for item in items} - {type(None)}
+    if any(issubclass(kind, _TIMES) or hasattr(kind, "to_period") or kind.__name__ == "Period" for kind in kinds):
+        return Unreadable(next(iter(kinds)).__name__, True, len(items))
+    odd = [kind for kind in kinds if not issubclass(kind, str | bytes | Real | Decimal | np.generic)]
+    if odd:
+        raise TypeError(f"argument must be a string or a real number, not {odd[0].__name__}")
+    if any(issubclass(kind, str | bytes) for kind in kinds):
+        texts = (item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else item for item in items)
+        return words_of_texts(text if text is None or isinstance(text, str) else name_of_number(text) for text in texts)
+    large = [item for item in items if isinstance(item, int | np.integer) and abs(int(item)) > _EXACT]
+    if large:
+        raise ValueError(f"value {large[0]} is beyond 2^53 and cannot be stored exactly")
+    gone = np.array([item is None for item in items], dtype=bool)
+    if kinds and all(issubclass(kind, bool | np.bool_) for kind in kinds):
+        return np.ma.MaskedArray(np.array([bool(item) for item in items]), gone)
+    return np.array([np.nan if item is None else float(item) for item in items])
+
+
+def words_of_texts(texts: Iterable[str | None]) -> Words:
+    """Texts as words with codes; None is missing."""
+    known: dict[str, int] = {}
+    codes = np.array([-1 if text is None else known.setdefault(text, len(known)) for text in texts], np.int64)
+    return Words(codes, list(known))
+
+
+def is_missing(value: object) -> bool:
+    """Whether an object stands for a missing value: None, NaN, and pandas' NA and NaT."""
+    # pandas.NA is equal to nothing and has no truth value either.
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float | np.floating) and value != value)
+
+
+def objects_of_words(chunk: Words) -> npt.NDArray[Any]:
+    """Words as an array of texts, None where they are missing or empty."""
+    words = np.array([*(word or None for word in chunk.words), None], dtype=object)
+    return words[np.where(chunk.codes < 0, len(chunk.words), chunk.codes)]

@@ -1,0 +1,256 @@
+"""One column of a table as numbers: what it is follows from its values, or is known from an encoding."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from .chunks import (
+    Chunk,
+    Unreadable,
+    Words,
+    as_number,
+    is_missing_word,
+    is_numeral,
+    looks_like_date,
+    missing_in,
+    truth_value,
+    words_of_numbers,
+)
+from .record import REFUSAL
+
+Fault = Callable[[str, int], Exception]  # builds the error for a reason and a row, counted inside the rows at hand
+Floats = npt.NDArray[np.float64]
+
+MAX_LEVELS = 1 << 16  # a column of more texts names its rows, or is free text
+UNSEEN = -1.0  # number of a level that an encoding does not know
+_LIMIT = 64 << 20  # bytes of the levels of a column, where no budget says less
+_SHOWN = 40
+
+ColumnKind = Literal["numeric", "boolean", "nominal"]
+
+
+@dataclass
+class ColumnReader:
+    """Turns a column into numbers, piece by piece: numbers as they are, 0 and 1 for false and true, codes for names, NaN for what is
+    missing.
+
+    A column of texts is numeric if the first of its cells that is not missing is a number, boolean if it is ``true`` or ``false``, else
+    nominal; a later cell that does not fit is refused. Codes are given in order of appearance until `final` turns them into numbers of
+    the sorted levels. ``is_named``: the user says that the values are names; ``is_known``: kind and levels are those of an encoding;
+    ``refuses``: missing values are refused; ``limit``: bytes of the levels at most.
+    """
+
+    name: str
+    kind: ColumnKind | None = None
+    levels: dict[str, int] = field(default_factory=dict)
+    is_named: bool = False
+    is_known: bool = False
+    refuses: bool = True
+    is_frame: bool = False
+    limit: int = _LIMIT
+    order: list[str] | None = None
+    is_typed: bool = False
+    unseen: Counter[str] = field(default_factory=Counter)
+    n_rows: int = 0
+    n_undecided: int = 0
+    doubtful: tuple[int, str] | None = None
+    n_bytes: int = 0
+
+    def read(self, chunk: Chunk, fault: Fault) -> Floats:
+        """Return the numbers of some rows. Raises what ``fault`` builds: values that the column cannot have, too many names."""
+        if isinstance(chunk, Unreadable):
+            reason = f"the values have the type {chunk.type}; numbers, truth values and names are expected"
+            times = f"the values are dates or times ({chunk.type}), which are no features; {self._date_advice}"
+            raise fault(times if chunk.is_time else reason, 0)
+        if self.kind is None:
+            self._decide(chunk)
+        values = self._read_words(chunk, fault) if isinstance(chunk, Words) else self._read_numbers(chunk, fault)
+        self.n_rows += len(values)
+        return values
+
+    def _decide(self, chunk: Chunk) -> None:
+        self.kind = "nominal" if self.is_named else _kind_of(chunk)
+        if isinstance(chunk, Words) and chunk.is_type:
+            self.kind, self.is_typed = "nominal", True
+        if self.kind in ("numeric", "boolean"):
+            # Until now there were words for missing values only, as codes.
+            self.n_undecided = self.n_rows
+            self.levels.clear()
+
+    def _read_numbers(self, chunk: npt.NDArray[Any], fault: Fault) -> Floats:
+        if self.kind == "nominal":
+            return self._read_words(words_of_numbers(chunk, self.is_named), fault)
+        values = np.ma.filled(chunk.astype(np.float64), np.nan)
+        if self.kind == "boolean":
+            bad = np.flatnonzero(~np.isin(values, (0.0, 1.0)) & ~np.isnan(values))
+            if bad.size:
+                raise fault(f"value {values[bad[0]]:g} is neither true nor false, as those before it", int(bad[0]))
+        self._check_missing(np.isnan(values), fault)
+        return values
+
+    def _read_words(self, chunk: Words, fault: Fault) -> Floats:
+        table = np.full(len(chunk.words) + 1, np.nan)
+        first = _first_rows(chunk.codes, len(chunk.words))
+        used = np.flatnonzero(first < len(chunk.codes))
+        is_type = chunk.is_type or self.is_named
+        for k in used[np.argsort(first[used], kind="stable")].tolist():
+            table[k] = self._number(str(chunk.words[k]), int(first[k]), is_type, fault)
+        if self.is_known and self.kind == "nominal":
+            counts = np.bincount(chunk.codes[chunk.codes >= 0], minlength=len(chunk.words))
+            self.unseen.update({str(chunk.words[k]): int(counts[k]) for k in used.tolist() if table[k] == UNSEEN})
+        elif chunk.is_type and self.kind == "nominal":
+            self._take_order(chunk, fault)
+        values = table[np.where(chunk.codes < 0, len(chunk.words), chunk.codes)]
+        self._check_missing(np.isnan(values), fault)
+        return values
+
+    def _number(self, word: str, row: int, is_type: bool, fault: Fault) -> float:
+        if self.kind == "numeric":
+            if not is_numeral(word) and not is_missing_word(word):
+                raise fault(f"value {_shown(word)} is not a finite number, in a column of numbers; {self._name_advice}", row)
+            return float(word) if is_numeral(word) else np.nan  # what is not finite is refused with all others
+        if self.kind == "boolean":
+            value = truth_value(word)
+            if value is None and not is_missing_word(word):
+                raise fault(f"value {_shown(word)} is neither true nor false; {self._name_advice}", row)
+            return np.nan if value is None else value
+        return np.nan if not word else self._code(word, row, is_type, fault)
+
+    def _code(self, word: str, row: int, is_type: bool, fault: Fault) -> float:
+        code = self.levels.get(word)
+        if code is not None or self.is_known:
+            return UNSEEN if code is None else float(code)
+        if self.kind is None:
+            self.doubtful = self.doubtful or (self.n_rows + row, word)
+        elif not is_type and as_number(word.strip()) is not None:
+            raise fault(f"value {_shown(word)} is a number among texts such as {self._example()}; {self._name_advice}", row)
+        return float(self._add(word, row, fault))
+
+    def _add(self, word: str, row: int, fault: Fault) -> int:
+        self.n_bytes += len(word.encode())
+        if len(self.levels) >= MAX_LEVELS or self.n_bytes > self.limit:
+            most = f"{MAX_LEVELS} different texts" if len(self.levels) >= MAX_LEVELS else f"{self.limit} bytes of texts"
+            rows = "" if self.is_frame else f", or let it name the rows (--id-column {self.name})"
+            advice = f"leave it out{'' if self.is_frame else f' (--drop {self.name})'}{rows}"
+            raise fault(f"there are more than {most}, too many for a nominal column; {advice}", row)
+        return self.levels.setdefault(word, len(self.levels))
+
+    def _example(self) -> str:
+        return _shown(next(iter(self.levels), ""))
+
+    def _take_order(self, chunk: Words, fault: Fault) -> None:
+        """Take the names of a type, which count whether they occur or not, and their order if it means something."""
+        for word in chunk.words:
+            if word and word not in self.levels:
+                self._add(word, 0, fault)
+        if chunk.is_ordered:
+            self.order = list(dict.fromkeys([*(self.order or ()), *filter(None, chunk.words)]))
+
+    def _check_missing(self, gone: npt.NDArray[np.bool_], fault: Fault) -> None:
+        if not self.refuses:
+            return
+        if self.kind in ("numeric", "boolean") and self.doubtful is not None:
+            raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0] - self.n_rows)
+        if gone.any():
+            raise fault(missing_refusal(), int(gone.argmax()))
+
+    def check_end(self, fault: Fault) -> None:
+        """Refuse what only the whole column tells: nothing but dates, or words for missing values only; rows count from the first one."""
+        if self.kind is None and self.refuses and self.doubtful is not None:
+            raise fault(missing_refusal(self.doubtful[1]), self.doubtful[0])
+        is_free = self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known)
+        if is_free and self.levels and all(map(looks_like_date, self.levels)):
+            raise fault(f"the values are dates such as {self._example()}, which are no features; {self._date_advice}", 0)
+
+    @property
+    def _name_advice(self) -> str:
+        how = (
+            f"make the column a category (astype('category') of {self.name!r})" if self.is_frame else f"say so (--categorical {self.name})"
+        )
+        return f"if its values are names, {how}"
+
+    @property
+    def _date_advice(self) -> str:
+        how = "" if self.is_frame else f" (--drop {self.name})"
+        return f"leave the column out{how}, or turn it into numbers, such as days since a first one"
+
+    @property
+    def final_kind(self) -> ColumnKind:
+        """What the column is, all rows read; one without any value is numeric."""
+        return self.kind or "numeric"
+
+    def sorted_levels(self) -> list[str]:
+        """The levels in their order: that of the type if it means something, by number if all are numbers, else by letters."""
+        if self.is_known:
+            return list(self.levels)
+        order = list(self.order or ())
+        rest = set(self.levels) - set(order)
+        numbers = {word: as_number(word.strip()) for word in rest}
+        if all(number is not None for number in numbers.values()):
+            return [*order, *sorted(rest, key=lambda word: (numbers[word] or 0.0, word))]
+        return [*order, *sorted(rest)]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether what was read stays as it is: no codes, and no words that turned out to be missing values."""
+        return self.is_known or (self.final_kind != "nominal" and not self.n_undecided and not (self.kind is None and self.levels))
+
+    def final(self, values: Floats, first: int) -> Floats:
+        """Return what `read` gave, from row ``first`` on, with codes of the sorted levels."""
+        if self.is_known:
+            return values
+        if self.final_kind != "nominal":
+            unknown = self.n_undecided if self.kind is not None else self.n_rows
+            return np.where(np.arange(first, first + len(values)) < unknown, np.nan, values) if first < unknown else values
+        places = {level: float(k) for k, level in enumerate(self.sorted_levels())}
+        table = np.array([*(places[level] for level in self.levels), np.nan])
+        return table[np.where(np.isnan(values), len(self.levels), values).astype(np.int64)]
+
+    def to_json(self) -> dict[str, Any]:
+        """What was learnt, for the journal."""
+        plain = ("kind", "order", "is_typed", "n_rows", "n_undecided", "n_bytes")
+        return {**{name: getattr(self, name) for name in plain}, "levels": list(self.levels), "unseen": dict(self.unseen)}
+
+    def restore(self, fields: dict[str, Any]) -> None:
+        """Take over what the journal holds."""
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.levels = {level: k for k, level in enumerate(fields["levels"])}
+        self.unseen = Counter(fields["unseen"])
+
+
+def missing_refusal(word: str = "") -> str:
+    """What to say of a missing value that is refused."""
+    return f"{f'value {_shown(word)}' if word else 'the value'} is missing; {REFUSAL}"
+
+
+def _kind_of(chunk: Chunk) -> ColumnKind | None:
+    """What the first value says; None where all are missing, or may be."""
+    if isinstance(chunk, Words):
+        first = _first_rows(chunk.codes, len(chunk.words))
+        order = [k for k in np.argsort(first, kind="stable").tolist() if first[k] < len(chunk.codes)]
+        words = (str(chunk.words[k]) for k in order)
+        word = next((word for word in words if not is_missing_word(word)), None)
+        if word is None:
+            return None
+        return "numeric" if is_numeral(word) else "boolean" if truth_value(word) is not None else "nominal"
+    assert isinstance(chunk, np.ndarray)
+    if missing_in(chunk).all():
+        return None
+    return "boolean" if chunk.dtype.kind == "b" else "numeric"
+
+
+def _first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
+    """First row of every word, the number of rows for one that does not occur."""
+    first = np.full(n_words + 1, len(codes), np.int64)
+    # Assigned from the last row on: the first one stays.
+    first[np.where(codes < 0, n_words, codes)[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first[:-1]
+
+
+def _shown(word: str) -> str:
+    return repr(word if len(word) <= _SHOWN else f"{word[:_SHOWN]}…")

@@ -1,0 +1,198 @@
+"""The stored encoding of a table: which features the columns of the source yield, and how."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from ..errors import SchemaError
+from ..records import from_arrays, to_arrays
+from ..value_types import Json
+
+ENCODING = "encoding.json"
+"""Name of the object that holds it, in a store and in a run."""
+
+Kind = Literal["numeric", "boolean", "nominal", "dropped", "id"]
+Missing = Literal["refuse", "keep", "mean", "median", "indicator"]
+Form = Literal["one-hot", "codes"]
+FILLS = ("mean", "median", "indicator")
+"""What to do with missing values, where they become numbers."""
+
+REFUSAL = (
+    "missing and infinite values are refused (--missing mean, median or indicator fills missing ones in; --missing keep stores them, for "
+    "rule-ensemble alone)"
+)
+"""What to say of a value that is missing."""
+COVARIATE_RULE = "covariates are numbers, none missing: fill them in, write levels as columns of 0 and 1, or make them features"
+"""What to say of a covariate that is missing, or a text."""
+
+_DENSE_FEATURES = 16  # features for each source column up to which rows stay dense
+
+
+class Origin(NamedTuple):
+    """What a feature says of a source column: that it has a level, that it is missing (``level`` None), or (``is_plain``) its value."""
+
+    column: str
+    level: str | None
+    is_plain: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnEncoding:
+    """What becomes of one column of the source.
+
+    ``levels``: of a nominal column, in order; ``missing``: what is done with missing values; ``fill``: the number that stands for them
+    where they are filled in; ``features``: names of the features that it yields; ``has_indicator``: whether the last of them says where
+    values are missing.
+    """
+
+    record_name: ClassVar[str] = "ColumnEncoding"
+    name: str
+    kind: Kind
+    levels: tuple[str, ...] = ()
+    missing: Missing = "refuse"
+    fill: float | None = None
+    features: tuple[str, ...] = ()
+    has_indicator: bool = False
+
+
+@dataclass(frozen=True)
+class TableEncoding:
+    """What becomes of every column of a table, in the order of the source; columns with the target, tasks or weights are not among them.
+
+    ``form``: nominal columns yield a feature of zeros and ones for each level ("one-hot"), or one with the number of the level ("codes"),
+    which only rules can read. ``is_sparse``: rows are stored without their zeros.
+    """
+
+    record_name: ClassVar[str] = "TableEncoding"
+    columns: tuple[ColumnEncoding, ...]
+    form: Form = "one-hot"
+    is_sparse: bool = False
+
+    @cached_property
+    def sources(self) -> tuple[ColumnEncoding, ...]:
+        """The columns that yield features."""
+        return tuple(column for column in self.columns if column.kind not in ("dropped", "id"))
+
+    @cached_property
+    def feature_names(self) -> list[str]:
+        """Names of all features."""
+        return [name for column in self.sources for name in column.features]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return sum(len(column.features) for column in self.sources)
+
+    @property
+    def n_coded(self) -> int:
+        """Number of features that hold numbers of levels."""
+        return len(self.coded_levels)
+
+    @cached_property
+    def coded_levels(self) -> dict[int, tuple[str, ...]]:
+        """Names of level 0, 1, … of every feature that holds numbers of levels."""
+        if self.form != "codes":
+            return {}
+        starts = _starts(self.sources)
+        return {start: column.levels for start, column in zip(starts, self.sources, strict=True) if column.kind == "nominal"}
+
+    @cached_property
+    def origins(self) -> dict[int, Origin]:
+        """What features of zeros and ones say, by number; booleans, numbers and numbers of levels are left out."""
+        known: dict[int, Origin] = {}
+        for start, column in zip(_starts(self.sources), self.sources, strict=True):
+            if column.kind == "nominal" and self.form == "one-hot":
+                known |= {start + k: Origin(column.name, level) for k, level in enumerate(column.levels)}
+            if column.has_indicator:
+                known[start + len(column.features) - 1] = Origin(column.name, None)
+        return known
+
+    @property
+    def id_column(self) -> str | None:
+        """Name of the column that names the rows."""
+        return next((column.name for column in self.columns if column.kind == "id"), None)
+
+    def to_json(self) -> bytes:
+        """JSON text of the record."""
+        return json.dumps(self.to_value(), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes, where: str) -> "TableEncoding":
+        """Read the record. Raises SchemaError: it is none, or one of another version."""
+        try:
+            value: Json = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise SchemaError(f"{where} is no JSON text: {error}") from error
+        return cls.from_value(value)
+
+    @classmethod
+    def from_value(cls, value: Json) -> "TableEncoding":
+        """Read the record from its JSON value. Raises SchemaError: it is none, or one of another version."""
+        return from_arrays(cls, {}, value)
+
+    def to_value(self) -> dict[str, Any]:
+        """JSON value of the record."""
+        return to_arrays(self)[1]
+
+
+def _starts(columns: Iterable[ColumnEncoding]) -> list[int]:
+    """Number of the first feature of every column."""
+    starts, at = [], 0
+    for column in columns:
+        starts.append(at)
+        at += len(column.features)
+    return starts
+
+
+def make_encoding(columns: Iterable[ColumnEncoding], form: Form) -> TableEncoding:
+    """Put columns together, whose features are named here: no two names are alike."""
+    named, known = [], dict[str, int]()
+    for column in columns:
+        features = tuple(_distinct(name, known) for name in _feature_names(column, form))
+        named.append(ColumnEncoding(**{**vars(column), "features": features}))
+    encoding = TableEncoding(tuple(named), form)
+    is_sparse = form == "one-hot" and encoding.n_features > _DENSE_FEATURES * len(encoding.sources)
+    return TableEncoding(tuple(named), form, is_sparse)
+
+
+def _feature_names(column: ColumnEncoding, form: str) -> list[str]:
+    if column.kind in ("dropped", "id"):
+        return []
+    is_split = column.kind == "nominal" and form == "one-hot"
+    names = [f"{column.name}={level}" for level in column.levels] if is_split else [column.name]
+    return [*names, *([f"{column.name} is missing"] if column.has_indicator else [])]
+
+
+def _distinct(name: str, known: dict[str, int]) -> str:
+    """The name, with a number behind it where another feature has it already: a column may be called as a level of another one."""
+    known[name] = known.get(name, 0) + 1
+    return name if known[name] == 1 else _distinct(f"{name} ({known[name]})", known)
+
+
+def first_difference(encoding: TableEncoding, other: TableEncoding) -> str | None:
+    """What differs first between the features of two encodings, in words; None if they mean the same."""
+    if encoding.form != other.form:
+        return f"nominal columns as {encoding.form} and as {other.form}"
+    for a, b in zip(encoding.sources, other.sources, strict=False):
+        for what in ("name", "kind", "levels", "fill", "features"):
+            if getattr(a, what) != getattr(b, what):
+                return f"column {a.name!r}: {what} {_shown(getattr(a, what))} and {_shown(getattr(b, what))}"
+    more = max(encoding.sources, other.sources, key=len)[min(len(encoding.sources), len(other.sources)) :]
+    return f"column {more[0].name!r} is in one of them only" if more else None
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}…"
+
+
+def describe_encoding(encoding: TableEncoding) -> list[Mapping[str, Any]]:
+    """One row for every source column, for people: kind, levels, missing values and the features that it yields."""
+    rows = []
+    for column in encoding.columns:
+        fill = "" if column.fill is None else f" {column.fill:.6g}"
+        levels = [*column.levels[:8], *(["…"] if len(column.levels) > 8 else [])]
+        rows.append({"column": column.name, "kind": column.kind, "levels": levels, "missing": f"{column.missing}{fill}"})
+        rows[-1]["n_features"] = len(column.features)
+    return rows

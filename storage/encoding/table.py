@@ -1,0 +1,165 @@
+"""A table as numbers: a reader for every column, and in the end the encoding that was learnt."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .chunks import Chunk
+from .columns import ColumnReader, Fault, Floats
+from .record import FILLS, ColumnEncoding, Form, Missing, TableEncoding, make_encoding
+
+Report = Callable[[str], None]
+_SHOWN_LEVELS = 3
+
+
+class Other(NamedTuple):
+    """A column of the source that is no feature: ``kind`` "dropped" or "id"; ``before``: features in front of it."""
+
+    name: str
+    kind: Literal["dropped", "id"]
+    before: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known of a column once all rows are read: the number that stands for missing values, and whether there are any."""
+
+    fill: float
+    is_missing: bool
+
+
+class TableReader:
+    """Turns the feature columns of a table into numbers, and learns their encoding, or follows a ``known`` one, whose sources they are.
+
+    ``names``: of the columns; ``plain``: those that hold numbers by their type, of which nothing need be kept; ``named``: columns whose
+    values are names, the user says; ``missing``: what is done with missing values; ``limit``: bytes of the levels of a column;
+    ``is_frame``: for messages, a frame in memory, not the source of an ingest."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        plain: Iterable[int] = (),
+        *,
+        named: Iterable[str] = (),
+        missing: Missing = "refuse",
+        others: Sequence[Other] = (),
+        known: TableEncoding | None = None,
+        form: Form = "one-hot",
+        limit: int = 1 << 40,
+        is_frame: bool = False,
+    ) -> None:
+        self.names, self.others, self.known = names, others, known
+        self.missing: Missing = missing
+        self.form: Form = form
+        self._limit, self._is_frame = limit, is_frame
+        named, number = set(named), plain if isinstance(plain, range) else set(plain)
+        self.columns: dict[int, ColumnReader] = {}
+        if known is not None:
+            for k, column in enumerate(known.sources):
+                levels = {level: number for number, level in enumerate(column.levels)}
+                kind = column.kind if column.kind not in ("dropped", "id") else None
+                self.columns[k] = replace(self._new(column.name, False), kind=kind, levels=levels, is_known=True)
+            return
+        for k, name in enumerate(names):
+            if k not in number or name in named:
+                self.columns[k] = self._new(name, name in named)
+
+    def _new(self, name: str, is_named: bool) -> ColumnReader:
+        return ColumnReader(name, is_named=is_named, refuses=self.missing == "refuse", limit=self._limit, is_frame=self._is_frame)
+
+    def is_plain_number(self, k: int) -> bool:
+        """Whether a column holds numbers by its type, and nothing is kept of it."""
+        return k not in self.columns
+
+    def read(self, k: int, chunk: Chunk, fault: Fault) -> Floats:
+        """Return the numbers of some rows of column ``k``. Raises what ``fault`` builds: values that the column cannot have."""
+        if k not in self.columns:
+            self.columns[k] = self._new(self.names[k], False)
+            self.columns[k].kind = "numeric"
+        return self.columns[k].read(chunk, fault)
+
+    def check_end(self, fault: Callable[[str, int, int], Exception]) -> None:
+        """Refuse what only whole columns tell; ``fault`` takes reason, row and column."""
+        for k, column in self.columns.items():
+            column.check_end(lambda reason, row, k=k: fault(reason, row, k))
+
+    def final(self, block: npt.NDArray[np.floating], first: int) -> npt.NDArray[np.floating]:
+        """Return what was read, ``(n_columns, n)`` from row ``first`` on, with the numbers of the sorted levels."""
+        changing = {k: column for k, column in self.columns.items() if not column.is_final}
+        out = np.array(block) if changing else block
+        for k, column in changing.items():
+            out[k] = column.final(block[k].astype(np.float64), first)
+        return out
+
+    def final_columns(self, columns: Floats, first: int) -> Floats:
+        """Return whole columns from column ``first`` on in the same way."""
+        return np.array([self.columns[k].final(values, 0) if k in self.columns else values for k, values in enumerate(columns, first)])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the numbers that were read are the features: no levels, nothing to fill in."""
+        if self.known is not None:
+            return all(column.kind != "nominal" and column.fill is None and not column.has_indicator for column in self.known.sources)
+        return self.missing not in FILLS and all(column.is_final for column in self.columns.values())
+
+    def finish(self, summaries: Mapping[int, Summary]) -> TableEncoding | None:
+        """Return the encoding; None for a table of numbers that are the features. ``summaries``: of the columns, where missing values are
+        filled in."""
+        if self.known is not None:
+            return self.known
+        if self.is_plain and not self.others and all(column.final_kind == "numeric" for column in self.columns.values()):
+            return None
+        return self.encoding(summaries)
+
+    def encoding(self, summaries: Mapping[int, Summary]) -> TableEncoding:
+        """Return the encoding that was learnt, also of a table of numbers alone."""
+        columns = [self._encoding(k, summaries.get(k)) for k in range(len(self.names))]
+        for other in reversed(self.others):
+            columns.insert(other.before, ColumnEncoding(other.name, other.kind))
+        return make_encoding(columns, self.form)
+
+    def _encoding(self, k: int, summary: Summary | None) -> ColumnEncoding:
+        reader = self.columns.get(k)
+        kind = "numeric" if reader is None else reader.final_kind
+        encoding = ColumnEncoding(self.names[k], kind, missing=self.missing)
+        if reader is not None and kind == "nominal":
+            encoding = replace(encoding, levels=tuple(reader.sorted_levels()))
+        if summary is None:
+            return encoding
+        has_indicator = self.missing == "indicator" and summary.is_missing
+        return replace(encoding, fill=None if kind == "nominal" else summary.fill, has_indicator=has_indicator)
+
+    def unseen_messages(self) -> list[str]:
+        """What to say of levels that the encoding does not know: column, level and count."""
+        form = self.form if self.known is None else self.known.form
+        return [unseen_message(column.name, column.unseen, form) for column in self.columns.values() if column.unseen]
+
+    def to_json(self) -> dict[str, Any]:
+        """What was learnt, for the journal."""
+        return {str(k): column.to_json() for k, column in self.columns.items()}
+
+    def restore(self, fields: Mapping[str, Any]) -> None:
+        """Take over what the journal holds."""
+        for k, values in fields.items():
+            self.columns.setdefault(int(k), self._new(self.names[int(k)], False)).restore(values)
+
+
+def unseen_message(column: str, counts: Mapping[str, int], form: str) -> str:
+    """What to say of levels of a column that an encoding does not know."""
+    first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    levels = ", ".join(f"{level[:40]!r} ({count})" for level, count in first[:_SHOWN_LEVELS])
+    more = f", and {len(first) - _SHOWN_LEVELS} more" if len(first) > _SHOWN_LEVELS else ""
+    total = sum(counts.values())
+    effect = "all of their features are zero" if form == "one-hot" else "every comparison with them is false"
+    return f"column {column!r} has {total} values of levels that were not there at fit: {levels}{more}; {effect}"
+
+
+def summarise(values: npt.NDArray[np.floating], missing: Missing) -> Summary:
+    """Return what stands for missing values of a column, all its rows at hand: mean or median of the others, 0 where there are none."""
+    gone = np.isnan(values)
+    known = values[~gone].astype(np.float64) if gone.any() else values.astype(np.float64)
+    centre = np.median if missing == "median" else np.mean
+    return Summary(float(centre(known)) if known.size else 0.0, bool(gone.any()))

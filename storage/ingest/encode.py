@@ -1,0 +1,119 @@
+"""The second phase of a table whose columns are not all numbers: from the columns that were read to its features.
+
+What was read is numbers, with codes for names in order of appearance, and NaN for what is missing. Only when all of it is there, levels are
+known, and means and medians; so features are made of the binary rows, not of the source, which is read once.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ..encoding.expand import dense_features, sparse_features
+from ..encoding.record import FILLS, TableEncoding
+from ..encoding.table import Summary, TableReader, summarise
+from ..errors import DataError, SchemaError
+from .build import dense_cell
+from .labels import Target
+from .options import COVARIATE, Options, Progress
+from .reading import Reading, RowSource, Source, check_row_fits
+from .scratch import Scratch
+from .text.spool import Block, Spool, Stored
+
+_COLUMN_SHARE = 64
+
+
+def encode_rows(
+    reading: Reading, source: Source, options: Options, scratch: Scratch, progress: Progress
+) -> tuple[Reading, TableEncoding | None]:
+    """Return the rows as features, and their encoding; None, and the rows as they are, for tables that hold numbers alone. Raises
+    DataError: values that no column can have; SchemaError: the width is not the declared one, or a row of features is beyond the budget."""
+    coder = reading.coder or _coder_of_numbers(reading, source, options)
+    if coder is None:
+        return reading, None
+    notes = scratch.notes("encoding")
+    if coder.is_plain:
+        return reading, coder.finish({})
+    encoding = TableEncoding.from_json(notes[-1]["record"].encode(), source.name) if notes else None
+    if encoding is None:
+        encoding = coder.finish(_summaries(reading.spool, coder, options))
+        assert encoding is not None
+        scratch.note("encoding", record=encoding.to_json().decode())
+    _check_features(encoding, options, source.name)
+    rows = _EncodedRows(source, reading, coder, encoding)
+    encoded = rows.read(scratch, options, reading.target, 1, progress)
+    for path in {handle.path for handle in reading.handles if isinstance(handle, Stored)}:
+        path.unlink(missing_ok=True)
+    return encoded, encoding
+
+
+def _coder_of_numbers(reading: Reading, source: Source, options: Options) -> TableReader | None:
+    """The reader of the columns of an array whose missing values are filled in."""
+    if options.missing not in FILLS or reading.counts is not None or not reading.spool.has("dense"):
+        return None
+    width = int(reading.n_cols or 0)
+    names = source.names or [f"x{j}" for j in range(width)]
+    return TableReader(names, range(width), missing=options.missing, known=options.encoding)
+
+
+def _check_features(encoding: TableEncoding, options: Options, name: str) -> None:
+    if not encoding.n_features:
+        raise DataError("no column has a value, so there are no features", name)
+    if options.encoding is None and options.n_features not in (None, encoding.n_features):
+        columns = f"{len(encoding.sources)} columns as {encoding.n_features} features"
+        raise SchemaError(f"{name} has {columns}; n_features (or the store given as like) says {options.n_features}")
+    if not encoding.is_sparse:
+        check_row_fits(encoding.n_features, options, name)
+
+
+def _summaries(spool: Spool, coder: TableReader, options: Options) -> dict[int, Summary]:
+    """What stands for missing values of every column, some whole columns at a time."""
+    if coder.known is not None or coder.missing not in FILLS:
+        return {}
+    n, count = spool.n_rows, len(coder.names)
+    is_single = options.dtype == "float32" or (options.dtype == "auto" and spool.single("dense"))
+    made, step = {}, max(1, options.budget // (_COLUMN_SHARE * max(1, n)))
+    for lo in range(0, count, step):
+        cells = coder.final_columns(dense_cell(spool, slice(0, n), slice(lo, min(count, lo + step)), "float64"), lo)
+        for k, values in enumerate(cells, lo):
+            summary = summarise(values, coder.missing)
+            # Values that all are float32 stay so with what stands for missing ones.
+            made[k] = Summary(float(np.float32(summary.fill)), summary.is_missing) if is_single else summary
+    return made
+
+
+class _EncodedRows(RowSource):
+    """Rows of features, made of the rows that were read."""
+
+    format = "encoded"
+    phase = "encode"
+
+    def __init__(self, source: Source, reading: Reading, reader: TableReader, encoding: TableEncoding) -> None:
+        self.name, self.sparse, self.n_cols = source.name, encoding.is_sparse, encoding.n_features
+        self._spool, self._reader, self._encoding = reading.spool, reader, encoding
+        width = 12 * len(encoding.sources) if self.sparse else 8 * encoding.n_features
+        is_stored = any(isinstance(handle, Stored) for handle in reading.handles)
+        self.nbytes = None if is_stored else width * self._spool.n_rows
+        self._row_bytes = max(width, 8 * len(encoding.sources))
+
+    def rows(self, options: Options, target: Target) -> Iterator[tuple[Any, Block]]:
+        """Yield some rows at a time, with their row tables."""
+        step = max(1, options.budget // 16 // self._row_bytes)
+        names = ("y", "task", "weight", "id_lengths", "id_bytes", *self._spool.names(COVARIATE))
+        for handle, start in zip(self._spool.handles, self._spool.starts[:-1].tolist(), strict=True):
+            block = handle.get("dense")
+            tables = {name: handle.get(name) for name in names if name in handle}
+            for lo in range(0, block.shape[1], step):
+                hi = min(block.shape[1], lo + step)
+                coded = self._reader.final(block[:, lo:hi], start + lo)
+                x = sparse_features(self._encoding, coded) if self.sparse else dense_features(self._encoding, coded).T
+                yield x, cut_tables(tables, lo, hi)
+
+
+def cut_tables(tables: Block, lo: int, hi: int) -> Block:
+    """Rows ``lo:hi`` of row tables, one of which may be texts of different lengths."""
+    part = {name: values[lo:hi] for name, values in tables.items() if name != "id_bytes"}
+    if "id_bytes" in tables:
+        ends = np.concatenate([[0], np.cumsum(tables["id_lengths"], dtype=np.int64)])
+        part["id_bytes"] = tables["id_bytes"][int(ends[lo]) : int(ends[hi])]
+    return part

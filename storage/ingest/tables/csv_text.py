@@ -1,0 +1,203 @@
+"""CSV and TSV through pyarrow's streaming reader; rows that are too wide for it in parts."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...encoding.arrow import chunk_of_arrow, import_pyarrow
+from ...encoding.chunks import MISSING_WORDS, Chunk, as_number, is_missing_word, is_numeral
+from ...encoding.record import COVARIATE_RULE
+from ...errors import DataError, SchemaError
+from ..options import COVARIATE, Options
+from ..text.streams import FileDigest, detect_compression, open_source
+from ..text.wide_text import WideRows
+from .tabular import Table
+
+_MAX_HEADER = 64 << 20
+_DELIMITERS = (",", ";", "\t")
+_LOOKED_AT = 1 << 20  # bytes of the text in which the first value of every column is looked for
+COLUMN_BYTES = 9600  # bytes that pyarrow keeps of a column of CSV
+NAME_BYTES = 360  # bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read
+
+
+class CsvSource(Table):
+    """Comma, semicolon or tab separated text with a header line; plain, compressed or from standard input."""
+
+    format = "csv"
+
+    def __init__(self, source: str | Path, options: Options, delimiter: str | None = None) -> None:
+        self._pa, self._csv = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.csv")
+        self._source = source
+        self.digest = FileDigest(Path(source)) if source != "-" and Path(source).is_file() else None
+        name = "<stdin>" if source == "-" else str(source)
+        self._opened = open_source(source, name)
+        self._text = io.BufferedReader(self._opened.stream, 1 << 20)
+        line = self._text.readline(min(_MAX_HEADER, options.budget // 4))
+        self._wide = _is_wide(line, options, name)
+        self._delimiter, columns = _read_header(line, name, delimiter)
+        self._options = options
+        self._texts = set() if self._wide else self._text_columns(columns)
+        super().__init__(name, columns, [k for k in range(len(columns)) if k not in self._texts], options)
+        self._follow_encoding()
+
+    def _text_columns(self, columns: Sequence[str]) -> set[int]:
+        """Columns whose first value is no number, as far as the beginning of the text tells; the readers of columns go by all of it."""
+        head = self._text.peek(_LOOKED_AT)[:_LOOKED_AT]
+        whole = io.StringIO(head[: head.rfind(b"\n") + 1].decode("utf-8", "replace"), newline="")
+        texts = {k for k, column in enumerate(columns) if column in self._options.categorical}
+        undecided = set(range(len(columns))) - texts
+        with suppress(csv.Error):
+            for row in csv.reader(whole, delimiter=self._delimiter):
+                first = {k for k in undecided if k < len(row) and not is_missing_word(row[k])}
+                texts |= {k for k in first if not is_numeral(row[k])}
+                undecided -= first
+                if not undecided:
+                    break
+        return texts | undecided
+
+    def _follow_encoding(self) -> None:
+        """Read those columns as texts that are names in the store to follow, and the others as numbers."""
+        if self._options.guided is None or self._wide:
+            return
+        for k, column in enumerate(self._roles.features):
+            is_number = self.coder.is_plain_number(k) or self.coder.columns[k].kind == "numeric"
+            (self._texts.discard if is_number else self._texts.add)(column)
+
+    @property
+    def text_bytes(self) -> int | None:
+        """Bytes of the text; None of what is packed or comes from standard input, where only its end would tell."""
+        return None if self.digest is None or detect_compression(Path(self.name)) is not None else self.digest.size
+
+    def close(self) -> None:
+        """Leave it unread."""
+        self._text.close()
+
+    def pieces(self, options: Options) -> Iterator[tuple[npt.NDArray[Any], dict[str, npt.NDArray[Any]]]]:
+        """Yield blocks of rows; of very many columns row by row, each in parts."""
+        if not self._wide:
+            yield from super().pieces(options)
+            return
+        texts = {k: table for table, k in self._roles.columns.items()}
+        features, step = np.array(self._roles.features), self.step(options, len(self.columns))
+        with self._text:
+            rows = iter(WideRows(self._text, self._delimiter, len(self.columns), set(texts), options.budget, self.name))
+            while batch := list(islice(rows, step)):
+                x = np.array([row.values for row in batch])
+                tables = {table: self._cells([row.texts[k] for row in batch], table, options) for k, table in texts.items()}
+                yield (x if len(features) == len(self.columns) else x[:, features]), tables
+
+    def _cells(self, cells: list[str], table: str, options: Options) -> npt.NDArray[Any]:
+        """Cells of a row table, as the other reader gives them: texts where they may be names, else numbers."""
+        if self._holds_names(table, options):
+            return np.array([cell or None for cell in cells], dtype=object)
+        numbers = [as_number(cell.strip()) for cell in cells]
+        return np.array([np.nan if number is None else number for number in numbers])
+
+    @staticmethod
+    def _holds_names(table: str, options: Options) -> bool:
+        return table in ("task", "id") or (table == "y" and options.task == "classification")
+
+    @property
+    def _blank_rows(self) -> bool:
+        """Whether an empty line is a row: one whose only cell is empty."""
+        return self._options.reads_missing and len(self.columns) == 1
+
+    @property
+    def _word_columns(self) -> set[str]:
+        """Columns that are read as texts."""
+        roles = self._roles.columns
+        tables = {k for table, k in roles.items() if self._holds_names(table, self._options)}
+        return {self.columns[k] for k in tables | (self._texts - {*roles.values()})}
+
+    def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
+        """Yield blocks of rows."""
+        names, words = [self.columns[k] for k in self.columns_read], self._word_columns
+        types = {name: self._pa.string() if name in words else self._pa.float64() for name in names}
+        read = self._csv.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
+        convert = self._csv.ConvertOptions(
+            column_types=types, null_values=["", *MISSING_WORDS], strings_can_be_null=False, include_columns=names
+        )
+        parse = self._csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=not self._blank_rows)
+        try:
+            with self._text, self._csv.open_csv(self._text, read, parse, convert) as reader:
+                for batch in reader:
+                    yield self.in_places([chunk_of_arrow(column) for column in batch.columns])
+        except self._pa.ArrowInvalid as error:
+            if "Empty CSV file" not in str(error):
+                raise self._locate(str(error)) from error
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Rows with the number of their last line, read again by the standard library: slow, but it knows where it is."""
+        with open_source(self._source, self.name).stream as stream:
+            text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", errors="backslashreplace", newline="")
+            reader = csv.reader(text, delimiter=self._delimiter)
+            try:
+                next(reader)
+                yield from ((reader.line_num, row or [""]) for row in reader if row or self._blank_rows)
+            except csv.Error as error:
+                raise DataError(str(error), self.name, reader.line_num) from error
+
+    def _locate(self, why: str) -> DataError:
+        """Build the error for the first row that does not fit, after pyarrow refused the text."""
+        if self.digest is None:
+            return DataError(why, self.name)
+        words = self._word_columns
+        numeric = [k for k in self.columns_read if self.columns[k] not in words]
+        covariates = {k for table, k in self._roles.columns.items() if table.startswith(COVARIATE)}
+        for line, row in self._lines():
+            if len(row) != len(self.columns):
+                return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
+            for k in numeric:
+                may_miss = self._options.reads_missing and k in self._roles.features
+                if as_number(row[k].strip()) is None and not (may_miss and is_missing_word(row[k])):
+                    reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number"
+                    if k in self._roles.features and self._options.guided is None and not is_missing_word(row[k]):
+                        reason += f", in a column of numbers; if its values are names, say so (--categorical {self.columns[k]})"
+                    elif k in covariates:
+                        reason += f"; {COVARIATE_RULE}"
+                    return DataError(reason, self.name, line, k + 1)
+        return DataError(why, self.name)
+
+    def _fault(self, reason: str, row: int, column: int | None) -> DataError:
+        located = next(islice(self._lines(), row, None), None) if self.digest is not None and not self._wide else None
+        if located is None:
+            return super()._fault(reason, row, column)
+        name = "" if column is None else f"column {self.columns[column]!r}: "
+        return DataError(name + reason, self.name, located[0], None if column is None else column + 1)
+
+
+def is_too_wide(columns: int, options: Options) -> bool:
+    """Whether what pyarrow keeps of so many columns of CSV does not fit half of the budget."""
+    return 2 * COLUMN_BYTES * columns > options.budget
+
+
+def _is_wide(line: bytes, options: Options, name: str) -> bool:
+    """Whether a header names so many columns that what pyarrow keeps of them does not fit half of the budget. Raises SchemaError: not even
+    their names do."""
+    columns = 1 + max(map(line.count, (mark.encode() for mark in _DELIMITERS)))
+    need = NAME_BYTES * columns + 4 * len(line)
+    if need > options.budget or (not line.endswith(b"\n") and len(line) >= options.budget // 4):
+        keeping = f"to keep them takes {need} bytes, more than the budget of {options.budget}"
+        advice = "raise the budget (--budget), or give sparse input"
+        raise SchemaError(f"{name} has a header of {columns} columns or more, and {keeping}; {advice}")
+    return is_too_wide(columns, options)
+
+
+def _read_header(line: bytes, name: str, delimiter: str | None) -> tuple[str, list[str]]:
+    """Delimiter, if it is not known, and column names. Raises DataError if the line is no header."""
+    try:
+        text = line.decode("utf-8-sig").rstrip("\r\n")
+        delimiter = delimiter or max(_DELIMITERS, key=text.count)
+        columns = next(csv.reader([text], delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"the header cannot be read: {error}", name, 1) from error
+    if not text.strip() or all(as_number(column) is not None for column in columns):
+        raise DataError("the first line must name the columns", name, 1)
+    return delimiter, columns

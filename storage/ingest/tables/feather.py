@@ -1,0 +1,70 @@
+"""Arrow files (Feather) as input: record batches, whose columns are read apart from one another."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ...encoding.arrow import chunk_of_arrow, import_pyarrow
+from ...encoding.chunks import Chunk
+from ...errors import DataError
+from ...value_types import Foreign
+from ..options import Options
+from ..text.streams import FileDigest, open_file
+from .groups import GroupedTable
+
+_PACKED = 8  # times that packed batches may grow, as far as plans go
+
+
+class FeatherSource(GroupedTable):
+    """A file of record batches in Arrow's own format, random access or stream; packed or not."""
+
+    format = "feather"
+
+    def __init__(self, source: str | Path, options: Options) -> None:
+        self._arrow, self._ipc, self._path = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.ipc"), Path(source)
+        open_file(self._path).close()
+        self.digest = FileDigest(self._path)
+        self.name = str(source)
+        super().__init__(self._path, self._open(None).schema, options)
+        file = self._open([0])
+        self._lengths = [self._batch(file, group).num_rows for group in range(file.num_record_batches)]
+        self.n_rows = sum(self._lengths)
+
+    def _open(self, columns: Sequence[int] | None) -> Foreign:
+        options = self._ipc.IpcReadOptions(included_fields=columns, use_threads=False)
+        try:
+            return self._ipc.open_file(self._arrow.memory_map(os.fspath(self._path)), options=options)
+        except Exception as error:  # damaged files make pyarrow raise almost anything
+            raise self.unreadable(error) from error
+
+    def _batch(self, file: Foreign, group: int) -> Foreign:
+        try:
+            batch = file.get_batch(group)
+            batch.validate(full=True)  # compiled code goes where a damaged file sends it
+            return batch
+        except Exception as error:
+            raise self.unreadable(error) from error
+
+    def unreadable(self, error: Exception) -> DataError:
+        """Build the error for a file that cannot be read."""
+        return DataError(f"cannot be read as an Arrow (Feather) file: {error}", self.name)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of record batches."""
+        return len(self._lengths)
+
+    def group_rows(self, group: int) -> int:
+        """Rows of a record batch."""
+        return self._lengths[group]
+
+    def group_bytes(self, group: int) -> int:
+        """Bytes of a record batch at most: those of the file, packed as it may be."""
+        return _PACKED * self.digest.size
+
+    def read_group(self, group: int, names: Sequence[str], step: int, alone: bool) -> Iterator[list[Chunk]]:
+        """Yield slices of some columns of a record batch."""
+        batch = self._batch(self._open([self.columns.index(name) for name in names]), group)
+        for lo in range(0, batch.num_rows, step):
+            part = batch.slice(lo, step)
+            yield [chunk_of_arrow(part.column(name)) for name in names]

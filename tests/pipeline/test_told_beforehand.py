@@ -1,0 +1,209 @@
+"""What a fit that takes or holds much says before it starts, and a driver's memory that is raised where a run goes on."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+from gramplane.cluster import MemoryBoundExceeded
+from gramplane.pipeline import (
+    ColoredMVU,
+    ConfigMismatch,
+    HierarchicalKernelClassifier,
+    KTASelectionPath,
+    LatentTaskMKLClassifier,
+    MinimumVolumeEmbedding,
+    MKLClassifier,
+    MultiTaskMKLClassifier,
+    SharedSubspaceMKLClassifier,
+    StructurePreservingEmbedding,
+    TwoLayerMKLClassifier,
+    UnsupervisedMKL,
+    resume_run,
+    run_method,
+)
+from gramplane.pipeline.records import holdings, work
+from gramplane.pipeline.records.context import RunContext
+from gramplane.pipeline.records.holdings import Held, check_held
+from gramplane.pipeline.records.work import Cost, duration_text, tell_work
+from gramplane.pipeline.runs import run as runs
+from gramplane.storage import RunStore
+from gramplane.storage.ingest import ingest
+
+
+def rows(n=40, d=4, classes=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (np.digitize(X[:, 0], [0.0] if classes == 2 else [-0.4, 0.4]))
+
+
+def said(fit):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [(str(one.message), one.filename) for one in caught]
+
+
+# --- time ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_seconds_are_said_as_people_say_them():
+    assert [duration_text(s) for s in (61.2, 119, 121, 7200, 86400 * 3)] == ["61 seconds", "119 seconds", "2 minutes", "2 hours", "3 days"]
+
+
+def test_a_fit_that_takes_much_names_its_largest_part_and_what_makes_it_less():
+    told, many, few = [], Cost("steps", "s n^2", 1e3, "fewer rows make it less"), Cost("rows", "n", 1.0, "nothing")
+    tell_work([many.of(s=2, n=100), few.of(n=30)], "mkl", told.append)
+    assert not told
+    tell_work([many.of(s=4, n=100), few.of(n=30)], "mkl", told.append)
+    assert told == ["mkl: this fit takes about 70 seconds of a processor, most of it for steps: fewer rows make it less"]
+
+
+ESTIMATORS = {
+    MKLClassifier: "kernels=[...]",
+    TwoLayerMKLClassifier: "max_iter",
+    UnsupervisedMKL: "max_iter",
+    MultiTaskMKLClassifier: "max_iter",
+    LatentTaskMKLClassifier: "max_iter",
+    SharedSubspaceMKLClassifier: "max_iter",
+    KTASelectionPath: "features",
+    HierarchicalKernelClassifier: "max_visits",
+    ColoredMVU: "max_iter",
+    MinimumVolumeEmbedding: "max_iter",
+    StructurePreservingEmbedding: "max_iter",
+}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_every_method_on_kernels_says_beforehand_what_takes_long(kind, classes, monkeypatch):
+    X, y = rows(classes=classes)
+    more = (np.arange(len(y)) % 2,) if "Task" in kind.__name__ or "Subspace" in kind.__name__ else ()
+    quick = {"max_iter": 2} if "max_iter" in kind().get_params() else {}
+    assert not [text for text, _ in said(lambda: kind(**quick).fit(X, y, *more)) if "this fit takes" in text]
+    monkeypatch.setattr(work, "MUCH_SECONDS", 1e-12)
+    texts = [one for one in said(lambda: kind(**quick).fit(X, y, *more)) if "this fit takes" in one[0]]
+    assert len(texts) == 1 and ESTIMATORS[kind] in texts[0][0] and texts[0][1] == __file__
+
+
+def test_more_rows_kernels_and_machines_take_longer(tmp_path):
+    def seconds(method="mkl", n=40, d=4, classes=2, **params):
+        store = ingest(rows(n, d, classes), tmp_path / f"{n}-{d}-{classes}", overwrite=True)
+        return run_method(method, params, data=str(store.url), run=str(tmp_path / "run"), dry_run=True).plan["takes"][0]["seconds"]
+
+    for method in ("mkl", "two-layer-mkl", "unsupervised-mkl"):
+        assert seconds(method, 4000, kernels=["linear"]) == pytest.approx(4 * seconds(method, 2000, kernels=["linear"]), abs=0.3)
+    assert seconds(n=4000, classes=3) > 2.5 * seconds(n=4000)
+    assert seconds("hierarchical-kernels", 2000) < seconds("hierarchical-kernels", 2000, 12)
+    assert seconds("hierarchical-kernels", 2000, 12, max_visits=100) < seconds("hierarchical-kernels", 2000, 12)
+
+
+def test_a_plan_says_what_takes_how_long_and_a_run_tells_and_keeps_it(tmp_path, monkeypatch):
+    store, events = ingest(rows(), tmp_path / "data"), []
+    monkeypatch.setattr(work, "MUCH_SECONDS", 1e-12)
+    plan = run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), dry_run=True).plan
+    assert plan["takes"][0].keys() == {"what", "formula", "seconds"} and plan["estimated_seconds"] >= 0
+    assert len(plan["notes"]) == 1 and "this fit takes about" in plan["notes"][0]
+    run_method("mkl", {"max_iter": 2}, data=str(store.url), run=str(tmp_path / "run"), on_event=events.append)
+    told = [event["message"] for event in events if event["event"] == "warning"]
+    first = next(k for k, event in enumerate(events) if event["event"] == "iteration")
+    assert plan["notes"][0] in told and events.index({"event": "warning", "message": plan["notes"][0]}) < first
+    assert (RunStore.open(str(tmp_path / "run")).read_json("decisions") or {})["notes"] == plan["notes"]
+
+
+# --- memory --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_driver_that_holds_much_is_told_and_one_beyond_its_limit_refused():
+    told, held = [], [Held("kernels", "8 k n^2").of(k=10, n=9000), Held("rows", "8 n").of(n=9000)]
+    check_held(held, RunContext(None, None, driver_memory=1 << 40, tell=told.append), "mkl", "fewer rows")
+    assert len(told) == 1 and told[0].startswith("mkl: this process may hold up to 6.035 GiB (kernels 6.035 GiB (8 k n^2)")
+    assert told[0].endswith("fewer rows, or a smaller driver_memory make it less")
+    check_held(held[1:], RunContext(None, None, tell=told.append), "mkl", "fewer rows")
+    with pytest.raises(MemoryBoundExceeded, match=r"would hold 6.035 GiB .* it may hold driver_memory=1 GiB"):
+        check_held(held, RunContext(None, None, driver_memory=1 << 30, tell=told.append), "mkl", "fewer rows")
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("kind", [MKLClassifier, LatentTaskMKLClassifier])
+def test_machines_of_several_classes_say_it_once(kind, monkeypatch):
+    X, y = rows(classes=3)
+    monkeypatch.setattr(holdings, "MUCH_BYTES", 1)
+    more = (np.arange(len(y)) % 2,) if kind is LatentTaskMKLClassifier else ()
+    texts = [text for text, _ in said(lambda: kind(max_iter=2).fit(X, y, *more)) if "may hold up to" in text]
+    assert len(texts) == len(set(texts)) <= 2 and "kernels" in texts[0]
+
+
+# --- graphs over many features -------------------------------------------------------------------------------------------------------
+
+
+def test_hierarchical_kernels_over_many_features_take_single_ones_and_say_so(tmp_path):
+    X, y = rows(50, 140)
+    fitted = HierarchicalKernelClassifier(max_rounds=3)
+    texts = [text for text, _ in said(lambda: fitted.fit(X, y)) if text.startswith("dag:")]
+    assert len(texts) == 1 and "products of 140 features" in texts[0] and "dag='subsets(gaussian)'" in texts[0]
+    named = HierarchicalKernelClassifier("subsets(gaussian; depth=1)", max_rounds=3)
+    assert not [text for text, _ in said(lambda: named.fit(X, y)) if text.startswith("dag:")]
+    np.testing.assert_array_equal(named.decision_function(X), fitted.decision_function(X))
+    store = ingest((X, y), tmp_path / "data")
+    run_method("hierarchical-kernels", {"max_rounds": 3}, data=str(store.url), run=str(tmp_path / "run"))
+    assert RunStore.open(str(tmp_path / "run")).config["decided"] == {"dag": "subsets(gaussian; depth=1)"}
+
+
+def test_features_beyond_the_hull_are_looked_at_before_they_join():
+    X, y = rows(80, 60)
+    X = X[:, ::-1]  # what matters is the last column
+    fitted = HierarchicalKernelClassifier("subsets(gaussian; depth=1)", max_nodes=10, max_rounds=3)
+    said(lambda: fitted.fit(X, y))
+    assert fitted.model_.arrays["nodes"].sum(axis=0)[-1] == 1 and fitted.score(X, y) > 0.9
+
+
+# --- a limit that is raised ----------------------------------------------------------------------------------------------------------
+
+
+def stop_after(steps):
+    def listen(event):
+        if event["event"] == "iteration" and event["iteration"] == steps:
+            raise KeyboardInterrupt
+
+    return listen
+
+
+def test_memory_is_raised_where_a_run_goes_on_never_lowered(tmp_path):
+    store, run = ingest(rows(200), tmp_path / "data"), str(tmp_path / "run")
+    given = {"data": str(store.url), "run": run}
+    with pytest.raises(KeyboardInterrupt):
+        run_method("mkl", {}, driver_memory="1GiB", on_event=stop_after(1), **given)
+    for again in (lambda: resume_run(run, driver_memory="1MiB"), lambda: run_method("mkl", {}, driver_memory="1MiB", **given)):
+        with pytest.raises(ConfigMismatch, match="driver_memory is 1073741824 there and 1048576 here"):
+            again()
+    with pytest.raises(KeyboardInterrupt):
+        resume_run(run, driver_memory="2GiB", on_event=stop_after(2))
+    where = lambda: json.loads((tmp_path / "run" / "where.json").read_text())["driver_memory"]  # noqa: E731
+    assert where() == 2 << 30 and RunStore.open(run).config["driver_memory"] == 1 << 30
+    with pytest.raises(KeyboardInterrupt):
+        resume_run(run, on_event=stop_after(3))
+    assert where() == 2 << 30
+    assert run_method("mkl", {}, driver_memory="3GiB", **given).status == "done" and where() == 3 << 30
+    assert run_method("mkl", {}, **given).status == "already-done"
+
+
+def test_decisions_follow_the_memory_that_a_run_began_with_and_refusals_the_newest(tmp_path, monkeypatch):
+    store, run, seen = ingest(rows(60), tmp_path / "data"), str(tmp_path / "run"), []
+    inner = runs.run_loop
+
+    def look(loop, ctx):
+        seen.append((ctx.driver_memory >> 30, ctx.fit_limit >> 30))
+        return inner(loop, ctx)
+
+    monkeypatch.setattr(runs, "run_loop", look)
+    with pytest.raises(KeyboardInterrupt):
+        run_method("mkl", {}, data=str(store.url), run=run, driver_memory="1GiB", on_event=stop_after(1))
+    assert resume_run(run, driver_memory="2GiB").status == "done" and seen == [(1, 1), (1, 2)]
+
+
+def test_a_plan_names_the_memory_it_is_made_for(tmp_path):
+    store = ingest(rows(), tmp_path / "data")
+    plan = run_method("mkl", {}, data=str(store.url), run=str(tmp_path / "run"), driver_memory="1GiB", dry_run=True).plan
+    assert plan["driver_memory"] == 1 << 30

@@ -1,0 +1,89 @@
+"""The commands of docs/journeys.md, as they are typed, and what a reader is told of them."""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gramplane import load_model
+from gramplane.datasets import patients
+from gramplane.storage import BlockStore
+from tests.support.places import ROOT
+
+BLOCKS = re.findall(r"<!-- journey: (\S+) -->\n```sh\n(.*?)```", (ROOT / "docs" / "journeys.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory):
+    """The folder in which the commands ran, one after the other in one shell, and what they wrote."""
+    folder = tmp_path_factory.mktemp("journey")
+    (folder / "bin").mkdir()
+    for name, words in (("gramplane", "-m gramplane.workflows.cli"), ("python", "")):
+        program = folder / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        program.chmod(0o755)
+    paths = [str(ROOT / "tests" / "support" / "_bare"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(paths)}
+    script = "set -e\n" + "".join(text for name, text in BLOCKS if name == "patients")
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=550)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return folder, done.stdout, done.stderr
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_predictions_have_ids_and_are_worth_something(walked):
+    folder, _, _ = walked
+    rows, truth = table(folder / "predictions.csv"), table(folder / "others.csv")
+    assert list(rows[0]) == ["id", "prediction", "decision", "probability[ill]", "probability[well]"]
+    assert [row["id"] for row in rows] == [row["patient"] for row in truth]
+    right = np.mean([row["prediction"] == other["outcome"] for row, other in zip(rows, truth, strict=True)])
+    majority = max(np.mean([row["outcome"] == label for row in truth]) for label in ("ill", "well"))
+    assert right > majority + 0.05
+    assert all((float(row["decision"]) > 0) == (row["prediction"] == "well") for row in rows)
+    chances = np.array([[float(row[f"probability[{label}]"]) for label in ("ill", "well")] for row in rows])
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0, rtol=1e-12)
+    assert (np.diff(chances[np.argsort([float(row["decision"]) for row in rows]), 1]) >= 0).all()
+
+
+def test_the_encoding_is_shown_and_followed(walked):
+    folder, out, err = walked
+    assert re.search(r"^smoker +nominal; no, yes; missing: indicator$", out, re.MULTILINE)
+    assert re.search(r"^admitted +dropped$", out, re.MULTILINE) and re.search(r"^zip +nominal; 01067, 10115, 80331;", out, re.MULTILINE)
+    assert "column 'ward' has 2 values of levels that were not there at fit: 'west' (2)" in err
+    train, test = (BlockStore.open(folder / "stores" / name) for name in ("patients", "others"))
+    assert train.encoding == test.encoding and "age is missing" in train.feature_names() and "smoker=yes" in test.feature_names()
+
+
+def test_reports_and_rules_speak_of_the_columns(walked):
+    folder, _, _ = walked
+    page = (folder / "runs" / "patients" / "report.html").read_text(encoding="utf-8")
+    assert "smoker=" in page and (folder / "compared" / "report.html").exists()
+    rules = [rule["text"] for rule in load_model(folder / "runs" / "rules").rules_]
+    assert any("smoker = yes" in text and "age >" in text for text in rules), rules
+    assert not any("!= 1" in text or "<= 0.5" in text for text in rules)
+
+
+def test_loaded_models_take_frames_of_the_source(walked):
+    pandas = pytest.importorskip("pandas")
+    folder, _, _ = walked
+    frame, stored = pandas.DataFrame(patients().test), table(folder / "predictions.csv")
+    frame["age"], frame["pressure"] = frame["age"].astype("Int64"), frame["pressure"].astype(float)
+    with pytest.warns(UserWarning, match=r"column 'ward' has 2 values .* 'west' \(2\)"):
+        values = load_model(folder / "runs" / "patients").decision_function(frame.sample(frac=1, random_state=0).sort_index(axis=1))
+    order = frame.sample(frac=1, random_state=0).index
+    np.testing.assert_allclose(values, np.array([float(row["decision"]) for row in stored])[order], rtol=1e-6, atol=1e-9)
+    with pytest.warns(UserWarning, match="every comparison with them is false"):
+        load_model(folder / "runs" / "rules").predict(frame)
+    with pytest.raises(ValueError, match="the frame has no column 'smoker', which was there at fit"):
+        load_model(folder / "runs" / "patients").predict(frame.drop(columns="smoker"))
