@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from .functions import Value
 from .spec import KernelLike, KernelSpec, as_specs, check_columns
@@ -64,20 +64,20 @@ def as_kernels(kernels: KernelLike | OpenKernel | Iterable[KernelLike | OpenKern
     strings).
     """
     is_one = isinstance(kernels, (KernelSpec, OpenKernel, str, Mapping)) or callable(kernels)
-    items = [kernels] if is_one else list(cast(Iterable[Any], kernels))
+    items = [cast(KernelLike, kernels)] if is_one else list(cast(Iterable[KernelLike | OpenKernel], kernels))
     if not items:
         raise ValueError("kernels is empty; at least one kernel is needed")
     return [_as_kernel(item, d) for item in items]
 
 
-def _as_kernel(kernel: Any, d: int | None) -> AnySpec:
+def _as_kernel(kernel: KernelLike | OpenKernel, d: int | None) -> AnySpec:
     try:
-        opened = _opened(kernel)
+        opened = _as_open_kernel(kernel)
     except ValueError as error:
         named = f"kernel {kernel!r}: "
         raise ValueError(str(error) if str(error).startswith(named) else named + str(error)) from None
     if opened is None:
-        return as_specs(kernel, d)[0]
+        return as_specs(cast(KernelLike, kernel), d)[0]
     if d is None:
         raise ValueError(f"kernel {opened} reads columns, but the rows are strings")
     numbers = tuple(column for column in opened.columns or () if not isinstance(column, str))
@@ -86,7 +86,7 @@ def _as_kernel(kernel: Any, d: int | None) -> AnySpec:
     return opened
 
 
-def _opened(kernel: Any) -> OpenKernel | None:
+def _as_open_kernel(kernel: object) -> OpenKernel | None:
     """Return a kernel that is open, ``None`` for any other."""
     if isinstance(kernel, str):
         return _open_parts(parse_kernel(kernel))

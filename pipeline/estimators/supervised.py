@@ -51,13 +51,13 @@ class SupervisedEstimator(MethodEstimator):
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""
         if is_store(X):
-            return self._opened(X), y
+            return self._open_store(X), y
         if y is None:
             return self._blocks(self._checked(X)), None
         X, y = self._checked(X, y=y, multi_output=False, y_numeric=not self._is_classifier)
         return self._blocks(X), y
 
-    def _opened(self, X: object) -> BlockStore:
+    def _open_store(self, X: object) -> BlockStore:
         """Return the store of a fit, of which is kept how its features came from the columns of a table."""
         store = opened_for(self, X)
         vars(self).pop("_is_frame_fit", None)

@@ -70,17 +70,17 @@ def checked_covariates(values: UserData, n: int) -> Covariates:
         for name, column in columns.items():
             if column.dtype.kind == "O":
                 raise ValueError(f"covariates: column {name!r} holds no numbers; {COVARIATE_RULE}")
-        return _checked(np.column_stack([*columns.values()]) if columns else np.zeros((n, 0)), n, list(columns))
+        return _check_columns(np.column_stack([*columns.values()]) if columns else np.zeros((n, 0)), n, list(columns))
     if sp.issparse(values):
         raise ValueError("covariates: a sparse matrix; give an array, (n_samples, n_covariates)")
     try:
         array = np.array(values, dtype=np.float64, order="C")
     except (TypeError, ValueError):
         raise ValueError("covariates: must be numbers, (n_samples, n_covariates)") from None
-    return _checked(array[:, None] if array.ndim == 1 else array, n, None)
+    return _check_columns(array[:, None] if array.ndim == 1 else array, n, None)
 
 
-def _checked(array: np.ndarray, n: int, names: Sequence[str] | None) -> Covariates:
+def _check_columns(array: np.ndarray, n: int, names: Sequence[str] | None) -> Covariates:
     if array.ndim != 2 or len(array) != n:
         raise ValueError(f"covariates has shape {array.shape}: must have a row for each of the {n} rows")
     if not 1 <= array.shape[1] <= MAX_COVARIATES:
@@ -96,7 +96,7 @@ def _finite(array: np.ndarray, names: tuple[str, ...]) -> Covariates:
     return Covariates(array, names)
 
 
-def given_covariates(value: Any, n: int) -> Covariates | None:
+def given_covariates(value: object, n: int) -> Covariates | None:
     """Return the covariates of n rows that were given: an array, a file, or its record (:func:`gramplane.storage.columns_file`)."""
     if value is None or isinstance(value, Covariates):
         return value

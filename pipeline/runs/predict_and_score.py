@@ -37,7 +37,7 @@ from .run import few_blocks_kept, method_named, open_data, process_bytes, refuse
 from .sources import as_store
 
 
-def _opened(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
+def _open_run(run: str, store: str) -> tuple[RunStore, Path, MethodEstimator, BlockStore]:
     """Return the run, the place of its model, the fitted estimator, and the data."""
     folder = RunStore.open(run)
     record = folder.config
@@ -54,7 +54,7 @@ def _folder_of(run: str) -> Path:
 def _decide(
     run: str, store: str, where: ComputeOptions, emit: Emit, out: str | None = None, covariates: UserData = None, proba: bool = False
 ) -> tuple[MethodEstimator, BlockStore, np.ndarray]:
-    folder, model, estimator, data = _opened(run, store)
+    folder, model, estimator, data = _open_run(run, store)
     check_encoding(model.parent, data)
     digest, limit = digest_of(model), driver_bytes(where.driver_memory)
     covariates = _known_covariates(estimator, covariates, data)
@@ -98,7 +98,7 @@ def _check_memory(
     return holdings, step
 
 
-def _planned(
+def _plan_prediction(
     run: str,
     store: str,
     out: str | None,
@@ -108,7 +108,7 @@ def _planned(
     three_way: bool = False,
     proba: bool = False,
 ) -> dict[str, Any]:
-    _, model, estimator, data = _opened(run, store)
+    _, model, estimator, data = _open_run(run, store)
     _check_three_way(estimator, three_way)
     check_encoding(model.parent, data)
     later, is_known = {}, known_of(estimator, _folder_of(run)) is not None
@@ -163,7 +163,7 @@ def predict_store(
     options = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where)
     with as_store(run, store, emit) as place:
         if dry_run:
-            return _planned(run, place, out, options, emit, covariates, three_way, proba)
+            return _plan_prediction(run, place, out, options, emit, covariates, three_way, proba)
         return _predict(run, place, out, write, options, emit, covariates, three_way, proba)
 
 
@@ -244,7 +244,7 @@ def score_store(
     options, emit = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), on_event or ignore
     with as_store(run, store, emit) as place:
         if dry_run:
-            return _planned(run, place, None, options, emit, covariates)
+            return _plan_prediction(run, place, None, options, emit, covariates)
         return _score(run, place, options, emit, covariates)
 
 

@@ -42,7 +42,7 @@ class _Use:
         return self.predictor.label(self.model, ctx, self.labels)
 
 
-def _opened(run: str, store: str, asked: Recommendation | None, labels: Sequence[str]) -> _Use:
+def _open_run(run: str, store: str, asked: Recommendation | None, labels: Sequence[str]) -> _Use:
     record, estimator = RunStore.open(run).config, load_model(run)
     predictor = predictor_of(estimator)
     if not isinstance(predictor, SocialPredictor):
@@ -101,7 +101,7 @@ def use_store(
     options, emit = ComputeOptions(**where), on_event or ignore
     write = table_writer(out) if asked is not None else partial(_write_labels, predictions_writer(out), store)
     refuse_foreign(out, None if replace else Predictions.__name__)
-    use, limit = _opened(run, store, asked, labels or ()), driver_bytes(options.driver_memory)
+    use, limit = _open_run(run, store, asked, labels or ()), driver_bytes(options.driver_memory)
     if labels is not None and len(labels) != use.data.n_rows:
         raise ValueError(f"labels: {len(labels)} are given, {store} has {use.data.n_rows} users")
     plan = _checked_plan(use, options, limit, emit)

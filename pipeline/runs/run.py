@@ -177,7 +177,7 @@ def run_method(
     record |= {"extra": jsonable(extra or {}), "driver_memory": options.driver_bytes}
     place = options.config()
     if dry_run:
-        ready = _prepared(info, config, store, record, place.kind)
+        ready = _prepare(info, config, store, record, place.kind)
         _refuse_step(info, ready.plan, record["driver_memory"], place.kind)
         here = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], store, record["driver_memory"], place.kind)
         most = process_bytes(place, ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"]))
@@ -186,9 +186,9 @@ def run_method(
         return RunOutcome("planned", {}, {**about, **sizes, **ready.plan})
     fresh = not (Path(run) / "config.json").exists()
     if not fresh:
-        record["driver_memory"], options = _raised(RunStore.open(run), options)
+        record["driver_memory"], options = _raise_memory(RunStore.open(run), options)
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
-    prepared = [_prepared(info, config, store, record, place.kind)] if fresh else []
+    prepared = [_prepare(info, config, store, record, place.kind)] if fresh else []
     if prepared:
         _refuse_step(info, prepared[0].plan, record["driver_memory"], place.kind)
     # What the parameters left to the data is decided once: what a run has written down stays.
@@ -237,7 +237,7 @@ def resume_run(
             return RunOutcome("already-done", done, run=str(folder.path))
         record, origin = folder.config, folder.read_json("where") or {}
         there = cluster or origin.get("cluster", "sync")
-        options = _raised(folder, ComputeOptions(there, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout))[1]
+        options = _raise_memory(folder, ComputeOptions(there, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout))[1]
         info = method_named(record["method"])
         if "data" not in origin:
             raise StorageError(f"{run}: the run was prepared but never started; start it again with `gramplane fit`")
@@ -278,7 +278,7 @@ def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "
             yield f"{prefix}{key} is {a!r} there and {b!r} here"
 
 
-def _raised(folder: RunStore, options: ComputeOptions) -> tuple[int, ComputeOptions]:
+def _raise_memory(folder: RunStore, options: ComputeOptions) -> tuple[int, ComputeOptions]:
     """Return the memory by which a run that is there decided, and the options with the limit from now on: what is given, or what it had
     last. Less than it decided by is a decision of its own, which differs.
     """
@@ -302,15 +302,15 @@ class _Ready:
     plan: dict[str, Any]
 
 
-def _prepared(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str) -> _Ready:
+def _prepare(info: MethodInfo, config: MethodConfig, store: BlockStore, record: Mapping[str, Any], kind: str) -> _Ready:
     """Return the method and the plan of its run, found in this process without writing anything; passes will run on a cluster of a kind."""
     with one_thread(), open_executor(None) as executor:
         if kind != "sync":
             executor.kind = kind
-        return _planned(info, config, _context(executor, store, None, record, ignore), record)
+        return _plan(info, config, _context(executor, store, None, record, ignore), record)
 
 
-def _planned(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> _Ready:
+def _plan(info: MethodInfo, config: MethodConfig, ctx: RunContext, record: Mapping[str, Any]) -> _Ready:
     told: list[str] = []
     ready = info.prepare(config, replace(ctx, tell=once(told.append)), record["extra"])
     plan = full_plan(info.method, ready, ctx) if config.calibrates else ready.plan
@@ -341,7 +341,7 @@ def _run(
     began, record, tally = time.perf_counter(), folder.config, Tally()
     with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit, where.driver_bytes), tally=tally)
-        begun = prepared.pop() if prepared else _planned(info, config, ctx, record)
+        begun = prepared.pop() if prepared else _plan(info, config, ctx, record)
         ready, plan = begun.method, begun.plan
         del begun
         for message in plan.get("notes", ()):
