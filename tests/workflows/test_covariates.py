@@ -76,7 +76,7 @@ def test_a_store_that_keeps_them(table, tmp_path, capsys):
     assert [point["r2"] for point in told["path"]][-1] == told["r2"]
     result(["predict", run, tmp_path / "new", tmp_path / "p.csv"], capsys)
     with open(tmp_path / "p.csv", newline="") as text:
-        values = [float(row[0]) for row in list(csv.reader(text))[1:]]
+        values = [float(row["prediction"]) for row in csv.DictReader(text)]
     np.testing.assert_allclose(values, machine.predict(table.iloc[:, :10].to_numpy(), covariates=table[BESIDE]), rtol=1e-9)
     result(["report", run, "--out", tmp_path / "report"], capsys)
     page = next((tmp_path / "report").glob("*.html")).read_text()
