@@ -59,7 +59,7 @@ def refit_weights(atoms: Atoms, problem: MachineProblem, machine: MachineState, 
     coordinates, factors = atoms.coordinates(selected)
     design = Design(ctx.data.n_rows, len(factors))
     design.append(atoms.build(ctx.data, scaled_columns(ctx, features, centred=atoms.centred), features, selected))
-    rows = design.rows(problem.y, problem.cost * (REFIT_C / config.C), problem.loss, problem.basis)
+    rows = design.rows(problem.y, problem.cost * (REFIT_C / float(config.C)), problem.loss, problem.basis)
     ridge = GroupProblem(rows, np.array([0, len(factors)], np.int64))
     solution = SOLVERS["newton"](ridge, warm=None, tol=config.inner_tol, max_iter=None)
     return MachineWeights(coordinates, factors * solution.omega * problem.unit.size, *problem.in_target_unit(solution.free))
