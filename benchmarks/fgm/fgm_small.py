@@ -1,7 +1,7 @@
 """A small fit in memory, 1,000 x 100, warm: what Python, Zarr, cluster and graph cost when there is nothing to do.
 
-Run with ``python -m benchmarks.fgm.fgm_small``. The machine of the paper (C=10, no intercept) against ``LinearSVC(penalty="l1", dual=False)`` with defaults. The first
-fit of a fresh process with compiled code on disk is timed in a process of its own.
+Run with ``python -m benchmarks.fgm.fgm_small``. The machine of the paper (C=10, no intercept) against ``LinearSVC(penalty="l1",
+dual=False)`` with defaults. The first fit of a fresh process with compiled code on disk is timed in a process of its own.
 """
 
 from __future__ import annotations
