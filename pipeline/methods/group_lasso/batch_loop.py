@@ -67,6 +67,7 @@ class BatchLoop:
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Return the state after one more round."""
+        state = state if self.problem.lam is None else replace(state, lam=self.problem.lam)
         running = [m for m, machine in enumerate(state.machines) if machine.stop is None]
         machines = list(state.machines)
         advance = self._step_on_moments if state.engine == "gram" else self._step_on_rows
