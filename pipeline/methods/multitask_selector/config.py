@@ -24,7 +24,7 @@ class SelectorConfig(MethodConfig):
     )
     lam: NonNegative | Literal["auto"] = Field(
         "auto",
-        description="weight of the penalty beside the mean losses of the tasks. auto: of a batch min(0.6 (Q - 1 + log(2 d)) / n, 0.3) of "
+        description="weight of the penalty beside the mean losses of the tasks. auto: of a batch min(1.2 Q log(2 d) / n, 0.3) of "
         "the least lam that selects nothing, of Q tasks, d features and n rows, found before the first step (lam_); of a stream 0.1",
     )
     gamma: Positive = Field(

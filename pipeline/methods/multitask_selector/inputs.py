@@ -143,10 +143,8 @@ def penalty_weight(config: SelectorConfig, phase: int, found: float = math.nan) 
 
 
 def auto_lam(data: SelectorData, largest: float) -> float:
-    """Return ``lam="auto"``, ``6/10 (Q - 1 + log(2 d)) / n`` of the least lam that selects nothing, at most 3/10 of it: of Q tasks, d
-    features, and n the sum of the weights of the rows.
-
-    Gradients of chance have an expected square that grows with the number of tasks, and log d for the largest of them.
+    """Return ``lam="auto"``, ``12/10 Q log(2 d) / n`` of the least lam that selects nothing, at most 3/10 of it: of Q tasks, d features,
+    and n the sum of the weights of the rows.
     """
-    share = 0.6 * (data.n_tasks - 1 + math.log(2.0 * data.n_features)) / float(data.weight.sum())
+    share = 1.2 * data.n_tasks * math.log(2.0 * data.n_features) / float(data.weight.sum())
     return max(min(share, 0.3) * largest, LEAST_LAM)
