@@ -33,6 +33,7 @@ class MethodInfo:
     estimator: str
     regressor: str | None = None
     others: tuple[str, ...] = ()  # further public names of `estimator.py`
+    cross_validated: tuple[str, ...] = ()  # classes there that choose their parameters by cross-validation
 
     @property
     def package(self) -> str:
@@ -47,6 +48,11 @@ class MethodInfo:
     def estimators(self) -> tuple[str, ...]:
         """Names of its scikit-learn classes."""
         return (self.estimator,) if self.regressor is None else (self.estimator, self.regressor)
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """Public names of its ``estimator.py``."""
+        return (*self.estimators, *self.cross_validated, *self.others)
 
     @property
     def extra_inputs(self) -> tuple[ExtraInput, ...]:
@@ -99,7 +105,16 @@ class MethodInfo:
 METHODS = {
     info.name: info
     for info in (
-        MethodInfo("fgm", "Feature Generating Machine", "fgm", "FGM", "FGMClassifier", "FGMRegressor", others=("PathPoint",)),
+        MethodInfo(
+            "fgm",
+            "Feature Generating Machine",
+            "fgm",
+            "FGM",
+            "FGMClassifier",
+            "FGMRegressor",
+            ("PathPoint",),
+            ("FGMClassifierCV", "FGMRegressorCV"),
+        ),
         MethodInfo(
             "group-lasso", "Group lasso on a stream of rows", "group_lasso", "GroupLasso", "GroupLassoClassifier", "GroupLassoRegressor"
         ),

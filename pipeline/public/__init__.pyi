@@ -3,7 +3,9 @@
 from gramplane.pipeline import ColoredMVU as ColoredMVU
 from gramplane.pipeline import ConfigMismatch as ConfigMismatch
 from gramplane.pipeline import FGMClassifier as FGMClassifier
+from gramplane.pipeline import FGMClassifierCV as FGMClassifierCV
 from gramplane.pipeline import FGMRegressor as FGMRegressor
+from gramplane.pipeline import FGMRegressorCV as FGMRegressorCV
 from gramplane.pipeline import GroupLassoClassifier as GroupLassoClassifier
 from gramplane.pipeline import GroupLassoRegressor as GroupLassoRegressor
 from gramplane.pipeline import HierarchicalKernelClassifier as HierarchicalKernelClassifier
@@ -50,4 +52,4 @@ from gramplane import plots as plots
 from gramplane import testing as testing
 
 __version__: str
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMRegressor', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'generalization_bound', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'testing', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'generalization_bound', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'testing', 'tune', 'use_client']

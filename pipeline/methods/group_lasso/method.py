@@ -74,8 +74,11 @@ class GroupLasso(Method):
         return config.loss in ("auto", "logistic")
 
     @classmethod
-    def shared_folds(cls, config: GroupLassoConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask, which read every block of rows once, of a stream; else ``None``."""
+        if len(configs) > 1:
+            return None
+        config = configs[0]
         learners = None if config.resolved().algorithm == "fista" else LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
         if learners is None or not fits_in_a_pass(learners.state_bytes, len(masks), ctx.driver_memory):
             return None

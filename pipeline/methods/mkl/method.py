@@ -102,13 +102,13 @@ class MKL(Method):
         return sum_work(settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
     @classmethod
-    def shared_folds(cls, config: MKLConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by folds
         of their own do not.
         """
-        if config.solver == "single":
+        if any(config.solver == "single" for config in configs):
             return None
-        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+        return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
 
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""

@@ -105,9 +105,11 @@ class MultiTaskMKL(Method):
         return () if self.loop.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
     @classmethod
-    def shared_folds(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(
+        cls, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext
+    ) -> Self | None:
         """Return one run of fits without the rows of every mask: they share Gram matrices."""
-        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+        return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
 
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""

@@ -1,0 +1,80 @@
+"""What fits along a path of parameters decide, each without the rows of a fold: passes, matrices and warm starts are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..loops.protocol import Loop, LoopState, Step
+from ..loops.run import run_loop
+from ..method import Method
+from ..records.context import RunContext
+from .fits import FoldRuns
+
+
+class PathValues(NamedTuple):
+    """What one fit decides on all labelled rows."""
+
+    point: int  # its parameters, by number
+    fold: int  # what it did not see
+    further: dict[str, Any]  # parameters it would end there with, such as the number of rounds
+    values: np.ndarray  # (n_machines, n_labelled)
+
+
+@dataclass
+class Continued:
+    """A loop that begins where another one ended."""
+
+    loop: Loop[Any]
+    start: Callable[[Any], Any]  # from its own first state
+
+    def init(self, ctx: RunContext) -> Any:
+        """Return the state to begin with."""
+        return self.start(self.loop.init(ctx))
+
+    def step(self, state: Any, ctx: RunContext) -> Step[Any]:
+        """Return the state after one more step."""
+        return self.loop.step(state, ctx)
+
+    @property
+    def state_type(self) -> type[LoopState]:
+        """Type of its states."""
+        return self.loop.state_type
+
+
+def path_values(
+    method: type[Method], chains: Sequence[Sequence[Any]], inputs: Any, masks: Sequence[np.ndarray], ctx: RunContext
+) -> Iterator[PathValues]:
+    """Yield what fits with the parameters of every chain, each without the rows of every mask, decide.
+
+    Fits of a chain start from one another, or share passes; those of different chains share matrices. Points are counted through all
+    chains. Nothing depends on which masks are given together.
+    """
+    runs, first = FoldRuns(method, inputs, masks, ctx), 0
+    if method.shares_points:
+        chains = [[config for chain in chains for config in chain]]
+    for chain in chains:
+        before: dict[Any, tuple[Method, Any]] = {}
+        steps = [list(chain)] if method.shares_points else [[config] for config in chain]
+        for configs in steps:
+            for fits, run in runs.of(configs):
+                key = tuple(fold for _, fold in fits)
+                loop = Continued(run.loop, partial(_start, run, before.get(key)))
+                state = run_loop(loop, runs.ctx, keep=False).state
+                before[key] = run, state
+                yield from _values(run, state, fits, first, runs.ctx)
+            first += len(configs)
+
+
+def _start(run: Method, before: tuple[Method, Any] | None, fresh: Any) -> Any:
+    return fresh if before is None else run.warm_start(fresh, *before)
+
+
+def _values(run: Method, state: Any, fits: Sequence[tuple[int, int]], first: int, ctx: RunContext) -> Iterator[PathValues]:
+    for further, values in run.path_values(state, ctx):
+        for (point, fold), part in zip(fits, values.reshape(len(fits), -1, values.shape[1]), strict=True):
+            yield PathValues(first + point, fold, further, part)

@@ -1,0 +1,72 @@
+"""Estimators that choose parameters by cross-validation: small settings of each, and what a fit alone decides at a point."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gramplane import pipeline
+from gramplane.pipeline import METHODS
+
+N = 60
+_RNG = np.random.default_rng(0)
+X = _RNG.normal(size=(N, 6))
+Y = X[:, 0] - 0.7 * X[:, 1] + 0.5 * _RNG.normal(size=N)
+LABELS = np.where(Y > 0, "yes", "no")
+THREE = np.digitize(Y, [-0.5, 0.5])
+TASKS = np.arange(N) % 3
+ASIDE = _RNG.normal(size=(N, 1))
+
+
+@dataclass(frozen=True)
+class Search:
+    """An estimator that searches: its name, small settings, and how far scores of fits alone may be from its own."""
+
+    name: str
+    params: Mapping[str, Any]
+    fit: Mapping[str, Any] = field(default_factory=dict)  # further arguments of fit
+    three: bool = False  # whether the target has three classes
+    atol: float = 1e-9  # of decision values
+
+    def __str__(self) -> str:
+        return f"{self.name}-{'-'.join(map(str, [*self.params, *self.fit]))}{'-three' if self.three else ''}"
+
+    @property
+    def is_classifier(self) -> bool:
+        return "Regressor" not in self.name
+
+    @property
+    def y(self) -> np.ndarray:
+        return (THREE if self.three else LABELS) if self.is_classifier else Y
+
+    def make(self, **params: Any) -> Any:
+        return getattr(pipeline, self.name)(**{**self.params, **params})
+
+    def fitted(self, **params: Any) -> Any:
+        return self.make(**params).fit(X, self.y, **self.fit)
+
+    def alone(self, point: Mapping[str, Any], weight: np.ndarray) -> np.ndarray:
+        """Return what the estimator without a search decides on all rows at a point, of rows with these weights."""
+        kind = getattr(pipeline, self.name.removesuffix("CV"))
+        known = kind().get_params()
+        machine = kind(**{name: value for name, value in {**self.params, **point}.items() if name in known})
+        machine.fit(X, self.y, sample_weight=weight, **self.fit)
+        return decided(machine, self.fit)
+
+
+def decided(machine: Any, more: Mapping[str, Any]) -> np.ndarray:
+    """Return what a machine decides on all rows."""
+    beside = {name: value for name, value in more.items() if name in ("task", "covariates")}
+    return machine.decision_function(X, **beside) if hasattr(machine, "decision_function") else machine.predict(X, **beside)
+
+
+SEARCHES = [
+    Search("FGMClassifierCV", {"Cs": 3, "B": 2, "max_rounds": 3}),
+    Search("FGMClassifierCV", {"Cs": [0.1, 1.0], "Bs": [1, 2], "max_rounds": 2, "loss": "logistic"}, three=True),
+    Search("FGMClassifierCV", {"Cs": [0.5], "B": 2, "max_rounds": 2, "debias": True}, fit={"covariates": ASIDE}),
+    Search("FGMRegressorCV", {"Cs": 2, "Bs": [1, 2], "max_rounds": 2}),
+]
+NAMES = {name for info in METHODS.values() for name in info.cross_validated}
