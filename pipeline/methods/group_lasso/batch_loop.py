@@ -31,7 +31,7 @@ from ...loops.protocol import Step
 from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
 from ...records.holdings import refuse_beyond
-from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState, auto_share
+from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
 from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
 from .moments_pass import decision_values, feature_slopes, moments_pass
 
@@ -102,7 +102,7 @@ class BatchLoop:
         problem = self.problem
         if not math.isnan(state.lam):
             return state.lam
-        return max(auto_share(float(np.count_nonzero(problem.cost)), problem.penalty.n_groups) * max(largest), LEAST_LAM)
+        return max(problem.lam_share * max(largest), LEAST_LAM)
 
     def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
         # Moments are not part of the state: a resumed run sums them again, to the same bits.
