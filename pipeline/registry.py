@@ -116,7 +116,13 @@ METHODS = {
             ("FGMClassifierCV", "FGMRegressorCV"),
         ),
         MethodInfo(
-            "group-lasso", "Group lasso on a stream of rows", "group_lasso", "GroupLasso", "GroupLassoClassifier", "GroupLassoRegressor"
+            "group-lasso",
+            "Group lasso on a stream of rows",
+            "group_lasso",
+            "GroupLasso",
+            "GroupLassoClassifier",
+            "GroupLassoRegressor",
+            cross_validated=("GroupLassoClassifierCV", "GroupLassoRegressorCV"),
         ),
         MethodInfo("mkl", "Generalized multiple kernel learning", "mkl", "MKL", "MKLClassifier", "MKLRegressor"),
         MethodInfo("tri-class-svm", "Tri-class support vector machine", "tri_class_svm", "TriClass", "TriClassSVC"),

@@ -34,6 +34,7 @@ class Grid:
     default: Any
     text: str
     kind: str = "int or list of float"
+    descending: bool = False  # whether the largest value comes first: that of the simplest model
 
 
 class Score(NamedTuple):
@@ -164,7 +165,7 @@ class CrossValidated(MethodEstimator):
         return chains
 
     def _values_of(self, grid: Grid, config: Any, inputs: Any, ctx: RunContext) -> list[Any] | None:
-        """Return the values of a parameter in the order given, or the ones that a number of them stands for."""
+        """Return the values of a parameter in the order of its path: those given, or the ones that a number of them stands for."""
         values = getattr(self, grid.plural)
         if values is None and grid is not self._grids[0]:
             return None
@@ -179,6 +180,7 @@ class CrossValidated(MethodEstimator):
         plain = [value.item() if isinstance(value, np.generic) else value for value in values]
         for value in plain:
             self._point_config(config, {grid.name: value}, f"{grid.plural}={values!r}: ")
+        plain = sorted(set(plain), reverse=grid.descending)
         setattr(self, f"{grid.plural}_", np.array(plain))
         return plain
 

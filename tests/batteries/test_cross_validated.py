@@ -178,6 +178,8 @@ def test_rows_without_weight_are_in_no_fold(search):
 CHECKS = {
     "FGMClassifierCV": {"Cs": 2, "B": 2, "max_rounds": 2},
     "FGMRegressorCV": {"Cs": 2, "B": 2, "max_rounds": 2},
+    "GroupLassoClassifierCV": {"lams": 2},
+    "GroupLassoRegressorCV": {"lams": 2},
 }
 """Settings for scikit-learn's own checks."""
 DRAWN = "folds are drawn over rows: a row of weight two lies in one of them, two rows in two"

@@ -68,5 +68,10 @@ SEARCHES = [
     Search("FGMClassifierCV", {"Cs": [0.1, 1.0], "Bs": [1, 2], "max_rounds": 2, "loss": "logistic"}, three=True),
     Search("FGMClassifierCV", {"Cs": [0.5], "B": 2, "max_rounds": 2, "debias": True}, fit={"covariates": ASIDE}),
     Search("FGMRegressorCV", {"Cs": 2, "Bs": [1, 2], "max_rounds": 2}),
+    Search("GroupLassoClassifierCV", {"lams": 4, "tol": 1e-9}, atol=1e-3),
+    Search("GroupLassoClassifierCV", {"lams": [0.01, 0.1], "groups": [0, 0, 1, 1, 2, 2], "tol": 1e-9}, three=True, atol=1e-3),
+    Search("GroupLassoClassifierCV", {"lams": [0.05, 0.01], "algorithm": "da", "gamma": 100.0}),
+    Search("GroupLassoRegressorCV", {"lams": 4, "tol": 1e-10}, atol=1e-4),
+    Search("GroupLassoRegressorCV", {"lams": 3, "penalty": "sgl", "groups": [0, 0, 1, 1, 2, 2], "tol": 1e-10}, atol=1e-4),
 ]
 NAMES = {name for info in METHODS.values() for name in info.cross_validated}

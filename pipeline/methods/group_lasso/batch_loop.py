@@ -65,6 +65,19 @@ class BatchLoop:
         start = BatchMachine(groups, joined, copies, np.zeros(1), np.inf, -np.inf, NAN, INNER_TOL_SHARE * problem.tol)
         return BatchState(0, engine, (start,) * len(problem.targets), NAN if problem.lam is None else problem.lam)
 
+    def continued(self, fresh: BatchState, loop: BatchLoop, last: BatchState) -> BatchState:
+        """Return the state to begin with where a loop over the same rows ended with another weight of the penalty: its moments or columns
+        are taken over, its groups and weights are the first ones.
+        """
+        self._moments, self._columns = loop._moments, loop._columns
+        pairs = zip(fresh.machines, last.machines, strict=True)
+        machines = (
+            replace(machine, **{name: getattr(found, name) for name in ("groups", "joined", "copies", "biases", "lambda_max")})
+            for machine, found in pairs
+        )
+        # The first step of a loop looks at zeros.
+        return replace(fresh, iteration=1, machines=tuple(machines))
+
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Return the state after one more round."""
         running = [m for m, machine in enumerate(state.machines) if machine.stop is None]

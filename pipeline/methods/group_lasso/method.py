@@ -226,6 +226,10 @@ class BatchGroupLasso(GroupLasso):
         work = raw_moments_pass(data, machines) if engine == "gram" else slopes_pass(data, machines)
         return max(0 if engine == "fista" else work.memory_bound, columns_bytes(data, count, most))
 
+    def warm_start(self, fresh: BatchState, before: BatchGroupLasso, last: BatchState) -> BatchState:
+        """Return the groups and weights that the fit before ended with."""
+        return self.loop.continued(fresh, before.loop, last)
+
     @property
     def distributed(self) -> tuple[str, ...]:
         """What workers do."""
