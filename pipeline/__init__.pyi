@@ -218,6 +218,38 @@ class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
+class GroupLassoClassifierCV(_group_lasso.GroupLassoClassifierCV):
+    def __init__(
+        self,
+        penalty: Literal['gl', 'sgl', 'egl', 'l1'] = 'gl',
+        lams: int | Sequence[float] | None = 10,
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal['auto', 'da', 'fobos', 'fista'] = 'auto',
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal['auto', 'logistic', 'squared', 'hinge'] = 'auto',
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        edges: Any = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
 class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
     def __init__(
         self,
@@ -237,6 +269,36 @@ class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
         tol: float = 0.0001,
         max_iter: int = 1000,
         edges: Any = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+class GroupLassoRegressorCV(_group_lasso.GroupLassoRegressorCV):
+    def __init__(
+        self,
+        penalty: Literal['gl', 'sgl', 'egl', 'l1'] = 'gl',
+        lams: int | Sequence[float] | None = 10,
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal['auto', 'da', 'fobos', 'fista'] = 'auto',
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal['auto', 'squared'] = 'auto',
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        edges: Any = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -406,6 +468,36 @@ class MKLClassifier(_mkl.MKLClassifier):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
+class MKLClassifierCV(_mkl.MKLClassifierCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        constraint: Literal['elastic_net', 'simplex', 'l2', 'lp'] = 'elastic_net',
+        v: float = 0.5,
+        vs: int | Sequence[float] | None = None,
+        p: float = 2.0,
+        Cs: int | Sequence[float] | None = 10,
+        solver: Literal['auto', 'level', 'silp', 'simplemkl', 'alternate', 'uniform', 'single'] = 'auto',
+        tau: float = 0.3,
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 200,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
 class MKLRegressor(_mkl.MKLRegressor):
     def __init__(
         self,
@@ -423,6 +515,35 @@ class MKLRegressor(_mkl.MKLRegressor):
         threshold: float = 0.0001,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+class MKLRegressorCV(_mkl.MKLRegressorCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        constraint: Literal['elastic_net', 'simplex', 'l2', 'lp'] = 'elastic_net',
+        v: float = 0.5,
+        vs: int | Sequence[float] | None = None,
+        p: float = 2.0,
+        Cs: int | Sequence[float] | None = 10,
+        solver: Literal['auto', 'level', 'silp', 'simplemkl', 'alternate', 'uniform', 'single'] = 'auto',
+        tau: float = 0.3,
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 200,
+        epsilon: float = 0.1,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -468,6 +589,36 @@ class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
+class MultiTaskMKLClassifierCV(_multitask_mkl.MultiTaskMKLClassifierCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        p: float = 2.0,
+        ps: int | Sequence[float] | None = None,
+        q: float = 1.0,
+        qs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 10,
+        loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
+        solver: Literal['auto', 'mirror'] = 'auto',
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 500,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
 class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
     def __init__(
         self,
@@ -484,6 +635,35 @@ class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
         threshold: float = 0.0001,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
         gram_store: str | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+class MultiTaskMKLRegressorCV(_multitask_mkl.MultiTaskMKLRegressorCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        p: float = 2.0,
+        ps: int | Sequence[float] | None = None,
+        q: float = 1.0,
+        qs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 10,
+        loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
+        epsilon: float = 0.1,
+        solver: Literal['auto', 'mirror'] = 'auto',
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 500,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -759,4 +939,4 @@ class VisualRank(_semantic_ranker.VisualRank):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoClassifierCV', 'GroupLassoRegressor', 'GroupLassoRegressorCV', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLClassifierCV', 'MKLRegressor', 'MKLRegressorCV', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLClassifierCV', 'MultiTaskMKLRegressor', 'MultiTaskMKLRegressorCV', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']

@@ -46,6 +46,13 @@ class Score(NamedTuple):
     value: float
 
 
+MACHINE_C = Grid(
+    "C",
+    "Cs",
+    10,
+    "Values of C; a number of them is spread evenly in the logarithm from 1/100 to 1000, in standard deviations of a real target.",
+)
+
 SEARCH_PARAMETERS = (
     Parameter(
         "cv",
@@ -147,8 +154,17 @@ class CrossValidated(MethodEstimator):
     # -- points ----------------------------------------------------------------------------------------------------------------
 
     def _default_values(self, name: str, count: int, config: Any, inputs: Any, ctx: RunContext) -> np.ndarray:
-        """Return so many values of a parameter."""
-        raise NotImplementedError
+        """Return so many values of a parameter: of C those of machines on kernels, whose scale is that of scikit-learn's SVC and SVR.
+
+        Raises ValueError: other values follow from no number.
+        """
+        if name != "C":
+            plural = next(grid.plural for grid in self._grids if grid.name == name)
+            raise ValueError(f"{plural}={count!r}: must be a list of values, or None")
+        rows = self._method.labelled(inputs)
+        used = slice(None) if rows.sample_weight is None else rows.sample_weight > 0
+        unit = 1.0 if rows.classes is not None else max(float(rows.target[used].std()), np.finfo(float).tiny)
+        return unit * (np.logspace(-2, 3, count) if count > 1 else np.ones(1))
 
     def _complexity(self, params: Mapping[str, Any], config: Any) -> tuple[float, ...]:
         """Return how complex the model of a point is: of two points with like scores the simpler one is chosen."""

@@ -35,18 +35,25 @@ def row_splits(cv: Any, rows: Inputs, seed: int) -> list[Split]:
     """Return the folds that ``cv`` says: those that tuning draws from the seed for a number (``None``: 5, or as many as there are rows of a
     class or task), else those of a splitter or an iterable, to which tasks are groups.
 
-    Raises ValueError: no way to split, or a split without rows to learn from or to score; DataError: too few rows of a class or task.
+    Raises ValueError: no way to split, or a split without rows to learn from, of every task, or to score; DataError: too few rows of a
+    class or task.
     """
     if cv is None or (isinstance(cv, int | np.integer) and not isinstance(cv, bool)):
         return [Split(mask, mask) for mask in _drawn(cv, rows, seed)]
-    is_task = isinstance(rows, TaskInputs)
     target = rows.target if rows.classes is None else np.asarray(rows.classes)[rows.target]
     try:
         splitter = check_cv(cv, target, classifier=rows.classes is not None)
-        pairs = list(splitter.split(np.zeros((len(target), 1)), target, rows.codes if is_task else None))
+        pairs = list(splitter.split(np.zeros((len(target), 1)), target, getattr(rows, "codes", None)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"cv={cv!r}: {error}") from error
-    return [_split(k, train, test, len(target)) for k, (train, test) in enumerate(pairs)]
+    splits = [_split(k, train, test, len(target)) for k, (train, test) in enumerate(pairs)]
+    for k, split in enumerate(splits if isinstance(rows, TaskInputs) else ()):
+        learnt = np.bincount(rows.codes[~split.left_out], minlength=len(rows.names))
+        if not learnt.all():
+            raise ValueError(
+                f"cv: split {k} leaves no row of task {rows.names[int(learnt.argmin())]!r} to learn from; every task needs some"
+            )
+    return splits
 
 
 def _drawn(cv: int | None, rows: Inputs, seed: int) -> list[np.ndarray]:

@@ -18,6 +18,7 @@ Y = X[:, 0] - 0.7 * X[:, 1] + 0.5 * _RNG.normal(size=N)
 LABELS = np.where(Y > 0, "yes", "no")
 THREE = np.digitize(Y, [-0.5, 0.5])
 TASKS = np.arange(N) % 3
+KERNELS = ["rbf(gamma=0.2)", "linear", "linear[0]"]
 ASIDE = _RNG.normal(size=(N, 1))
 
 
@@ -73,5 +74,10 @@ SEARCHES = [
     Search("GroupLassoClassifierCV", {"lams": [0.05, 0.01], "algorithm": "da", "gamma": 100.0}),
     Search("GroupLassoRegressorCV", {"lams": 4, "tol": 1e-10}, atol=1e-4),
     Search("GroupLassoRegressorCV", {"lams": 3, "penalty": "sgl", "groups": [0, 0, 1, 1, 2, 2], "tol": 1e-10}, atol=1e-4),
+    Search("MKLClassifierCV", {"kernels": KERNELS, "Cs": [0.1, 1.0, 5.0], "tol": 1e-6}, atol=1e-2),
+    Search("MKLClassifierCV", {"kernels": KERNELS, "Cs": 2, "vs": [0.0, 1.0], "tol": 1e-6}, three=True, atol=1e-2),
+    Search("MKLRegressorCV", {"kernels": KERNELS, "Cs": [0.5, 2.0], "tol": 1e-6}, atol=1e-3),
+    Search("MultiTaskMKLClassifierCV", {"kernels": KERNELS, "Cs": [0.1, 1.0], "tol": 1e-6}, fit={"task": TASKS}, atol=1e-2),
+    Search("MultiTaskMKLRegressorCV", {"kernels": KERNELS, "Cs": [0.5, 2.0], "ps": [2, 4], "tol": 1e-6}, fit={"task": TASKS}, atol=1e-3),
 ]
 NAMES = {name for info in METHODS.values() for name in info.cross_validated}

@@ -289,7 +289,7 @@ class _FGMPath(CrossValidated):
 
     def _default_values(self, name: str, count: int, config: Any, inputs: Any, ctx: RunContext) -> np.ndarray:
         if name != "C":
-            raise ValueError(f"Bs={count!r}: must be a list of numbers of features, or None")
+            return super()._default_values(name, count, config, inputs, ctx)
         run = FGM.start(config.model_copy(update={"C": "auto"}), inputs, ctx)
         middle = np.mean([np.log(machine.C) for machine in run.loop.init(ctx).machines])
         return np.exp(middle) * (np.logspace(-2, 2, count) if count > 1 else np.ones(1))

@@ -66,15 +66,16 @@ class BatchLoop:
         return BatchState(0, engine, (start,) * len(problem.targets), NAN if problem.lam is None else problem.lam)
 
     def continued(self, fresh: BatchState, loop: BatchLoop, last: BatchState) -> BatchState:
-        """Return the state to begin with where a loop over the same rows ended with another weight of the penalty: its moments or columns
-        are taken over, its groups and weights are the first ones.
+        """Return the state to begin with where a loop over the same rows ended with another weight of the penalty: its moments are taken
+        over, and the groups with weights there are the first set.
         """
-        self._moments, self._columns = loop._moments, loop._columns
-        pairs = zip(fresh.machines, last.machines, strict=True)
-        machines = (
-            replace(machine, **{name: getattr(found, name) for name in ("groups", "joined", "copies", "biases", "lambda_max")})
-            for machine, found in pairs
-        )
+        self._moments, penalty, machines = loop._moments, self.problem.penalty, []
+        for machine, found in zip(fresh.machines, last.machines, strict=True):
+            groups = self._active_groups(found) if fresh.engine == "working_set" else found.groups
+            copies = np.zeros((1, penalty.n_copies))
+            copies[:, penalty.copies_of(found.groups)] = found.copies
+            first = {"groups": groups, "joined": np.array([len(groups)]), "copies": copies[:, penalty.copies_of(groups)]}
+            machines.append(replace(machine, **first, biases=found.biases, lambda_max=found.lambda_max))
         # The first step of a loop looks at zeros.
         return replace(fresh, iteration=1, machines=tuple(machines))
 

@@ -292,7 +292,7 @@ class _GroupLassoPath(CrossValidated):
             "lams",
             10,
             "Values of lam; a number of them is spread evenly in the logarithm from the least that selects nothing, ``lam_max``, to a "
-            "thousandth of it.",
+            "thousandth of it; to a hundredth where there are more features than rows.",
             descending=True,
         ),
     )
@@ -300,7 +300,8 @@ class _GroupLassoPath(CrossValidated):
     def _default_values(self, name: str, count: int, config: Any, inputs: Any, ctx: RunContext) -> np.ndarray:
         batch = GroupLasso.start(config.model_copy(update={"lam": "auto", "algorithm": "fista"}), inputs, ctx).loop
         largest = batch.result(batch.step(batch.init(ctx), ctx).state).lambda_max
-        return max(largest, LEAST_LAM) * np.logspace(0, -3, count)
+        decades = 2 if inputs.data.n_cols > inputs.data.n_rows else 3
+        return max(largest, LEAST_LAM) * np.logspace(0, -decades, count)
 
     @property
     def lam_(self) -> float:

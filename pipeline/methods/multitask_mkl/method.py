@@ -111,6 +111,11 @@ class MultiTaskMKL(Method):
         """Return one run of fits without the rows of every mask: they share Gram matrices."""
         return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
 
+    def warm_start(self, fresh: MultiTaskState, before: MultiTaskMKL, last: MultiTaskState) -> MultiTaskState:
+        """Return the weights that the fits before ended with, none of them zero, and their coefficients in proportion to C."""
+        scale, pairs = self.config.C / before.config.C, zip(fresh.searches, last.searches, strict=True)
+        return replace(fresh, searches=tuple(one.continued(end, scale) for one, end in pairs))
+
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
         searches, back = state.searches, np.argsort(self.inputs.order)  # from the order of tasks to that of the data
