@@ -165,6 +165,9 @@ class Method(Generic[C, I, S, M]):
         """
         return fresh
 
+    def follow_path(self) -> None:
+        """Make the run ready for :meth:`path_values` at its end, before it begins."""
+
     def path_values(self, state: S, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         """Yield what the models along the path of the fits decide on all labelled rows, as :meth:`decision_values` does, each with the
         parameters that a fit would end there with. Without a path that is the end.

@@ -135,7 +135,15 @@ METHODS = {
         ),
         MethodInfo("tri-class-svm", "Tri-class support vector machine", "tri_class_svm", "TriClass", "TriClassSVC"),
         MethodInfo("unsupervised-mkl", "Unsupervised multiple kernel learning", "unsupervised_mkl", "UMKL", "UnsupervisedMKL"),
-        MethodInfo("kta-path", "Kernel selection path", "kta_path", "KTAPath", "KTASelectionPath", others=("PathMachine",)),
+        MethodInfo(
+            "kta-path",
+            "Kernel selection path",
+            "kta_path",
+            "KTAPath",
+            "KTASelectionPath",
+            others=("PathMachine",),
+            cross_validated=("KTASelectionPathCV",),
+        ),
         MethodInfo(
             "two-layer-mkl",
             "Two-layer multiple kernel learning",

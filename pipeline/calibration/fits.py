@@ -112,7 +112,7 @@ class FoldRuns:
 
     def of(self, configs: Sequence[Any]) -> Iterator[tuple[list[tuple[int, int]], Method]]:
         """Yield runs with some parameters, each with the fits that it stands for, as numbers of parameters and of a mask."""
-        shared = self._shared(configs)
+        shared = self.shared(configs)
         if shared is not None:
             self.grams = hand_over(self.grams, shared.loop)
             yield [(point, fold) for point in range(len(configs)) for fold in range(len(self.masks))], shared
@@ -124,7 +124,8 @@ class FoldRuns:
                 self.grams = hand_over(self.grams, run.loop)
                 yield [(point, fold)], run
 
-    def _shared(self, configs: Sequence[Any]) -> Method | None:
+    def shared(self, configs: Sequence[Any]) -> Method | None:
+        """Return one run for all, or ``None`` where there is none that fits the memory."""
         try:
             return self.method.shared_fits(configs, self.inputs, self.masks, self.ctx)
         except MemoryBoundExceeded:

@@ -51,17 +51,29 @@ def path_values(
 ) -> Iterator[PathValues]:
     """Yield what fits with the parameters of every chain, each without the rows of every mask, decide.
 
-    Fits of a chain start from one another, or share passes; those of different chains share matrices. Points are counted through all
-    chains. Nothing depends on which masks are given together.
+    Fits start from one another, chain after chain, or share passes. Points are counted through all chains. Nothing depends on which masks
+    are given together.
     """
-    runs, first = FoldRuns(method, inputs, masks, ctx), 0
     if method.shares_points:
         chains = [[config for chain in chains for config in chain]]
+    first = chains[0] if method.shares_points else chains[0][:1]
+    # Fits that share nothing but matrices are made fold after fold, so that no more than one keeps what the next one takes over.
+    shares, grams, count = FoldRuns(method, inputs, masks, ctx).shared(first) is not None, None, 0
+    for part in [list(masks)] if shares else [[mask] for mask in masks]:
+        runs = FoldRuns(method, inputs, part, ctx, grams)
+        for found in _followed(runs, chains):
+            yield found._replace(fold=count + found.fold)
+        grams, count = runs.grams, count + len(part)
+
+
+def _followed(runs: FoldRuns, chains: Sequence[Sequence[Any]]) -> Iterator[PathValues]:
+    """Yield what fits decide that follow all chains."""
+    before, first = dict[Any, tuple[Method, Any]](), 0
     for chain in chains:
-        before: dict[Any, tuple[Method, Any]] = {}
-        steps = [list(chain)] if method.shares_points else [[config] for config in chain]
+        steps = [list(chain)] if runs.method.shares_points else [[config] for config in chain]
         for configs in steps:
-            for fits, run in runs.of(configs):
+            for fits, run in runs.of([runs.method.for_folds(config) for config in configs]):
+                run.follow_path()
                 key = tuple(fold for _, fold in fits)
                 loop = Continued(run.loop, partial(_start, run, before.get(key)))
                 state = run_loop(loop, runs.ctx, keep=False).state

@@ -50,7 +50,7 @@ MACHINE_C = Grid(
     "C",
     "Cs",
     10,
-    "Values of C; a number of them is spread evenly in the logarithm from 1/100 to 1000, in standard deviations of a real target.",
+    "Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000, in standard deviations of a real target.",
 )
 
 SEARCH_PARAMETERS = (
@@ -164,7 +164,7 @@ class CrossValidated(MethodEstimator):
         rows = self._method.labelled(inputs)
         used = slice(None) if rows.sample_weight is None else rows.sample_weight > 0
         unit = 1.0 if rows.classes is not None else max(float(rows.target[used].std()), np.finfo(float).tiny)
-        return unit * (np.logspace(-2, 3, count) if count > 1 else np.ones(1))
+        return unit * (np.logspace(-1, 3, count) if count > 1 else np.ones(1))
 
     def _complexity(self, params: Mapping[str, Any], config: Any) -> tuple[float, ...]:
         """Return how complex the model of a point is: of two points with like scores the simpler one is chosen."""

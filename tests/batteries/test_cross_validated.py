@@ -43,7 +43,9 @@ def test_parameters_are_those_of_the_estimator_but_for_the_one_that_is_followed(
     assert issubclass(kind, plain)
     found, known = set(inspect.signature(kind).parameters), set(inspect.signature(plain).parameters)
     plurals = {grid.plural for grid in kind._grids}
-    assert found == known - {kind._grids[0].name} | plurals | {item.name for item in SEARCH_PARAMETERS}
+    assert found == known - {kind._grids[0].name} - (set(kind._left_out) - set(plain._left_out)) | plurals | {
+        item.name for item in SEARCH_PARAMETERS
+    }
     text = inspect.cleandoc(kind.__doc__)
     assert all(f"\n{key} : " in text for key in found) and "best_params_" in text and "\nExamples\n" in text
 
@@ -184,6 +186,7 @@ CHECKS = {
     "MultiTaskMKLClassifierCV": MACHINES,
     "MultiTaskMKLRegressorCV": MACHINES,
     "GroupLassoClassifierCV": {"lams": 2},
+    "KTASelectionPathCV": {"Cs": [1.0], "n_machines": 2, "dp": 0.1},
     "GroupLassoRegressorCV": {"lams": 2, "tol": 1e-10},
 }
 """Settings for scikit-learn's own checks."""

@@ -79,5 +79,7 @@ SEARCHES = [
     Search("MKLRegressorCV", {"kernels": KERNELS, "Cs": [0.5, 2.0], "tol": 1e-6}, atol=1e-3),
     Search("MultiTaskMKLClassifierCV", {"kernels": KERNELS, "Cs": [0.1, 1.0], "tol": 1e-6}, fit={"task": TASKS}, atol=1e-2),
     Search("MultiTaskMKLRegressorCV", {"kernels": KERNELS, "Cs": [0.5, 2.0], "ps": [2, 4], "tol": 1e-6}, fit={"task": TASKS}, atol=1e-3),
+    Search("KTASelectionPathCV", {"Cs": [0.5, 2.0], "n_machines": 3, "dp": 0.1}, atol=5e-2),
+    Search("KTASelectionPathCV", {"kernel": "linear", "Cs": [1.0], "n_machines": 4, "dp": 0.1}, three=True, atol=5e-2),
 ]
 NAMES = {name for info in METHODS.values() for name in info.cross_validated}

@@ -115,9 +115,11 @@ class FGM(Method):
     @classmethod
     def shared_fits(cls, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask: they share candidates and passes."""
-        loop = shared_loop(ctx, configs, inputs, masks, ctx.fit_limit)
-        loop.keeps_columns = True
-        return cls(resolve_config(configs[0], inputs), inputs, loop, ctx)
+        return cls(resolve_config(configs[0], inputs), inputs, shared_loop(ctx, configs, inputs, masks, ctx.fit_limit), ctx)
+
+    def follow_path(self) -> None:
+        """Keep the columns of machines that stop."""
+        self.loop.keeps_columns = True
 
     def path_values(self, state: FGMState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""

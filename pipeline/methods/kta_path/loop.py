@@ -7,7 +7,7 @@ p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the align
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -116,6 +116,8 @@ class KTALoop:
         self.config, self.inputs = config, inputs
         self.fit = AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
+        self.trains = True  # whether machines along the path are a part of it
+        self.sums: Any = None  # matrices that machines along the path share, for those with another C
 
     def init(self, ctx: RunContext) -> KTAState:
         """Return the state without alignments and points."""
@@ -162,7 +164,7 @@ class KTALoop:
         more = {"p": path.p_grid, "counts": path.n_active, **weights, "newton_steps": path.newton_steps}
         new = replace(state, **{name: np.concatenate([getattr(state, name), values]) for name, values in more.items()})
         # The model's own machine comes at the end; here one is needed for points on the way, or for a score on rows held out.
-        needs_no_machine = (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
+        needs_no_machine = not self.trains or (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
         return replace(new, stop="end" if needs_no_machine and last == len(self.grid) else None)
 
     def _train(self, state: KTAState, ctx: RunContext) -> KTAState:
