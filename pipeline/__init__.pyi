@@ -379,8 +379,37 @@ class KTASelectionPath(_kta_path.KTASelectionPath):
         order: int = 1,
         C: float = 1.0,
         n_machines: int = 11,
+        p: float | None = None,
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+class KTASelectionPathCV(_kta_path.KTASelectionPathCV):
+    def __init__(
+        self,
+        kernel: Literal['rbf', 'linear', 'precomputed'] = 'rbf',
+        divergence: Literal['euclidean', 'kl'] = 'euclidean',
+        lam1: float | None = None,
+        lam2: float | None = None,
+        eta0: float = 0.0,
+        p_start: float = 2.0,
+        p_end: float = 1.0,
+        dp: float = 0.01,
+        eps: float = 0.0001,
+        order: int = 1,
+        Cs: int | Sequence[float] | None = (1.0, 10.0, 100.0),
+        n_machines: int = 11,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -722,6 +751,39 @@ class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
+class RuleEnsembleClassifierCV(_rule_ensemble.RuleEnsembleClassifierCV):
+    def __init__(
+        self,
+        rho: float = 1.1,
+        rhos: int | Sequence[float] | None = None,
+        a: float = 2.0,
+        Cs: int | Sequence[float] | None = 5,
+        n_thresholds: int = 9,
+        refine_cuts: bool = True,
+        categorical: Sequence[int | str] | None = None,
+        task_kernel: Sequence[Sequence[float]] | numpy.ndarray | None = None,
+        tol: float = 0.001,
+        max_rounds: int = 50,
+        max_rules: int = 1000,
+        max_visits: int = 2000000,
+        rest: float | None = 0.0001,
+        add: int = 30,
+        skip_implied: bool = True,
+        prune: float = 0.02,
+        solver: Literal['auto', 'newton', 'mirror'] = 'auto',
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
 class SemanticKernelRanker(_semantic_ranker.SemanticKernelRanker):
     def __init__(
         self,
@@ -939,4 +1001,4 @@ class VisualRank(_semantic_ranker.VisualRank):
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoClassifierCV', 'GroupLassoRegressor', 'GroupLassoRegressorCV', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLClassifierCV', 'MKLRegressor', 'MKLRegressorCV', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLClassifierCV', 'MultiTaskMKLRegressor', 'MultiTaskMKLRegressorCV', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoClassifierCV', 'GroupLassoRegressor', 'GroupLassoRegressorCV', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'KTASelectionPathCV', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLClassifierCV', 'MKLRegressor', 'MKLRegressorCV', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLClassifierCV', 'MultiTaskMKLRegressor', 'MultiTaskMKLRegressorCV', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RuleEnsembleClassifierCV', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']

@@ -159,14 +159,14 @@ class Method(Generic[C, I, S, M]):
         """
         return None
 
+    def follow_path(self, before: Self | None) -> None:
+        """Make the run ready for :meth:`path_values`, and take over what a run on the same rows has made of the data, if there was one."""
+
     def warm_start(self, fresh: S, before: Self, last: S) -> S:
-        """Return the state to begin with where a run with other parameters on the same rows, ``before``, ended with ``last``; what that has
-        made of the data is taken over. ``fresh``: the state to begin with otherwise.
+        """Return the state to begin with where a run with other parameters on the same rows, ``before``, ended with ``last``; ``fresh`` is
+        the state to begin with otherwise.
         """
         return fresh
-
-    def follow_path(self) -> None:
-        """Make the run ready for :meth:`path_values` at its end, before it begins."""
 
     def path_values(self, state: S, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
         """Yield what the models along the path of the fits decide on all labelled rows, as :meth:`decision_values` does, each with the

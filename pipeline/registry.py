@@ -160,7 +160,14 @@ METHODS = {
             "LatentTaskMKLClassifier",
             "LatentTaskMKLRegressor",
         ),
-        MethodInfo("rule-ensemble", "Rule ensemble on the lattice of conjunctions", "rule_ensemble", "Rule", "RuleEnsembleClassifier"),
+        MethodInfo(
+            "rule-ensemble",
+            "Rule ensemble on the lattice of conjunctions",
+            "rule_ensemble",
+            "Rule",
+            "RuleEnsembleClassifier",
+            cross_validated=("RuleEnsembleClassifierCV",),
+        ),
         MethodInfo(
             "hierarchical-kernels",
             "Hierarchical kernel learning",

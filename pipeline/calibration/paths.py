@@ -73,8 +73,8 @@ def _followed(runs: FoldRuns, chains: Sequence[Sequence[Any]]) -> Iterator[PathV
         steps = [list(chain)] if runs.method.shares_points else [[config] for config in chain]
         for configs in steps:
             for fits, run in runs.of([runs.method.for_folds(config) for config in configs]):
-                run.follow_path()
                 key = tuple(fold for _, fold in fits)
+                run.follow_path(before[key][0] if key in before else None)
                 loop = Continued(run.loop, partial(_start, run, before.get(key)))
                 state = run_loop(loop, runs.ctx, keep=False).state
                 before[key] = run, state

@@ -43,9 +43,8 @@ def test_parameters_are_those_of_the_estimator_but_for_the_one_that_is_followed(
     assert issubclass(kind, plain)
     found, known = set(inspect.signature(kind).parameters), set(inspect.signature(plain).parameters)
     plurals = {grid.plural for grid in kind._grids}
-    assert found == known - {kind._grids[0].name} - (set(kind._left_out) - set(plain._left_out)) | plurals | {
-        item.name for item in SEARCH_PARAMETERS
-    }
+    left_out = {kind._grids[0].name, *kind._left_out} - set(plain._left_out)
+    assert found == known - left_out | plurals | {item.name for item in SEARCH_PARAMETERS}
     text = inspect.cleandoc(kind.__doc__)
     assert all(f"\n{key} : " in text for key in found) and "best_params_" in text and "\nExamples\n" in text
 
@@ -186,16 +185,23 @@ CHECKS = {
     "MultiTaskMKLClassifierCV": MACHINES,
     "MultiTaskMKLRegressorCV": MACHINES,
     "GroupLassoClassifierCV": {"lams": 2},
+    "RuleEnsembleClassifierCV": {"Cs": [0.3, 3.0], "n_thresholds": 3},
     "KTASelectionPathCV": {"Cs": [1.0], "n_machines": 2, "dp": 0.1},
     "GroupLassoRegressorCV": {"lams": 2, "tol": 1e-10},
 }
 """Settings for scikit-learn's own checks."""
 WEIGHTS = "kernels are normalised over all rows given, also those of weight 0, each as one row"
 BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data"), WEIGHTS)
+CUTS = "cuts are quantiles of rows, machines along a path are solved to a tolerance"
 EXPECTED = {name: BY_WEIGHT for name in CHECKS if "MKL" in name}
+EXPECTED |= {name: dict.fromkeys(BY_WEIGHT, CUTS) for name in ("KTASelectionPathCV", "RuleEnsembleClassifierCV")}
 
 
-@pytest.mark.parametrize("name", sorted(CHECKS))
+QUICK = ("FGMClassifierCV", "GroupLassoRegressorCV")
+"""What a search adds is the same for all."""
+
+
+@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in sorted(CHECKS)])
 def test_checks_of_scikit_learn(name):
     names = run_checks(getattr(pipeline, name)(**CHECKS[name], cv=2), EXPECTED.get(name, {}))
     assert names["failed"] == []

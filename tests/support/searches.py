@@ -19,6 +19,7 @@ LABELS = np.where(Y > 0, "yes", "no")
 THREE = np.digitize(Y, [-0.5, 0.5])
 TASKS = np.arange(N) % 3
 KERNELS = ["rbf(gamma=0.2)", "linear", "linear[0]"]
+RULES = {"n_thresholds": 3, "rest": None, "tol": 1e-6, "refine_cuts": False}
 ASIDE = _RNG.normal(size=(N, 1))
 
 
@@ -81,5 +82,7 @@ SEARCHES = [
     Search("MultiTaskMKLRegressorCV", {"kernels": KERNELS, "Cs": [0.5, 2.0], "ps": [2, 4], "tol": 1e-6}, fit={"task": TASKS}, atol=1e-3),
     Search("KTASelectionPathCV", {"Cs": [0.5, 2.0], "n_machines": 3, "dp": 0.1}, atol=5e-2),
     Search("KTASelectionPathCV", {"kernel": "linear", "Cs": [1.0], "n_machines": 4, "dp": 0.1}, three=True, atol=5e-2),
+    Search("RuleEnsembleClassifierCV", {"Cs": [0.1, 1.0], **RULES}, atol=1e-2),
+    Search("RuleEnsembleClassifierCV", {"Cs": [0.3, 1.0], "rhos": [1.1, 2.0], **RULES}, fit={"task": TASKS}, atol=1e-2),
 ]
 NAMES = {name for info in METHODS.values() for name in info.cross_validated}

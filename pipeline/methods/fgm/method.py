@@ -117,7 +117,7 @@ class FGM(Method):
         """Return one run of fits without the rows of every mask: they share candidates and passes."""
         return cls(resolve_config(configs[0], inputs), inputs, shared_loop(ctx, configs, inputs, masks, ctx.fit_limit), ctx)
 
-    def follow_path(self) -> None:
+    def follow_path(self, before: FGM | None) -> None:
         """Keep the columns of machines that stop."""
         self.loop.keeps_columns = True
 

@@ -65,11 +65,15 @@ class BatchLoop:
         start = BatchMachine(groups, joined, copies, np.zeros(1), np.inf, -np.inf, NAN, INNER_TOL_SHARE * problem.tol)
         return BatchState(0, engine, (start,) * len(problem.targets), NAN if problem.lam is None else problem.lam)
 
-    def continued(self, fresh: BatchState, loop: BatchLoop, last: BatchState) -> BatchState:
-        """Return the state to begin with where a loop over the same rows ended with another weight of the penalty: its moments are taken
-        over, and the groups with weights there are the first set.
+    def take_over(self, loop: BatchLoop) -> None:
+        """Take over the moments of a loop over the same rows."""
+        self._moments = loop._moments
+
+    def continued(self, fresh: BatchState, last: BatchState) -> BatchState:
+        """Return the state to begin with where a loop over the same rows ended with another weight of the penalty: the groups that have
+        weights there are the first set.
         """
-        self._moments, penalty, machines = loop._moments, self.problem.penalty, []
+        penalty, machines = self.problem.penalty, []
         for machine, found in zip(fresh.machines, last.machines, strict=True):
             groups = self._active_groups(found) if fresh.engine == "working_set" else found.groups
             copies = np.zeros((1, penalty.n_copies))

@@ -226,9 +226,14 @@ class BatchGroupLasso(GroupLasso):
         work = raw_moments_pass(data, machines) if engine == "gram" else slopes_pass(data, machines)
         return max(0 if engine == "fista" else work.memory_bound, columns_bytes(data, count, most))
 
+    def follow_path(self, before: BatchGroupLasso | None) -> None:
+        """Take over the moments of the rows."""
+        if before is not None:
+            self.loop.take_over(before.loop)
+
     def warm_start(self, fresh: BatchState, before: BatchGroupLasso, last: BatchState) -> BatchState:
         """Return the groups and weights that the fit before ended with."""
-        return self.loop.continued(fresh, before.loop, last)
+        return self.loop.continued(fresh, last)
 
     @property
     def distributed(self) -> tuple[str, ...]:

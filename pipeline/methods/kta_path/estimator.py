@@ -277,7 +277,7 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
     """
 
     _left_out = (*KTASelectionPath._left_out, "p")
-    _grids = (replace(MACHINE_C, default=5),)
+    _grids = (replace(MACHINE_C, default=(1.0, 10.0, 100.0)),)
     _along = ("p",)
 
     def _complexity(self, params: Mapping[str, Any], config: Any) -> tuple[float, ...]:

@@ -137,13 +137,12 @@ class KTAPath(Method):
         # Started from nothing, the machine is the same whatever points came before.
         return PathTrainer(self.config, self.inputs, ctx, state.kernels).at(p, active, eta)
 
-    def follow_path(self) -> None:
-        """Leave the machines along the path to its end."""
-        self.loop.trains = False
+    def follow_path(self, before: KTAPath | None) -> None:
+        """Leave the machines along the path to its end; they share matrices with those of another C."""
+        self.loop.trains, self.loop.sums = False, None if before is None else before.loop.sums
 
     def warm_start(self, fresh: KTAState, before: KTAPath, last: KTAState) -> KTAState:
         """Return the whole path: C is of machines alone."""
-        self.loop.sums = before.loop.sums
         return last
 
     def path_values(self, state: KTAState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
