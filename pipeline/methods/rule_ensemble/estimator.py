@@ -235,9 +235,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 class RuleEnsembleClassifierCV(CrossValidated, RuleEnsembleClassifier):
     r"""Weighted rules from the lattice of all conjunctions, ``C`` and ``rho`` chosen by cross-validation.
 
-    The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions, and each starts from the active set
-    of the one before, so that of fits that end by ``rest``, not by their certificate, some rules may be others than alone. With tasks every
-    one of them is in all folds.
+    The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions; with tasks every one of them is in
+    all folds.
 
     Attributes
     ----------

@@ -14,7 +14,6 @@ from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs, store_inputs
 from ...inputs.scores import AccuracyTracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, refuse_more_classes, store_tasks, task_fit, with_tasks
-from ...loops.active_set import ActiveState
 from ...method import Method
 from ...passes.blocks import column_tasks
 from ...passes.columns import columns_bytes
@@ -119,14 +118,9 @@ class Rule(Method):
         return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
 
     def follow_path(self, before: Rule | None) -> None:
-        """Take over the propositions."""
+        """Take over the propositions; not the active set, which only grows: that of another C has many conjunctions that are not needed."""
         if before is not None:
             self.loop.take_over(before.loop)
-
-    def warm_start(self, fresh: RuleState, before: Rule, last: RuleState) -> RuleState:
-        """Return the active set that the fit before ended with, and its multipliers in proportion to C."""
-        scale = self.config.C / before.config.C
-        return replace(fresh, active=ActiveState(last.active.nodes), master=replace(last.master, alpha=scale * last.master.alpha, steps=0))
 
     @classmethod
     def labelled(cls, inputs: RuleInputs) -> Inputs:
