@@ -55,13 +55,13 @@ def planted(n: int, d: int, regression: bool = False, density: float = 1.0) -> C
     return make
 
 
-def cancer(tiny: bool) -> tuple[Any, np.ndarray]:
+def cancer(tiny: bool) -> tuple[Any, Any]:
     """Return breast cancer, 569 x 30."""
     X, y = load_breast_cancer(return_X_y=True)
     return (scale(X)[::3], y[::3]) if tiny else (scale(X), y)
 
 
-def diabetes(tiny: bool) -> tuple[Any, np.ndarray]:
+def diabetes(tiny: bool) -> tuple[Any, Any]:
     """Return diabetes, 442 x 10."""
     X, y = load_diabetes(return_X_y=True)
     return (scale(X)[::3], y[::3]) if tiny else (scale(X), y)
@@ -77,7 +77,7 @@ CASES = (
     Case("group lasso, dense 50,000 x 200", "GroupLassoClassifierCV", planted(50_000, 200), {"lams": POINTS}),
     Case("group lasso of targets, dense 50,000 x 200", "GroupLassoRegressorCV", planted(50_000, 200, True), {"lams": POINTS}),
     Case("kernels, breast cancer, default bank", "MKLClassifierCV", cancer, {"Cs": POINTS}),
-    Case("kernels, 2,000 x 20, six kernels", "MKLClassifierCV", planted(2_000, 40), {"Cs": POINTS}, KERNELS),
+    Case("kernels, 2,000 x 40, six kernels", "MKLClassifierCV", planted(2_000, 40), {"Cs": POINTS}, KERNELS),
     Case("kernels of targets, diabetes, default bank", "MKLRegressorCV", diabetes, {"Cs": POINTS}),
     Case("kernel selection path, 10 p, 1,000 x 500", "KTASelectionPathCV", planted(1_000, 500), {"Cs": [1.0]}, {"n_machines": POINTS}),
     Case("kernel selection path, 3 C x 10 p, 1,000 x 500", "KTASelectionPathCV", planted(1_000, 500), {}, {"n_machines": POINTS}),

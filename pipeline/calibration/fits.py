@@ -12,6 +12,7 @@ import numpy as np
 
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
+from ...storage.value_types import UserData
 from ..grams.lazy import hand_over
 from ..inputs.labels import Inputs
 from ..loops.run import run_loop
@@ -105,7 +106,7 @@ class FoldRuns:
     same kernels read the matrices that the first of them makes, or those given.
     """
 
-    def __init__(self, method: type[Method], inputs: Any, masks: Sequence[np.ndarray], ctx: RunContext, grams: Any = None) -> None:
+    def __init__(self, method: type[Method], inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
         self.method, self.inputs, self.masks, self.grams = method, inputs, tuple(masks), grams
         # What is to be said of such a fit is said of the whole one.
         self.ctx = replace(ctx, emit=ignore, tell=hush, warn=hush)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from ..loops.protocol import Loop, LoopState, Step
+from ..loops.protocol import Loop, S, Step
 from ..loops.run import run_loop
 from ..method import Method
 from ..records.context import RunContext
@@ -25,29 +23,23 @@ class PathValues(NamedTuple):
     values: np.ndarray  # (n_machines, n_labelled)
 
 
-@dataclass
-class Continued:
-    """A loop that begins where another one ended."""
+class Continued(Generic[S]):
+    """A loop that begins where another one ended: at what ``start`` makes of its own first state."""
 
-    loop: Loop[Any]
-    start: Callable[[Any], Any]  # from its own first state
+    def __init__(self, loop: Loop[S], start: Callable[[S], S]) -> None:
+        self.loop, self.start, self.state_type = loop, start, loop.state_type
 
-    def init(self, ctx: RunContext) -> Any:
+    def init(self, ctx: RunContext) -> S:
         """Return the state to begin with."""
         return self.start(self.loop.init(ctx))
 
-    def step(self, state: Any, ctx: RunContext) -> Step[Any]:
+    def step(self, state: S, ctx: RunContext) -> Step[S]:
         """Return the state after one more step."""
         return self.loop.step(state, ctx)
 
-    @property
-    def state_type(self) -> type[LoopState]:
-        """Type of its states."""
-        return self.loop.state_type
-
 
 def path_values(
-    method: type[Method], chains: Sequence[Sequence[Any]], inputs: Any, masks: Sequence[np.ndarray], ctx: RunContext
+    method: type[Method], chains: Sequence[Sequence[Any]], inputs: object, masks: Sequence[np.ndarray], ctx: RunContext
 ) -> Iterator[PathValues]:
     """Yield what fits with the parameters of every chain, each without the rows of every mask, decide.
 
@@ -73,20 +65,12 @@ def _followed(runs: FoldRuns, chains: Sequence[Sequence[Any]]) -> Iterator[PathV
         steps = [list(chain)] if runs.method.shares_points else [[config] for config in chain]
         for configs in steps:
             for fits, run in runs.of([runs.method.for_folds(config) for config in configs]):
-                key = tuple(fold for _, fold in fits)
-                run.follow_path(before[key][0] if key in before else None)
-                loop = Continued(run.loop, partial(_start, run, before.get(key)))
+                known = before.get(tuple(fold for _, fold in fits))
+                run.follow_path(None if known is None else known[0])
+                loop = run.loop if known is None else Continued(run.loop, lambda fresh, run=run, known=known: run.warm_start(fresh, *known))
                 state = run_loop(loop, runs.ctx, keep=False).state
-                before[key] = run, state
-                yield from _values(run, state, fits, first, runs.ctx)
+                before[tuple(fold for _, fold in fits)] = run, state
+                for further, values in run.path_values(state, runs.ctx):
+                    for (point, fold), part in zip(fits, values.reshape(len(fits), -1, values.shape[1]), strict=True):
+                        yield PathValues(first + point, fold, further, part)
             first += len(configs)
-
-
-def _start(run: Method, before: tuple[Method, Any] | None, fresh: Any) -> Any:
-    return fresh if before is None else run.warm_start(fresh, *before)
-
-
-def _values(run: Method, state: Any, fits: Sequence[tuple[int, int]], first: int, ctx: RunContext) -> Iterator[PathValues]:
-    for further, values in run.path_values(state, ctx):
-        for (point, fold), part in zip(fits, values.reshape(len(fits), -1, values.shape[1]), strict=True):
-            yield PathValues(first + point, fold, further, part)

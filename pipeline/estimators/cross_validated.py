@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -12,10 +13,11 @@ import numpy as np
 from scipy.stats import rankdata
 from sklearn.exceptions import NotFittedError
 
+from ...storage.value_types import UserData
 from ..calibration.fits import LOGISTIC
 from ..calibration.paths import path_values
 from ..method import Method
-from ..records.config import make_config
+from ..records.config import MethodConfig, make_config
 from ..records.context import RunContext
 from .base import MethodEstimator, method_context
 from .held_out import FoldScores, Split, row_splits
@@ -31,10 +33,11 @@ class Grid:
 
     name: str
     plural: str
-    default: Any
+    default: int | Sequence[float] | None
     text: str
     kind: str = "int or list of float"
     descending: bool = False  # whether the largest value comes first: that of the simplest model
+    span: tuple[float, float] | None = None  # from where to where a number of values is spread, in the unit of the estimator
 
 
 class Score(NamedTuple):
@@ -46,11 +49,20 @@ class Score(NamedTuple):
     value: float
 
 
+class Start(NamedTuple):
+    """Where a search begins."""
+
+    config: UserData  # parameters of all points but for those searched
+    inputs: UserData
+    ctx: RunContext
+
+
 MACHINE_C = Grid(
     "C",
     "Cs",
     10,
     "Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000, in standard deviations of a real target.",
+    span=(0.1, 1e3),
 )
 
 SEARCH_PARAMETERS = (
@@ -109,13 +121,16 @@ class CrossValidated(MethodEstimator):
 
     _grids: ClassVar[Sequence[Grid]] = ()
     _along: ClassVar[tuple[str, ...]] = ()  # further parameters that come with a path, such as the number of rounds
-    _chosen: Any = None  # parameters of the refit
+    # Of points with like scores that is the simplest of the smallest product of these parameters, of the next ones among equals; then the
+    # first one.
+    _simplest_by: ClassVar[Sequence[tuple[str, ...]]] = ()
+    _chosen: MethodConfig | None = None  # parameters of the refit
 
-    cv: Any
-    scoring: Any
-    refit: Any
-    one_standard_error: Any
-    n_jobs: Any
+    cv: UserData
+    scoring: UserData
+    refit: bool
+    one_standard_error: bool
+    n_jobs: int | None
 
     @classmethod
     def _parameters(cls) -> list[Parameter]:
@@ -135,15 +150,15 @@ class CrossValidated(MethodEstimator):
             raise NotFittedError(f"{type(self).__name__}: refit={self.refit!r} left no model, only cv_results_; set refit=True")
         return has_model
 
-    def _config(self) -> Any:
+    def _config(self) -> UserData:
         return super()._config() if self._chosen is None else self._chosen
 
-    def _fit(self, inputs: Any, config: Any = None) -> Any:
+    def _fit(self, inputs: UserData, config: UserData = None) -> UserData:
         """Choose parameters, and fit all rows with them."""
         for name in ("_chosen", "model_", "_model"):
             vars(self).pop(name, None)
         with self._context(self._method.labelled(inputs).data) as ctx:
-            best = self._search(self._method.decided(self._config(), inputs, ctx), inputs, ctx)
+            best = self._search(Start(self._method.decided(self._config(), inputs, ctx), inputs, ctx))
         state = super()._fit(inputs, best) if self.refit else None
         self._chosen = best
         for name in (*(grid.name for grid in self._grids), *self._along):
@@ -153,54 +168,49 @@ class CrossValidated(MethodEstimator):
 
     # -- points ----------------------------------------------------------------------------------------------------------------
 
-    def _default_values(self, name: str, count: int, config: Any, inputs: Any, ctx: RunContext) -> np.ndarray:
-        """Return so many values of a parameter: of C those of machines on kernels, whose scale is that of scikit-learn's SVC and SVR.
+    def _unit(self, start: Start) -> float:
+        """Return what the values of the first parameter are counted in: the standard deviation of a real target."""
+        rows = self._method.labelled(start.inputs)
+        if rows.classes is not None:
+            return 1.0
+        target = rows.target if rows.sample_weight is None else rows.target[rows.sample_weight > 0]
+        return max(float(target.std()), np.finfo(float).tiny)
 
-        Raises ValueError: other values follow from no number.
-        """
-        if name != "C":
-            plural = next(grid.plural for grid in self._grids if grid.name == name)
-            raise ValueError(f"{plural}={count!r}: must be a list of values, or None")
-        rows = self._method.labelled(inputs)
-        used = slice(None) if rows.sample_weight is None else rows.sample_weight > 0
-        unit = 1.0 if rows.classes is not None else max(float(rows.target[used].std()), np.finfo(float).tiny)
-        return unit * (np.logspace(-1, 3, count) if count > 1 else np.ones(1))
+    def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
+        """Return so many values of a parameter. Raises ValueError: there is no rule for them."""
+        if grid.span is None:
+            raise ValueError(f"{grid.plural}={count!r}: must be a list of values, or None")
+        low, high = grid.span
+        return self._unit(start) * (np.geomspace(low, high, count) if count > 1 else np.array([(low * high) ** 0.5]))
 
-    def _complexity(self, params: Mapping[str, Any], config: Any) -> tuple[float, ...]:
-        """Return how complex the model of a point is: of two points with like scores the simpler one is chosen."""
-        return ()
-
-    def _chains(self, config: Any, inputs: Any, ctx: RunContext) -> list[list[dict[str, Any]]]:
+    def _chains(self, start: Start) -> list[list[dict[str, Any]]]:
         """Return the points, path after path: all values of the first parameter for each combination of the others."""
-        first, *others = [(grid.name, self._values_of(grid, config, inputs, ctx)) for grid in self._grids]
-        given = [(name, values) for name, values in others if values is not None]
-        chains = []
-        for combination in itertools.product(*(values for _, values in given)):
-            fixed = {name: value for (name, _), value in zip(given, combination, strict=True)}
-            chains.append([{first[0]: value, **fixed} for value in first[1]])
-        return chains
+        values = {grid.name: found for grid in self._grids if (found := self._values_of(grid, start)) is not None}
+        first, *others = values
+        fixed = [dict(zip(others, combination, strict=True)) for combination in itertools.product(*(values[name] for name in others))]
+        return [[{first: value, **further} for value in values[first]] for further in fixed]
 
-    def _values_of(self, grid: Grid, config: Any, inputs: Any, ctx: RunContext) -> list[Any] | None:
+    def _values_of(self, grid: Grid, start: Start) -> list[Any] | None:
         """Return the values of a parameter in the order of its path: those given, or the ones that a number of them stands for."""
-        values = getattr(self, grid.plural)
-        if values is None and grid is not self._grids[0]:
+        given: UserData = getattr(self, grid.plural)
+        if given is None and grid is not self._grids[0]:
             return None
-        if isinstance(values, int | np.integer) and not isinstance(values, bool):
-            if values < 1:
-                raise ValueError(f"{grid.plural}={values!r}: a number of values must be at least 1")
-            values = self._default_values(grid.name, int(values), config, inputs, ctx)
+        if isinstance(given, int | np.integer) and not isinstance(given, bool):
+            if given < 1:
+                raise ValueError(f"{grid.plural}={given!r}: a number of values must be at least 1")
+            values = self._default_values(grid, int(given), start)
             setattr(self, f"{grid.plural}_", values)
             return values.tolist()
-        if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
-            raise ValueError(f"{grid.plural}={values!r}: must be a number of values, or a list of at least one value")
-        plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+        numbers = np.asarray(given)
+        if numbers.ndim != 1 or not numbers.size:
+            raise ValueError(f"{grid.plural}={given!r}: must be a number of values, or a list of at least one value")
+        plain = sorted(set(numbers.tolist()), reverse=grid.descending)
         for value in plain:
-            self._point_config(config, {grid.name: value}, f"{grid.plural}={values!r}: ")
-        plain = sorted(set(plain), reverse=grid.descending)
+            self._point_config(start.config, {grid.name: value}, f"{grid.plural}={given!r}: ")
         setattr(self, f"{grid.plural}_", np.array(plain))
         return plain
 
-    def _point_config(self, config: Any, point: Mapping[str, Any], place: str = "") -> Any:
+    def _point_config(self, config: MethodConfig, point: Mapping[str, Any], place: str = "") -> MethodConfig:
         """Return parameters with those of a point. Raises ValueError: ``place``, and the value that is out of range."""
         try:
             return make_config(type(config), {**config.model_dump(), **point})
@@ -209,15 +219,16 @@ class CrossValidated(MethodEstimator):
 
     # -- scores ----------------------------------------------------------------------------------------------------------------
 
-    def _search(self, config: Any, inputs: Any, ctx: RunContext) -> Any:
+    def _search(self, start: Start) -> MethodConfig:
         """Score all points, set what follows from the scores, and return the parameters of the point that is chosen."""
-        rows, method = self._method.labelled(inputs), self._method
+        (config, inputs, ctx), method = start, self._method
+        rows = method.labelled(inputs)
         exact = LOGISTIC if rows.classes is not None and method.is_logistic(config) else None
         scores = FoldScores(self.scoring, rows, exact)
-        self.scorer_, splits, points = scores.scorer(), row_splits(self.cv, rows, ctx.seed), self._chains(config, inputs, ctx)
+        self.scorer_, splits, points = scores.scorer(), row_splits(self.cv, rows, ctx.seed), self._chains(start)
         chains = [[self._point_config(config, point) for point in chain] for chain in points]
         plain, by_point = [point for chain in points for point in chain], dict[str, tuple[dict[str, Any], list[float]]]()
-        for score in self._scored(chains, inputs, splits, scores, ctx):
+        for score in self._scored(chains, splits, scores, start):
             params = {**plain[score.point], **score.further}
             known = by_point.setdefault(repr((score.point, params)), (params, [np.nan] * len(splits)))[1]
             known[score.fold] = score.value
@@ -225,23 +236,21 @@ class CrossValidated(MethodEstimator):
         self._set_results([params for params, _ in by_point.values()], np.array([known for _, known in by_point.values()]), config)
         return self._point_config(config, self.best_params_)
 
-    def _scored(
-        self, chains: list[list[Any]], inputs: Any, splits: Sequence[Split], scores: FoldScores, ctx: RunContext
-    ) -> Iterator[Score]:
+    def _scored(self, chains: list[list[MethodConfig]], splits: Sequence[Split], scores: FoldScores, start: Start) -> Iterator[Score]:
         """Yield the scores of all fits, their folds dealt among processes."""
-        jobs = min(joblib.effective_n_jobs(self.n_jobs), len(splits))
-        work = self._method, chains, inputs, splits, scores
+        jobs = min(joblib.effective_n_jobs(1 if self.n_jobs is None else self.n_jobs), len(splits))
+        ctx, work = start.ctx, (self._method, chains, start.inputs, splits, scores)
         if jobs == 1:
-            yield from fold_scores(*work, range(len(splits)), ctx)
+            yield from fold_scores(self._method, chains, start.inputs, splits, scores, range(len(splits)), ctx)
             return
         if ctx.executor.kind != "sync":
             raise ValueError(f"n_jobs={self.n_jobs!r}: passes run on cluster={self.cluster!r} already; leave n_jobs to None")
         where = ctx.seed, self._takes_all_memory
         parts = [part.tolist() for part in np.array_split(np.arange(len(splits)), jobs)]
-        for part in joblib.Parallel(n_jobs=jobs)(joblib.delayed(fold_scores_apart)(work, folds, *where) for folds in parts):
-            yield from part
+        found: UserData = joblib.Parallel(n_jobs=jobs)(joblib.delayed(fold_scores_apart)(work, folds, *where) for folds in parts)
+        yield from itertools.chain.from_iterable(found)
 
-    def _set_results(self, params: list[dict[str, Any]], scores: np.ndarray, config: Any) -> None:
+    def _set_results(self, params: list[dict[str, Any]], scores: np.ndarray, config: MethodConfig) -> None:
         """Set the table of scores ``(n_points, n_folds)``, and the point that is chosen."""
         means, names = scores.mean(axis=1), dict.fromkeys(name for point in params for name in point)
         if np.isnan(means).all():
@@ -255,15 +264,16 @@ class CrossValidated(MethodEstimator):
         least = means[top]
         if self.one_standard_error and scores.shape[1] > 1:
             least -= scores[top].std(ddof=1) / scores.shape[1] ** 0.5
-        order = sorted(np.flatnonzero(means >= least).tolist(), key=lambda k: (*self._complexity(params[k], config), k))
-        self.best_index_ = order[0]
+        full = [{**config.model_dump(), **point} for point in params]
+        sizes = [tuple(math.prod(point[name] for name in names) for names in self._simplest_by) for point in full]
+        self.best_index_ = min(np.flatnonzero(means >= least).tolist(), key=lambda k: (sizes[k], k))
         self.best_params_, self.best_score_ = params[self.best_index_], float(means[self.best_index_])
 
 
 def fold_scores(
     method: type[Method],
     chains: Sequence[Sequence[Any]],
-    inputs: Any,
+    inputs: object,
     splits: Sequence[Split],
     scores: FoldScores,
     folds: Sequence[int],
@@ -277,5 +287,6 @@ def fold_scores(
 
 def fold_scores_apart(work: tuple[Any, ...], folds: Sequence[int], seed: int, all_memory: bool) -> list[Score]:
     """Return what :func:`fold_scores` yields, in a process of its own."""
-    with method_context(work[0].labelled(work[2]).data, None, seed, all_memory) as ctx:
-        return list(fold_scores(*work, folds, ctx))
+    method, chains, inputs, splits, scores = work
+    with method_context(method.labelled(inputs).data, None, seed, all_memory) as ctx:
+        return list(fold_scores(method, chains, inputs, splits, scores, folds, ctx))

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
 
+from ...storage.value_types import UserData
 from ..inputs.folds import fold_masks, task_folds
 from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs
@@ -31,7 +33,7 @@ class Split:
     test: np.ndarray  # scored; usually the same
 
 
-def row_splits(cv: Any, rows: Inputs, seed: int) -> list[Split]:
+def row_splits(cv: UserData, rows: Inputs, seed: int) -> list[Split]:
     """Return the folds that ``cv`` says: those that tuning draws from the seed for a number (``None``: 5, or as many as there are rows of a
     class or task), else those of a splitter or an iterable, to which tasks are groups.
 
@@ -39,20 +41,20 @@ def row_splits(cv: Any, rows: Inputs, seed: int) -> list[Split]:
     class or task.
     """
     if cv is None or (isinstance(cv, int | np.integer) and not isinstance(cv, bool)):
-        return [Split(mask, mask) for mask in _drawn(cv, rows, seed)]
+        return [Split(mask, mask) for mask in _drawn(None if cv is None else int(cv), rows, seed)]
     target = rows.target if rows.classes is None else np.asarray(rows.classes)[rows.target]
     try:
-        splitter = check_cv(cv, target, classifier=rows.classes is not None)
+        splitter: UserData = check_cv(cv, target, classifier=rows.classes is not None)
         pairs = list(splitter.split(np.zeros((len(target), 1)), target, getattr(rows, "codes", None)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"cv={cv!r}: {error}") from error
     splits = [_split(k, train, test, len(target)) for k, (train, test) in enumerate(pairs)]
-    for k, split in enumerate(splits if isinstance(rows, TaskInputs) else ()):
-        learnt = np.bincount(rows.codes[~split.left_out], minlength=len(rows.names))
-        if not learnt.all():
-            raise ValueError(
-                f"cv: split {k} leaves no row of task {rows.names[int(learnt.argmin())]!r} to learn from; every task needs some"
-            )
+    if isinstance(rows, TaskInputs):
+        for k, split in enumerate(splits):
+            learnt = np.bincount(rows.codes[~split.left_out], minlength=rows.n_tasks)
+            if not learnt.all():
+                name = rows.names[int(learnt.argmin())]
+                raise ValueError(f"cv: split {k} leaves no row of task {name!r} to learn from; every task needs some")
     return splits
 
 
@@ -78,9 +80,12 @@ def _drawn(cv: int | None, rows: Inputs, seed: int) -> list[np.ndarray]:
     return [np.isin(np.arange(n), used[part]) for part in parts]
 
 
-def _split(k: int, train: Any, test: Any, n: int) -> Split:
+def _split(k: int, train: ArrayLike, test: ArrayLike, n: int) -> Split:
     learnt, scored = np.zeros(n, bool), np.zeros(n, bool)
-    learnt[train], scored[test] = True, True
+    learnt[np.asarray(train, None if np.size(train) else np.int64)], scored[np.asarray(test, None if np.size(test) else np.int64)] = (
+        True,
+        True,
+    )
     if not learnt.any() or not scored.any():
         raise ValueError(f"cv: split {k} has {learnt.sum()} rows to learn from and {scored.sum()} to score; it needs some of both")
     rows = np.asarray(train)
@@ -92,7 +97,7 @@ def _split(k: int, train: Any, test: Any, n: int) -> Split:
 class HeldOutClassifier(ClassifierMixin, BaseEstimator):
     """A classifier as scorers see it that has decided already: its rows are numbers ``(n, 1)`` of decision values."""
 
-    def __init__(self, values: Any = None, classes: Any = None, calibration: Calibration | None = None) -> None:
+    def __init__(self, values: UserData = None, classes: UserData = None, calibration: Calibration | None = None) -> None:
         self.values, self.classes, self.calibration = values, classes, calibration
 
     @property
@@ -100,17 +105,17 @@ class HeldOutClassifier(ClassifierMixin, BaseEstimator):
         """Labels in order."""
         return self.classes
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return ``f(x)``: ``(n,)`` for two classes, else ``(n, n_classes)``."""
         values = self.values[np.asarray(X)[:, 0]]
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the predicted labels, ``(n,)``."""
         return predicted_labels(self.decision_function(X), self.classes)
 
     @available_if(lambda self: self.calibration is not None)
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the probabilities of the classes, ``(n, n_classes)``."""
         assert self.calibration is not None
         return class_probabilities(self.calibration, self.values[np.asarray(X)[:, 0]])
@@ -119,10 +124,10 @@ class HeldOutClassifier(ClassifierMixin, BaseEstimator):
 class HeldOutRegressor(RegressorMixin, BaseEstimator):
     """A regressor as scorers see it that has decided already: its rows are numbers ``(n, 1)`` of decision values."""
 
-    def __init__(self, values: Any = None) -> None:
+    def __init__(self, values: UserData = None) -> None:
         self.values = values
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the predicted values, ``(n,)``."""
         return self.values[np.asarray(X)[:, 0], 0]
 
@@ -131,7 +136,7 @@ class HeldOutRegressor(RegressorMixin, BaseEstimator):
 class FoldScores:
     """Scores decision values of rows: by the name of a scorer of scikit-learn, by a callable, or by the share of right labels (R2)."""
 
-    scoring: Any
+    scoring: str | Callable[..., float] | None
     rows: Inputs
     calibration: Calibration | None  # how decision values are probabilities, where that is exact
 
@@ -154,7 +159,8 @@ class FoldScores:
         """
         rows, scorer, options = self.rows, self.scorer(), dict[str, Any]()
         used = np.flatnonzero(test if rows.sample_weight is None else test & (rows.sample_weight > 0))
-        if rows.sample_weight is not None and _takes_weight(scorer):
+        measure = getattr(scorer, "_score_func", None)
+        if rows.sample_weight is not None and measure is not None and "sample_weight" in inspect.signature(measure).parameters:
             options["sample_weight"] = rows.sample_weight[used]
         decided, classes, target = values[:, used].T, rows.classes, rows.target[used]
         if classes is None:
@@ -170,8 +176,3 @@ class FoldScores:
             raise ValueError(
                 f"scoring={self.scoring!r} needs probabilities, {exact}; take a scorer of labels or decision values"
             ) from error
-
-
-def _takes_weight(scorer: Any) -> bool:
-    measure = getattr(scorer, "_score_func", None)
-    return measure is not None and "sample_weight" in inspect.signature(measure).parameters

@@ -112,8 +112,8 @@ def test_one_standard_error_chooses_a_simpler_point_that_is_as_good(search):
     scores = scores_of(best)
     error = scores[best.best_index_].std(ddof=1) / 2
     assert best.best_score_ - error <= simple.best_score_ <= best.best_score_
-    config = simple._config()
-    key = {k: (*simple._complexity(params, config), k) for k, params in enumerate(simple.cv_results_["params"])}
+    full = [{**simple.get_params(), **params} for params in simple.cv_results_["params"]]
+    key = {k: ([np.prod([params[name] for name in names]) for names in simple._simplest_by], k) for k, params in enumerate(full)}
     allowed = [k for k, mean in enumerate(scores.mean(axis=1)) if mean >= best.best_score_ - error]
     assert simple.best_index_ == min(allowed, key=key.__getitem__)
 

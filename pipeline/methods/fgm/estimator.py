@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,14 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ....storage.value_types import Matrix
 from ...estimators.covariates import CovariateEstimator
-from ...estimators.cross_validated import CrossValidated, Grid
+from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection
 from ...estimators.parameters import Parameter, type_words
 from ...estimators.probabilities import CovariateProbabilities
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor
 from ...inputs.labels import Inputs
-from ...records.context import RunContext
 from .atoms import build_atoms
 from .config import ClassLoss, FGMConfig, NumberLoss
 from .loop import FGMState
@@ -282,20 +280,17 @@ class _FGMPath(CrossValidated):
             5,
             "Values of C; a number of them is spread evenly in the logarithm from 1/100 to 100 times what ``C='auto'`` of the estimator "
             "without a search is on all rows (a mean over classes).",
+            span=(0.01, 100.0),
         ),
         Grid("B", "Bs", None, "Values of B to compare; ``None``: ``B`` alone.", "list of int or None"),
     )
     _along = ("max_rounds",)
+    _simplest_by = (("B", "max_rounds"), ("C",))
 
-    def _default_values(self, name: str, count: int, config: Any, inputs: Any, ctx: RunContext) -> np.ndarray:
-        if name != "C":
-            return super()._default_values(name, count, config, inputs, ctx)
-        run = FGM.start(config.model_copy(update={"C": "auto"}), inputs, ctx)
-        middle = np.mean([np.log(machine.C) for machine in run.loop.init(ctx).machines])
-        return np.exp(middle) * (np.logspace(-2, 2, count) if count > 1 else np.ones(1))
-
-    def _complexity(self, params: Mapping[str, Any], config: Any) -> tuple[float, ...]:
-        return params.get("B", config.B) * params.get("max_rounds", config.max_rounds), params["C"]
+    def _unit(self, start: Start) -> float:
+        auto = start.config.model_copy(update={"C": "auto"})
+        run = FGM.start(auto, start.inputs, start.ctx)
+        return float(np.exp(np.mean([np.log(machine.C) for machine in run.loop.init(start.ctx).machines])))
 
 
 class FGMClassifierCV(_FGMPath, FGMClassifier):

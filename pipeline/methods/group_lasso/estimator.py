@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage.value_types import UserData
-from ...estimators.cross_validated import CrossValidated, Grid
+from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.inputs import Column, UserRows, in_memory, label_array, warn_user
 from ...estimators.linear import StreamEstimator
 from ...estimators.parameters import Parameter
@@ -21,7 +21,6 @@ from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, 
 from ...inputs.labels import Inputs, class_factors
 from ...loops.protocol import LoopState
 from ...models.linear import LinearModel
-from ...records.context import RunContext
 from .batch_loop import LEAST_LAM
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
@@ -297,8 +296,9 @@ class _GroupLassoPath(CrossValidated):
         ),
     )
 
-    def _default_values(self, name: str, count: int, config: Any, inputs: Any, ctx: RunContext) -> np.ndarray:
-        batch = GroupLasso.start(config.model_copy(update={"lam": "auto", "algorithm": "fista"}), inputs, ctx).loop
+    def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
+        config, inputs, ctx = start
+        batch: UserData = GroupLasso.start(config.model_copy(update={"lam": "auto", "algorithm": "fista"}), inputs, ctx).loop
         largest = batch.result(batch.step(batch.init(ctx), ctx).state).lambda_max
         decades = 2 if inputs.data.n_cols > inputs.data.n_rows else 3
         return max(largest, LEAST_LAM) * np.logspace(0, -decades, count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -279,9 +279,7 @@ class KTASelectionPathCV(CrossValidated, KTASelectionPath):
     _left_out = (*KTASelectionPath._left_out, "p")
     _grids = (replace(MACHINE_C, default=(1.0, 10.0, 100.0)),)
     _along = ("p",)
-
-    def _complexity(self, params: Mapping[str, Any], config: Any) -> tuple[float, ...]:
-        return params["p"], params["C"]
+    _simplest_by = (("p",), ("C",))
 
 
 class PathMachine(OneThread):

@@ -7,7 +7,7 @@ p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the align
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +23,7 @@ from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
 from .alignment_pass import align_features
 from .config import KTAPathConfig
-from .machines import Kernels, PathTrainer, given_grams, machine_points
+from .machines import Kernels, PathTrainer, SharedSums, given_grams, machine_points
 
 BATCH_TASKS = 16  # tasks of the alignment pass in one step
 BATCH_POINTS = 25  # points of the path in one step
@@ -117,7 +117,7 @@ class KTALoop:
         self.fit = AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
         self.trains = True  # whether machines along the path are a part of it
-        self.sums: Any = None  # matrices that machines along the path share, for those with another C
+        self.sums: SharedSums | None = None  # matrices that machines along the path share, for those with another C
 
     def init(self, ctx: RunContext) -> KTAState:
         """Return the state without alignments and points."""

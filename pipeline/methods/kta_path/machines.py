@@ -32,6 +32,10 @@ TABLE_COPIES = 32  # bytes per point and kernel while cells are cut: the weights
 MAX_SINGLE_POINTS = 2  # up to this many points are summed one by one
 
 
+SharedSums = tuple[tuple[float, ...], Cells, CellSums]
+"""Points of a path, their cells and the matrices of these, for trainers of other machines on the same path."""
+
+
 @dataclass(frozen=True)
 class Kernels:
     """What the kernels' sums are made of, ``(k,)`` each."""
@@ -74,8 +78,7 @@ class PathTrainer:
         self.config, self.inputs, self.ctx, self.kernels = config, inputs, ctx, kernels
         self.problems = dual_problems(config, inputs)
         self._grams: Grams | None = None
-        # Points, their cells and the matrices of these, which trainers of other machines on the same path may know.
-        self.sums: tuple[tuple[float, ...], Cells, CellSums] | None = None
+        self.sums: SharedSums | None = None
         self._scratch = Scratch()
 
     def at(self, p: float, active: np.ndarray, eta: np.ndarray, warm: np.ndarray | None = None) -> PathPoint:

@@ -23,7 +23,6 @@ from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
 from ...passes.columns import Columns
-from ...records.context import RunContext
 from ...records.data_set import DataSet
 from .data import RuleInputs, raw_columns
 from .method import Rule
@@ -257,13 +256,9 @@ class RuleEnsembleClassifierCV(CrossValidated, RuleEnsembleClassifier):
 
     _left_out = ("refit",)  # (of rules: it is that of the search here)
     _grids = (
-        Grid("C", "Cs", 5, "Values of C; a number of them is spread evenly in the logarithm from 1/30 to 30."),
+        Grid("C", "Cs", 5, "Values of C; a number of them is spread evenly in the logarithm from 1/30 to 30.", span=(1 / 30, 30.0)),
         Grid("rho", "rhos", None, "Values of rho to compare; ``None``: ``rho`` alone.", "list of float or None"),
     )
-
-    def _default_values(self, name: str, count: int, config: Any, inputs: Any, ctx: RunContext) -> np.ndarray:
-        super()._default_values(name, count, config, inputs, ctx)
-        return np.geomspace(1 / 30, 30, count) if count > 1 else np.ones(1)
 
 
 def _warn_event(event: Mapping[str, Any]) -> None:
