@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
@@ -41,6 +41,7 @@ class Method(Generic[C, I, S, M]):
     held: ClassVar[tuple[Held, ...]]  # what its driver may hold
     # Module under `gramplane.pipeline` whose block programs a worker loads before its memory is measured.
     programs: ClassVar[str] = "grams.grams"
+    shares_points: ClassVar[bool] = False  # whether fits of several parameters share passes, and do not start from one another
 
     config: C
     inputs: I
@@ -152,11 +153,26 @@ class Method(Generic[C, I, S, M]):
         return cast(I, with_held_out(inputs, held_out))
 
     @classmethod
-    def shared_folds(cls, config: C, inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
-        """Return one run of fits without the rows of every mask, where such fits share passes; else ``None``. MemoryBoundExceeded: together
-        they are more than the memory allows.
+    def shared_fits(cls, configs: Sequence[C], inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits with each of some parameters, and for each without the rows of every mask, where such fits share passes;
+        else ``None``. MemoryBoundExceeded: together they are more than the memory allows.
         """
         return None
+
+    def follow_path(self, before: Self | None) -> None:
+        """Make the run ready for :meth:`path_values`, and take over what a run on the same rows has made of the data, if there was one."""
+
+    def warm_start(self, fresh: S, before: Self, last: S) -> S:
+        """Return the state to begin with where a run with other parameters on the same rows, ``before``, ended with ``last``; ``fresh`` is
+        the state to begin with otherwise.
+        """
+        return fresh
+
+    def path_values(self, state: S, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield what the models along the path of the fits decide on all labelled rows, as :meth:`decision_values` does, each with the
+        parameters that a fit would end there with. Without a path that is the end.
+        """
+        yield {}, self.decision_values(state, ctx)
 
     def decision_values(self, state: S, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""

@@ -33,6 +33,7 @@ class MethodInfo:
     estimator: str
     regressor: str | None = None
     others: tuple[str, ...] = ()  # further public names of `estimator.py`
+    cross_validated: tuple[str, ...] = ()  # classes there that choose their parameters by cross-validation
 
     @property
     def package(self) -> str:
@@ -47,6 +48,11 @@ class MethodInfo:
     def estimators(self) -> tuple[str, ...]:
         """Names of its scikit-learn classes."""
         return (self.estimator,) if self.regressor is None else (self.estimator, self.regressor)
+
+    @property
+    def public_names(self) -> tuple[str, ...]:
+        """Public names of its ``estimator.py``."""
+        return (*self.estimators, *self.cross_validated, *self.others)
 
     @property
     def extra_inputs(self) -> tuple[ExtraInput, ...]:
@@ -99,14 +105,45 @@ class MethodInfo:
 METHODS = {
     info.name: info
     for info in (
-        MethodInfo("fgm", "Feature Generating Machine", "fgm", "FGM", "FGMClassifier", "FGMRegressor", others=("PathPoint",)),
         MethodInfo(
-            "group-lasso", "Group lasso on a stream of rows", "group_lasso", "GroupLasso", "GroupLassoClassifier", "GroupLassoRegressor"
+            "fgm",
+            "Feature Generating Machine",
+            "fgm",
+            "FGM",
+            "FGMClassifier",
+            "FGMRegressor",
+            ("PathPoint",),
+            ("FGMClassifierCV", "FGMRegressorCV"),
         ),
-        MethodInfo("mkl", "Generalized multiple kernel learning", "mkl", "MKL", "MKLClassifier", "MKLRegressor"),
+        MethodInfo(
+            "group-lasso",
+            "Group lasso on a stream of rows",
+            "group_lasso",
+            "GroupLasso",
+            "GroupLassoClassifier",
+            "GroupLassoRegressor",
+            cross_validated=("GroupLassoClassifierCV", "GroupLassoRegressorCV"),
+        ),
+        MethodInfo(
+            "mkl",
+            "Generalized multiple kernel learning",
+            "mkl",
+            "MKL",
+            "MKLClassifier",
+            "MKLRegressor",
+            cross_validated=("MKLClassifierCV", "MKLRegressorCV"),
+        ),
         MethodInfo("tri-class-svm", "Tri-class support vector machine", "tri_class_svm", "TriClass", "TriClassSVC"),
         MethodInfo("unsupervised-mkl", "Unsupervised multiple kernel learning", "unsupervised_mkl", "UMKL", "UnsupervisedMKL"),
-        MethodInfo("kta-path", "Kernel selection path", "kta_path", "KTAPath", "KTASelectionPath", others=("PathMachine",)),
+        MethodInfo(
+            "kta-path",
+            "Kernel selection path",
+            "kta_path",
+            "KTAPath",
+            "KTASelectionPath",
+            others=("PathMachine",),
+            cross_validated=("KTASelectionPathCV",),
+        ),
         MethodInfo(
             "two-layer-mkl",
             "Two-layer multiple kernel learning",
@@ -123,7 +160,14 @@ METHODS = {
             "LatentTaskMKLClassifier",
             "LatentTaskMKLRegressor",
         ),
-        MethodInfo("rule-ensemble", "Rule ensemble on the lattice of conjunctions", "rule_ensemble", "Rule", "RuleEnsembleClassifier"),
+        MethodInfo(
+            "rule-ensemble",
+            "Rule ensemble on the lattice of conjunctions",
+            "rule_ensemble",
+            "Rule",
+            "RuleEnsembleClassifier",
+            cross_validated=("RuleEnsembleClassifierCV",),
+        ),
         MethodInfo(
             "hierarchical-kernels",
             "Hierarchical kernel learning",
@@ -139,6 +183,7 @@ METHODS = {
             "MultiTaskMKL",
             "MultiTaskMKLClassifier",
             "MultiTaskMKLRegressor",
+            cross_validated=("MultiTaskMKLClassifierCV", "MultiTaskMKLRegressorCV"),
         ),
         MethodInfo(
             "shared-subspace-mkl",

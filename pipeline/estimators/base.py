@@ -76,7 +76,8 @@ class MethodEstimator(OneThread, BaseEstimator):
     def _config(self) -> Any:
         """Return the checked parameters."""
         fields = self._method.config_type.model_fields
-        params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
+        given = {name: value for name, value in self.get_params(deep=False).items() if name in fields and name not in self._left_out}
+        params = self._plain(given)
         plain = {name: value.tolist() if isinstance(value, np.generic | np.ndarray) else value for name, value in params.items()}
         return make_config(self._method.config_type, plain)
 

@@ -38,6 +38,7 @@ class FGM(Method):
     models = {FGMModel: FGMPredictor()}
     held = (*HELD, SURVIVORS)
     programs = "methods.fgm.score_pass"
+    shares_points = True
 
     config: FGMConfig
     inputs: Inputs
@@ -112,9 +113,25 @@ class FGM(Method):
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
     @classmethod
-    def shared_folds(cls, config: FGMConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask: they share candidates and passes."""
-        return cls(resolve_config(config, inputs), inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
+        return cls(resolve_config(configs[0], inputs), inputs, shared_loop(ctx, configs, inputs, masks, ctx.fit_limit), ctx)
+
+    def follow_path(self, before: FGM | None) -> None:
+        """Keep the columns of machines that stop."""
+        self.loop.keeps_columns = True
+
+    def path_values(self, state: FGMState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
+        if self.config.debias:
+            yield from super().path_values(state, ctx)
+            return
+        done, values = max(len(machine.rounds) for machine in state.machines), np.zeros((0, 0))
+        for rounds in range(1, self.config.max_rounds + 1):
+            if rounds <= done:
+                machines = tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines)
+                values = self.loop.decision_values(replace(state, machines=machines), ctx)
+            yield {"max_rounds": rounds}, values
 
     def decision_values(self, state: FGMState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, with their covariates."""

@@ -64,6 +64,24 @@ class BatchLoop:
         start = BatchMachine(groups, joined, copies, np.zeros(1), np.inf, -np.inf, NAN, INNER_TOL_SHARE * problem.tol)
         return BatchState(0, engine, (start,) * len(problem.targets), NAN if problem.lam is None else problem.lam)
 
+    def take_over(self, loop: BatchLoop) -> None:
+        """Take over the moments of a loop over the same rows."""
+        self._moments = loop._moments
+
+    def continued(self, fresh: BatchState, last: BatchState) -> BatchState:
+        """Return the state to begin with where a loop over the same rows ended with another weight of the penalty: the groups that have
+        weights there are the first set.
+        """
+        penalty, machines = self.problem.penalty, []
+        for machine, found in zip(fresh.machines, last.machines, strict=True):
+            groups = self._active_groups(found) if fresh.engine == "working_set" else found.groups
+            copies = np.zeros((1, penalty.n_copies))
+            copies[:, penalty.copies_of(found.groups)] = found.copies
+            first = {"groups": groups, "joined": np.array([len(groups)]), "copies": copies[:, penalty.copies_of(groups)]}
+            machines.append(replace(machine, **first, biases=found.biases, lambda_max=found.lambda_max))
+        # The first step of a loop looks at zeros.
+        return replace(fresh, iteration=1, machines=tuple(machines))
+
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Return the state after one more round."""
         state = state if self.problem.lam is None else replace(state, lam=self.problem.lam)

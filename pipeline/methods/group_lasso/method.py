@@ -75,8 +75,11 @@ class GroupLasso(Method):
         return config.loss in ("auto", "logistic")
 
     @classmethod
-    def shared_folds(cls, config: GroupLassoConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask, which read every block of rows once, of a stream; else ``None``."""
+        if len(configs) > 1:
+            return None
+        config = configs[0]
         learners = None if config.resolved().algorithm == "fista" else LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
         if learners is None or not fits_in_a_pass(learners.state_bytes, len(masks), ctx.driver_memory):
             return None
@@ -222,6 +225,15 @@ class BatchGroupLasso(GroupLasso):
             count = columns_at_once(data.n_rows, self.ctx.driver_memory)
         work = raw_moments_pass(data, machines) if engine == "gram" else slopes_pass(data, machines)
         return max(0 if engine == "fista" else work.memory_bound, columns_bytes(data, count, most))
+
+    def follow_path(self, before: BatchGroupLasso | None) -> None:
+        """Take over the moments of the rows."""
+        if before is not None:
+            self.loop.take_over(before.loop)
+
+    def warm_start(self, fresh: BatchState, before: BatchGroupLasso, last: BatchState) -> BatchState:
+        """Return the groups and weights that the fit before ended with."""
+        return self.loop.continued(fresh, last)
 
     @property
     def distributed(self) -> tuple[str, ...]:

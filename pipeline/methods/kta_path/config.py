@@ -46,6 +46,11 @@ class KTAPathConfig(MethodConfig):
         description="points, evenly from the first to the last with an active kernel, at which a machine is trained and its accuracy "
         "noted; 1: the last one",
     )
+    p: Norm | None = Field(
+        None,
+        description="point of the path at which the machine stands that predicts; where no kernel is active there, and by default: the "
+        "last one with an active kernel",
+    )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
         None, description="factor of C per class; alignments do not use it"
     )
@@ -55,6 +60,8 @@ class KTAPathConfig(MethodConfig):
     def _range_and_centre(self) -> KTAPathConfig:
         if self.p_end > self.p_start:
             raise ValueError(f"p_end={self.p_end} is above p_start={self.p_start}; the path goes down")
+        if self.p is not None and not self.p_end <= self.p <= self.p_start:
+            raise ValueError(f"p={self.p} is no point of the path from {self.p_start} down to {self.p_end}")
         if self.divergence == "kl" and self.eta0 == 0 and self.lam1 != 0:
             raise ValueError("divergence='kl' needs a positive eta0; found eta0=0.0")
         if self.lam1 == 0 and self.lam2 == 0:

@@ -23,7 +23,7 @@ from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
 from .alignment_pass import align_features
 from .config import KTAPathConfig
-from .machines import Kernels, PathTrainer, given_grams, machine_points
+from .machines import Kernels, PathTrainer, SharedSums, given_grams, machine_points
 
 BATCH_TASKS = 16  # tasks of the alignment pass in one step
 BATCH_POINTS = 25  # points of the path in one step
@@ -116,6 +116,8 @@ class KTALoop:
         self.config, self.inputs = config, inputs
         self.fit = AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
+        self.trains = True  # whether machines along the path are a part of it
+        self.sums: SharedSums | None = None  # matrices that machines along the path share, for those with another C
 
     def init(self, ctx: RunContext) -> KTAState:
         """Return the state without alignments and points."""
@@ -162,7 +164,7 @@ class KTALoop:
         more = {"p": path.p_grid, "counts": path.n_active, **weights, "newton_steps": path.newton_steps}
         new = replace(state, **{name: np.concatenate([getattr(state, name), values]) for name, values in more.items()})
         # The model's own machine comes at the end; here one is needed for points on the way, or for a score on rows held out.
-        needs_no_machine = (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
+        needs_no_machine = not self.trains or (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
         return replace(new, stop="end" if needs_no_machine and last == len(self.grid) else None)
 
     def _train(self, state: KTAState, ctx: RunContext) -> KTAState:

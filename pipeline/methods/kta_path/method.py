@@ -28,7 +28,7 @@ from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
 from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
 from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
-from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer
+from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer, spread_points
 from .path_model import machine_model, weights_along
 
 N_SHOWN = 1000  # kernels in the report's table
@@ -127,19 +127,35 @@ class KTAPath(Method):
         return machine_model(config, self.inputs, arrays, figures, self.machine(state, ctx))
 
     def machine(self, state: KTAState, ctx: RunContext, p: float | None = None) -> PathPoint:
-        """Return the machine at a point of the path; by default the last one that has a kernel."""
+        """Return the machine at a point of the path; by default the one that the parameters name, or the last one that has a kernel."""
         if p is None:
             active_points = np.flatnonzero(state.counts)
-            p = float(state.p[active_points[-1]]) if len(active_points) else self.config.p_start
+            last = float(state.p[active_points[-1]]) if len(active_points) else self.config.p_start
+            p = last if self.config.p is None else max(self.config.p, last)
         lam, junctures = (state.lam1, state.lam2), path_junctures(self.config, state)
         active, eta = path_weights(self.config, lam, state.alignments.values, junctures, p)
         # Started from nothing, the machine is the same whatever points came before.
         return PathTrainer(self.config, self.inputs, ctx, state.kernels).at(p, active, eta)
 
-    @classmethod
-    def for_folds(cls, config: KTAPathConfig) -> KTAPathConfig:
-        """Return parameters without machines on the way to the last point."""
-        return config.model_copy(update={"n_machines": 1})
+    def follow_path(self, before: KTAPath | None) -> None:
+        """Leave the machines along the path to its end; they share matrices with those of another C."""
+        self.loop.trains, self.loop.sums = False, None if before is None else before.loop.sums
+
+    def warm_start(self, fresh: KTAState, before: KTAPath, last: KTAState) -> KTAState:
+        """Return the whole path: C is of machines alone."""
+        return last
+
+    def path_values(self, state: KTAState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield what machines decide at ``n_machines`` points, evenly from the first to the last, or at the last one with a kernel."""
+        points, active = spread_points(len(state.p), self.config.n_machines), np.flatnonzero(state.counts)
+        if not len(active):
+            yield from (({"p": float(state.p[k])}, np.zeros((self.inputs.n_machines, ctx.data.n_rows))) for k in points)
+            return
+        trainer, chosen = PathTrainer(self.config, self.inputs, ctx, state.kernels), np.unique(np.minimum(points, active[-1]))
+        trainer.sums = self.loop.sums
+        values = {int(k): point.values for k, point in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen]), strict=True)}
+        self.loop.sums = trainer.sums
+        yield from (({"p": float(state.p[k])}, values[min(int(k), int(active[-1]))]) for k in points)
 
     @classmethod
     def without(cls, inputs: Inputs, held_out: np.ndarray) -> Inputs:

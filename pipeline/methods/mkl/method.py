@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -102,13 +103,20 @@ class MKL(Method):
         return sum_work(settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
     @classmethod
-    def shared_folds(cls, config: MKLConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by folds
         of their own do not.
         """
-        if config.solver == "single":
+        if any(config.solver == "single" for config in configs):
             return None
-        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+        return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
+
+    def warm_start(self, fresh: MKLState, before: MKL, last: MKLState) -> MKLState:
+        """Return the weights that the fits before ended with, and their coefficients in proportion to C."""
+        if self.config.solver == "uniform":
+            return fresh
+        scale, pairs = self.config.C / before.config.C, zip(fresh.machines, last.machines, strict=True)
+        return replace(fresh, machines=tuple(replace(one, theta=end.best_theta, beta=scale * end.best_beta) for one, end in pairs))
 
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""

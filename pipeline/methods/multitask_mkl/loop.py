@@ -36,6 +36,7 @@ FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of th
 GAP_SHARE = 0.02  # a machine is solved on until its own gap is below its part of this share of the gap
 NESTED_TOL = 1e-6  # nested search: machines and shares alternate until their value changes by less than this share (the thesis')
 FIRST_EXPONENT = 1.0  # exponent of the first closed-form step: twice the plain one, which is too careful in all we measured
+RETURNING = 0.05  # share of equal weights in those that a fit takes over from another one
 MAX_SLOW_STEPS = 20  # closed-form steps in a row without a better bound, after which mirror descent takes over from the best point
 
 
@@ -64,6 +65,13 @@ class TaskSearch(Bounded):
     moves: int = 0  # its steps
     value: float = np.inf  # of the newest machines while shares and machines alternate; infinite after the weights moved
     stop: str | None = None  # why it ended
+
+    def continued(self, last: TaskSearch, scale: float) -> TaskSearch:
+        """Return the first search of a fit with what the last one of another ended with, its coefficients times ``scale``: a kernel that
+        had left has a little weight again.
+        """
+        weights = (1.0 - RETURNING) * last.best_weights + RETURNING * self.weights
+        return replace(self, weights=weights, shares=last.best_shares, beta=scale * last.best_beta)
 
 
 @dataclass(frozen=True)

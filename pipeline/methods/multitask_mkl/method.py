@@ -105,9 +105,16 @@ class MultiTaskMKL(Method):
         return () if self.loop.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
     @classmethod
-    def shared_folds(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(
+        cls, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext
+    ) -> Self | None:
         """Return one run of fits without the rows of every mask: they share Gram matrices."""
-        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+        return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
+
+    def warm_start(self, fresh: MultiTaskState, before: MultiTaskMKL, last: MultiTaskState) -> MultiTaskState:
+        """Return the weights that the fits before ended with, none of them zero, and their coefficients in proportion to C."""
+        scale, pairs = self.config.C / before.config.C, zip(fresh.searches, last.searches, strict=True)
+        return replace(fresh, searches=tuple(one.continued(end, scale) for one, end in pairs))
 
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""

@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from ...estimators.cross_validated import CrossValidated, Grid
 from ...estimators.inputs import Classifying, fan_out, fit_context, is_store, labels_of, opened, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
@@ -228,6 +229,36 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         if path is not None:
             Path(path).write_text(text + "\n", encoding="utf-8")
         return text
+
+
+class RuleEnsembleClassifierCV(CrossValidated, RuleEnsembleClassifier):
+    r"""Weighted rules from the lattice of all conjunctions, ``C`` and ``rho`` chosen by cross-validation.
+
+    The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions; with tasks every one of them is in
+    all folds.
+
+    Attributes
+    ----------
+    C_, rho_
+        Parameters chosen.
+    Cs_, rhos_
+        Values that were compared, ``rhos_`` where they were given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane import RuleEnsembleClassifierCV
+    >>> X = np.random.default_rng(0).uniform(size=(200, 3))
+    >>> model = RuleEnsembleClassifierCV(Cs=[0.3, 3], n_thresholds=4, cv=3).fit(X, (X[:, 0] > 0.5) & (X[:, 1] <= 0.4))
+    >>> model.best_score_ > 0.9, len(model.rules_) == model.transform(X).shape[1]
+    (True, True)
+    """
+
+    _left_out = ("refit",)  # (of rules: it is that of the search here)
+    _grids = (
+        Grid("C", "Cs", 5, "Values of C; a number of them is spread evenly in the logarithm from 1/30 to 30.", span=(1 / 30, 30.0)),
+        Grid("rho", "rhos", None, "Values of rho to compare; ``None``: ``rho`` alone.", "list of float or None"),
+    )
 
 
 def _warn_event(event: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES
+from ....kernels.rules.lattice import RuleLattice
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, active_step, unchanged_figures
 from ...loops.protocol import Step
@@ -67,6 +68,12 @@ class RuleLoop:
         if self._data is None:
             self._data = read_rule_data(ctx, self.config, self.tasks, self.similarity, self.categorical, self.n_samples)
         return self._data
+
+    def take_over(self, loop: RuleLoop) -> None:
+        """Take over the propositions of a loop over the same rows, where they lie in memory."""
+        if loop._data is not None and isinstance(loop._data.lattice, RuleLattice):
+            lattice = replace(loop._data.lattice, cost=tuple(task.cost for task in self.tasks))
+            self._data = replace(loop._data, lattice=lattice)
 
     def init(self, ctx: RunContext) -> RuleState:
         """Return the state before the first step: the empty conjunction and the best single propositions."""

@@ -117,6 +117,11 @@ class Rule(Method):
         search = "searches below single propositions" if fits_a_task(most, n) else "sums of candidates over blocks of rows"
         return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
 
+    def follow_path(self, before: Rule | None) -> None:
+        """Take over the propositions; not the active set, which only grows: that of another C has many conjunctions that are not needed."""
+        if before is not None:
+            self.loop.take_over(before.loop)
+
     @classmethod
     def labelled(cls, inputs: RuleInputs) -> Inputs:
         """Return the rows with their classes."""

@@ -212,9 +212,13 @@ class TriClass(Method):
         return replace(inputs, held_out=held_out if inputs.held_out is None else inputs.held_out | held_out)
 
     @classmethod
-    def shared_folds(cls, config: TriClassConfig, inputs: TriClassInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(
+        cls, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], ctx: RunContext
+    ) -> Self | None:
         """Return one run of fits without the rows of every mask: they share the Gram matrix."""
-        inputs = inputs if inputs.unlabelled_store is not None else replace(inputs, data=ctx.data)
+        if len(configs) > 1:
+            return None
+        config, inputs = configs[0], inputs if inputs.unlabelled_store is not None else replace(inputs, data=ctx.data)
         parts = [cls.without(inputs, mask).held_out for mask in masks]
         return cls(config, inputs, cls.loop_over(config, inputs, parts, (), ctx), ctx)
 
