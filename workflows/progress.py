@@ -18,6 +18,9 @@ KEPT = frozenset({"iteration", "warning", "grams", "fold", "calibration"})  # ev
 _FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 
 
+_POSITIONS = frozenset({"event", "point", "points", "fold", "folds", "time"})  # of a fold; all else is a score
+
+
 def json_line(event: Mapping[str, Any]) -> None:
     """Write the events that belong in a log as one JSON line each; work does not end because nobody reads them any more."""
     if event.get("event") in LINES:
@@ -50,7 +53,7 @@ def headline(event: Mapping[str, Any]) -> str | None:
     if kind == "rows":
         return f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB"
     if kind == "fold":
-        scores = [f"  {name} {event[name]:.4g}" for name in ("accuracy", "r2") if isinstance(event.get(name), float)]
+        scores = [f"  {name} {value:.4g}" for name, value in event.items() if name not in _POSITIONS and isinstance(value, float)]
         return f"point {event['point']} of {event['points']}, fold {event['fold']} of {event['folds']}{''.join(scores)}"
     if kind == "warning":
         return f"warning: {event.get('message', '')}"

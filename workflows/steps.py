@@ -185,7 +185,7 @@ def _tune(context: StepContext, step: TuneStep, dry_run: bool = False) -> StepRe
     args, params, training = step.args, fit_params(context.read, step), _training_arguments(context, step)
     if dry_run:
         return StepResult(tune_plan(args.method, params, args.grid, {"folds": args.folds, "repeats": args.repeats}, training), {})
-    split = {"folds": args.folds, "repeats": args.repeats}
+    split = {"folds": args.folds, "repeats": args.repeats, "scoring": args.scoring, "refit": args.refit}
     return _fit_result(context, step, tune(args.method, args.grid, params=params, **split, **training))
 
 

@@ -205,6 +205,14 @@ def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str
     return [CompletionItem(f"{name}=", help=field.description) for name, field in fields.items() if name.startswith(incomplete)]
 
 
+def complete_scoring(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the scores whose names begin so, for a shell; names before a comma stay."""
+    from ...pipeline.models.held_out_scores import scorer_names
+
+    before, comma, word = incomplete.rpartition(",")
+    return [CompletionItem(f"{before}{comma}{name}") for name in scorer_names() if name.startswith(word)]
+
+
 method_argument = click.argument(
     "method", callback=lambda context, parameter, name: choose(name, METHODS, "method"), shell_complete=complete_method
 )
