@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -200,20 +199,20 @@ class HeldOutRows:
         return result
 
 
-def score_columns(scoring: Scoring, scores: Mapping[str, Sequence[float]], selected: float) -> dict[str, Any]:
+def score_columns(scoring: Scoring, scores: Mapping[str, Sequence[float | None]], selected: float) -> dict[str, object]:
     """Return what a row of a table says of the scores over folds: of the one that decides under the names that every table has, of others
     with their own name before. Without a score in every fold a mean is ``None``.
     """
     first, *others = scoring.names
     mean, deviation, folds = _over_folds(scores[first])
-    columns: dict[str, Any] = {first: mean, "deviation": deviation, "selected": selected, "folds": folds}
+    columns: dict[str, object] = {first: mean, "deviation": deviation, "selected": selected, "folds": folds}
     for name in others:
         mean, deviation, folds = _over_folds(scores[name])
         columns |= {name: mean, f"{name}_deviation": deviation, f"{name}_folds": folds}
     return {**columns, "measure": first}
 
 
-def _over_folds(scores: Sequence[float]) -> tuple[float | None, float | None, list[float | None]]:
+def _over_folds(scores: Sequence[float | None]) -> tuple[float | None, float | None, list[float | None]]:
     values = np.array([NAN if value is None else value for value in scores], dtype=float)
     deviation = values.std(ddof=1) if len(values) > 1 else 0.0
     mean, spread, *folds = [float(value) if np.isfinite(value) else None for value in (values.mean(), deviation, *values)]

@@ -16,6 +16,7 @@ from ..inputs.tasks import store_tasks, with_tasks
 from ..loops.run import run_loop
 from ..method import Method
 from ..models.held_out_scores import HeldOutRows, Scoring, score_columns
+from ..records.config import MethodConfig
 from ..records.context import RunContext
 from ..registry import MethodInfo
 
@@ -146,7 +147,7 @@ def fit_figures(search: Search, point: int, fold: int, ctx: RunContext) -> dict[
     return figures
 
 
-def probability_kind(info: MethodInfo, config: Any) -> str:
+def probability_kind(info: MethodInfo, config: MethodConfig) -> str:
     """Return how decision values of a fit with these parameters become probabilities, see `HeldOutRows`."""
     if info.method.is_logistic(config):
         return "logistic"

@@ -243,10 +243,8 @@ def _joined_rows(drawn: Sequence[Sequence[Mapping[str, Any]]], scoring: Scoring 
         if all(key in table for table in tables):
             same = [table[key] for table in tables]
             if scoring is not None:
-                folds = {
-                    name: [score for row in same for score in row["folds" if name == measure_of(row) else f"{name}_folds"]]
-                    for name in scoring.names
-                }
+                keys = {name: "folds" if name == measure_of(first) else f"{name}_folds" for name in scoring.names}
+                folds = {name: [score for row in same for score in row[key]] for name, key in keys.items()}
                 joined.append({**first, **score_columns(scoring, folds, float(np.mean([row["selected"] for row in same])))})
                 continue
             scores = np.array([score for row in same for score in row["folds"]], dtype=float)
