@@ -1,4 +1,4 @@
-"""Processor time of the first fit of every method in a fresh process: cold, with nothing compiled on disk, and warm, with the cache that left.
+"""Processor time of the first fit of every method in a fresh process: cold, with nothing compiled on disk, and warm, with what that left.
 
 Each is user and system time of the process and its children, imports of Python, NumPy and SciPy counted; ``start`` is what a process takes
 that imports the estimator and ends. `demo` runs as a user types it. ``--only mkl,demo`` runs some; ``--compiled`` lists what was compiled.
@@ -6,14 +6,14 @@ that imports the estimator and ends. `demo` runs as a user types it. ``--only mk
 
 from __future__ import annotations
 
-import sys
-from benchmarks._harness import Report, arguments, scratch
-
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+from benchmarks._harness import Report, arguments, scratch
 
 COLD, WARM, DEMO = 8.0, 1.2, 10.0  # seconds of a processor that are aimed at
 
@@ -41,7 +41,7 @@ FITS = {
     "hierarchical-kernels": "HierarchicalKernelClassifier().fit(X, y)",
     "multitask-mkl": "MultiTaskMKLClassifier().fit(X, y, task)",
     "shared-subspace-mkl": "SharedSubspaceMKLClassifier().fit(X, y, task)",
-    "multitask-selector": "MultiTaskSelector().fit(X, y, task)",
+    "multitask-selector": "MultiTaskSelector().fit(X, t, task)",
     "npkl": "SimpleNPKL().fit(X[:60], np.c_[pairs[:60], np.where(y[pairs[:60, 0]] == y[pairs[:60, 1]], 1, -1)])",
     "colored-mvu": "ColoredMVU().fit(X[:60], y[:60])",
     "mve": "MinimumVolumeEmbedding().fit(X[:60])",
@@ -58,10 +58,18 @@ def spent():
     return sum(part.ru_utime + part.ru_stime for part in parts)
 compiled = []
 if {listen}:
+    import time
     import numba.core.event as event
     class Listener(event.Listener):
-        def on_start(self, one): pass
-        def on_end(self, one): compiled.append(str(one.data.get("dispatcher", one.data)))
+        stack = []
+        def on_start(self, one):
+            self.stack.append([time.process_time(), 0.0])
+        def on_end(self, one):
+            began, inner = self.stack.pop()
+            took = time.process_time() - began
+            if self.stack:
+                self.stack[-1][1] += took
+            compiled.append((took - inner, one.data["dispatcher"].__module__ + "." + one.data["dispatcher"].__name__, str(one.data["args"])))
     event.register("numba:compile", Listener())
 from gramplane import {name}
 {data}
@@ -109,9 +117,10 @@ def main() -> None:
             warm = min((run_fit(FITS[name], folder / f"cache{k}") for _ in range(2)), key=lambda one: one["total"])
             report.value(f"{name}, cold", cold["total"], f"<= {COLD}", unit="s", form=".2f")
             report.value(f"{name}, warm", warm["total"], f"<= {WARM}", unit="s", form=".2f")
-            print(f"{name:24} cold {cold['total']:6.2f}  warm {warm['total']:5.2f}  start {warm['start']:5.2f}", file=sys.stderr, flush=True)
-            for function in cold["compiled"]:
-                print(f"    {function}", file=sys.stderr)
+            times = f"cold {cold['total']:6.2f}  warm {warm['total']:5.2f}  start {warm['start']:5.2f}"
+            print(f"{name:24} {times}", file=sys.stderr, flush=True)
+            for seconds, function, types in sorted(cold["compiled"], reverse=True):
+                print(f"    {seconds:6.2f} {function} {types[:150]}", file=sys.stderr)
         if "demo" in chosen:
             for name in ("cold", "warm"):
                 seconds = run_demo(folder / "demo-cache", folder / f"demo-{name}")
