@@ -69,7 +69,8 @@ if {listen}:
             took = time.process_time() - began
             if self.stack:
                 self.stack[-1][1] += took
-            compiled.append((took - inner, one.data["dispatcher"].__module__ + "." + one.data["dispatcher"].__name__, str(one.data["args"])))
+            f = one.data["dispatcher"]
+            compiled.append((took - inner, f"{{f.__module__}}.{{f.__name__}}", str(one.data["args"])))
     event.register("numba:compile", Listener())
 from gramplane import {name}
 {data}
@@ -90,7 +91,7 @@ def run_fit(fit: str, cache: Path, listen: bool = False) -> dict[str, Any]:
 
 def run_demo(cache: Path, out: Path) -> float:
     """Return the seconds of a processor that `demo` takes, its workers counted."""
-    command = [sys.executable, "-m", "gramplane", "demo", "--out", str(out)]
+    command = [sys.executable, "-m", "gramplane.workflows.cli", "demo", "--out", str(out)]
     code = (
         "import resource, subprocess, sys\n"
         f"subprocess.run({command!r}, check=True, stdout=sys.stderr)\n"

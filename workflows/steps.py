@@ -12,8 +12,8 @@ from ..storage.places import is_local
 from .commands.actions import answer_users, collect_extras, ingest_source, plan_source, require_path, tune_plan, user_questions
 from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
+from .console import Emit
 from .kernel_files import POLICIES, names_file
-from .progress import Emit
 from .schema import FitStep, GramStep, IngestStep, PredictStep, ReportStep, ScoreStep, StabilityStep, Step, TuneStep, VerifyStep, Workflow
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ import numpy as np
 
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
-from ..grams.lazy import hand_over
 from ..inputs.labels import Inputs
 from ..loops.run import run_loop
 from ..method import Method
@@ -59,6 +58,8 @@ class Fit:
 
 def kept_grams(loop: object) -> Any:
     """Return the matrices that a loop keeps, for others over the same kernels."""
+    from ..grams.lazy import hand_over  # most fits of features have no matrices
+
     return hand_over(None, loop)
 
 
@@ -98,6 +99,8 @@ def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequenc
     """Yield runs without the rows of a fold, each with the folds that it stands for: one run for all where they share passes, and together
     fit the memory.
     """
+    from ..grams.lazy import hand_over
+
     method, config, inputs, grams = fit.method, fit.method.for_folds(fit.config), fit.inputs, fit.grams
     ctx = replace(ctx, tell=hush)  # what is to be told of such a fit was told of the whole one
     try:

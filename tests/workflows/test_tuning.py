@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gramplane.cluster.progress import headline
 from gramplane.pipeline.inputs.scores import plain_folds
 from gramplane.storage import BlockStore
 from gramplane.workflows.cli import main
-from gramplane.workflows.progress import headline
 from tests.pipeline.methods.multitask_mkl.test_workflow import ingested, result
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...cluster import TLSFiles
     from ...pipeline.records.config import MethodConfig
-    from ..progress import Emit
+    from ..console import Emit
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Frame:
 
     def progress(self) -> AbstractContextManager[Emit]:
         """Return a context manager that yields the sink of progress events."""
-        from ..progress import show_progress
+        from ..console import show_progress
 
         return show_progress(self.quiet, self.as_json)
 
