@@ -9,14 +9,14 @@ import importlib
 import itertools
 import secrets
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, cast, overload
 
 import numba
 import threadpoolctl
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,6 +117,28 @@ def _build_prefetch(context: Any, builder: ir.IRBuilder, signature: Any, argumen
     # For writing, into every level of the cache, data.
     builder.call(builder.module.declare_intrinsic("llvm.prefetch", [cgutils.voidptr_t], kind), [pointer, number(1), number(3), number(1)])
     return context.get_dummy_value()
+
+
+@contextmanager
+def watch_compilation(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell the name of every function that is compiled inside the ``with`` block by this process, before; what is cached on disk is not."""
+    watch = _Watch(tell)
+    event.register("numba:compile", watch)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", watch)
+
+
+class _Watch(event.Listener):
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def on_start(self, event: event.Event) -> None:
+        self._tell(str(getattr((event.data or {}).get("dispatcher"), "__name__", "")))
+
+    def on_end(self, event: event.Event) -> None:
+        pass
 
 
 fused = cast(Callable[[Any, Any, Any], Any], intrinsic(_fused))

@@ -52,7 +52,7 @@ class ColoredMVU(_embeddings.ColoredMVU):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class FGMClassifier(_fgm.FGMClassifier):
@@ -83,7 +83,7 @@ class FGMClassifier(_fgm.FGMClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class FGMClassifierCV(_fgm.FGMClassifierCV):
@@ -120,7 +120,7 @@ class FGMClassifierCV(_fgm.FGMClassifierCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class FGMRegressor(_fgm.FGMRegressor):
@@ -151,7 +151,7 @@ class FGMRegressor(_fgm.FGMRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class FGMRegressorCV(_fgm.FGMRegressorCV):
@@ -188,7 +188,7 @@ class FGMRegressorCV(_fgm.FGMRegressorCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
@@ -215,7 +215,7 @@ class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class GroupLassoClassifierCV(_group_lasso.GroupLassoClassifierCV):
@@ -247,7 +247,7 @@ class GroupLassoClassifierCV(_group_lasso.GroupLassoClassifierCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
@@ -272,7 +272,7 @@ class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class GroupLassoRegressorCV(_group_lasso.GroupLassoRegressorCV):
@@ -302,7 +302,7 @@ class GroupLassoRegressorCV(_group_lasso.GroupLassoRegressorCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClassifier):
@@ -332,7 +332,7 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegressor):
@@ -361,7 +361,7 @@ class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegres
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class KTASelectionPath(_kta_path.KTASelectionPath):
@@ -385,7 +385,7 @@ class KTASelectionPath(_kta_path.KTASelectionPath):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class KTASelectionPathCV(_kta_path.KTASelectionPathCV):
@@ -413,7 +413,7 @@ class KTASelectionPathCV(_kta_path.KTASelectionPathCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
@@ -442,7 +442,7 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
@@ -470,7 +470,7 @@ class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MKLClassifier(_mkl.MKLClassifier):
@@ -494,7 +494,7 @@ class MKLClassifier(_mkl.MKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MKLClassifierCV(_mkl.MKLClassifierCV):
@@ -524,7 +524,7 @@ class MKLClassifierCV(_mkl.MKLClassifierCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MKLRegressor(_mkl.MKLRegressor):
@@ -547,7 +547,7 @@ class MKLRegressor(_mkl.MKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MKLRegressorCV(_mkl.MKLRegressorCV):
@@ -576,7 +576,7 @@ class MKLRegressorCV(_mkl.MKLRegressorCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
@@ -592,7 +592,7 @@ class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
@@ -615,7 +615,7 @@ class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskMKLClassifierCV(_multitask_mkl.MultiTaskMKLClassifierCV):
@@ -645,7 +645,7 @@ class MultiTaskMKLClassifierCV(_multitask_mkl.MultiTaskMKLClassifierCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
@@ -667,7 +667,7 @@ class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskMKLRegressorCV(_multitask_mkl.MultiTaskMKLRegressorCV):
@@ -696,7 +696,7 @@ class MultiTaskMKLRegressorCV(_multitask_mkl.MultiTaskMKLRegressorCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
@@ -720,7 +720,7 @@ class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
@@ -748,7 +748,7 @@ class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class RuleEnsembleClassifierCV(_rule_ensemble.RuleEnsembleClassifierCV):
@@ -781,7 +781,7 @@ class RuleEnsembleClassifierCV(_rule_ensemble.RuleEnsembleClassifierCV):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SemanticKernelRanker(_semantic_ranker.SemanticKernelRanker):
@@ -804,7 +804,7 @@ class SemanticKernelRanker(_semantic_ranker.SemanticKernelRanker):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifier):
@@ -825,7 +825,7 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor):
@@ -845,7 +845,7 @@ class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SimpleNPKL(_npkl.SimpleNPKL):
@@ -867,7 +867,7 @@ class SimpleNPKL(_npkl.SimpleNPKL):
         run_on: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SocialStrengthRanker(_social_strength.SocialStrengthRanker):
@@ -890,7 +890,7 @@ class SocialStrengthRanker(_social_strength.SocialStrengthRanker):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class StructurePreservingEmbedding(_embeddings.StructurePreservingEmbedding):
@@ -906,7 +906,7 @@ class StructurePreservingEmbedding(_embeddings.StructurePreservingEmbedding):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class TriClassSVC(_tri_class_svm.TriClassSVC):
@@ -937,7 +937,7 @@ class TriClassSVC(_tri_class_svm.TriClassSVC):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
@@ -962,7 +962,7 @@ class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
@@ -984,7 +984,7 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class VisualRank(_semantic_ranker.VisualRank):
@@ -998,7 +998,7 @@ class VisualRank(_semantic_ranker.VisualRank):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 __all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoClassifierCV', 'GroupLassoRegressor', 'GroupLassoRegressorCV', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'KTASelectionPathCV', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLClassifierCV', 'MKLRegressor', 'MKLRegressorCV', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLClassifierCV', 'MultiTaskMKLRegressor', 'MultiTaskMKLRegressorCV', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RuleEnsembleClassifierCV', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']

@@ -147,6 +147,11 @@ class Method(Generic[C, I, S, M]):
         return inputs
 
     @classmethod
+    def truth(cls, inputs: I) -> np.ndarray:
+        """Return the class of every labelled row as its index, -1 of rows of neither class; or its number. ``(n_labelled,)``."""
+        return cls.labelled(inputs).target
+
+    @classmethod
     def without(cls, inputs: I, held_out: np.ndarray) -> I:
         """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
         assert isinstance(inputs, Inputs)

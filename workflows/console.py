@@ -3,18 +3,21 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..cluster.events import ignore_event
 from ..storage.value_types import plain_json
 from .exits import Exit, exit_code
 from .signals import find_signal
 
+Emit = Callable[[Mapping[str, Any]], None]
 OUTPUT = "the standard output"
 COMPLETE = "_GRAMPLANE_COMPLETE"  # variable by which a shell asks for completions, as click calls it
 JSON_LIMIT = 4096  # bytes of the last line: what Airflow keeps of a task
@@ -202,3 +205,26 @@ def version_text() -> str:
         return version("gramplane")
     except PackageNotFoundError:
         return "unknown (a checkout that is not installed)"
+
+
+def json_line(event: Mapping[str, Any]) -> None:
+    """Write the events that belong in a log as one JSON line each; work does not end because nobody reads them any more."""
+    from ..cluster.progress import LINES
+
+    if event.get("event") in LINES:
+        with suppress(OSError):
+            click.echo(one_line(event), err=True)
+
+
+@contextmanager
+def show_progress(quiet: bool = False, as_json: bool = False) -> Iterator[Emit]:
+    """Yield the sink of a run's events. ``quiet``: drop all of them; ``as_json``: what goes into a file or pipe are JSON lines."""
+    from ..cluster.progress import LineSink, progress_bar
+
+    if quiet:
+        yield ignore_event
+    elif sys.stderr.isatty():
+        with progress_bar() as emit:
+            yield emit
+    else:
+        yield json_line if as_json else LineSink(partial(click.echo, err=True))

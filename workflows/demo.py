@@ -9,7 +9,7 @@ import numpy as np
 
 from .checking import ConfigError
 from .commands.options import ComputeOptions
-from .progress import Emit
+from .console import Emit
 
 WORKFLOW = "fgm_poly2.yaml"
 TEST_SHARE = 0.3

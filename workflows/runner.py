@@ -13,9 +13,8 @@ from ..storage.value_types import plain_json
 from .checking import ConfigError, Loc, Locator, choose
 from .commands.actions import parse_size
 from .commands.options import ComputeOptions, method_config
-from .console import version_text
+from .console import Emit, ignore_event, version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
-from .progress import Emit, ignore_event
 from .schema import ID, FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
 from .steps import ACTIONS, StepContext, fit_files, gram_kernels, source_mark, source_of, step_values
 

@@ -145,6 +145,16 @@ class TuneArgs(FitArgs):
     grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
     folds: int = Field(5, ge=2, description="folds of the cross-validation")
     repeats: int = Field(1, ge=1, description="how often the folds are drawn, each time from another seed")
+    scoring: str | list[str] | None = Field(None, description="scores of scikit-learn, such as roc_auc, that settings are compared by")
+    refit: str | None = Field(None, description="which of several scores decides; default: the first")
+
+    @model_validator(mode="after")
+    def _scores_are_known(self) -> TuneArgs:
+        if self.scoring is not None or self.refit is not None:
+            from ..pipeline.models.held_out_scores import read_scoring
+
+            read_scoring(self.scoring, self.refit)
+        return self
 
     @model_validator(mode="after")
     def _rows_are_read_again(self) -> TuneArgs:

@@ -13,7 +13,6 @@ import numpy as np
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
 from ...storage.value_types import UserData
-from ..grams.lazy import hand_over
 from ..inputs.labels import Inputs
 from ..loops.run import run_loop
 from ..method import Method
@@ -60,6 +59,8 @@ class Fit:
 
 def kept_grams(loop: object) -> Any:
     """Return the matrices that a loop keeps, for others over the same kernels."""
+    from ..grams.lazy import hand_over  # most fits of features have no matrices
+
     return hand_over(None, loop)
 
 
@@ -113,6 +114,8 @@ class FoldRuns:
 
     def of(self, configs: Sequence[Any]) -> Iterator[tuple[list[tuple[int, int]], Method]]:
         """Yield runs with some parameters, each with the fits that it stands for, as numbers of parameters and of a mask."""
+        from ..grams.lazy import hand_over
+
         shared = self.shared(configs)
         if shared is not None:
             self.grams = hand_over(self.grams, shared.loop)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..inputs.covariates import covariates_to_decide, covariates_to_fit
@@ -61,6 +60,8 @@ class CovariateEstimator(LinearEstimator):
 
     def score(self, X: UserRows, y: Column, sample_weight: Column = None, *, covariates: UserRows | None = None) -> float:
         """Return the share of right labels of a classifier, R2 of a regressor."""
+        from sklearn.metrics import accuracy_score, r2_score
+
         measure: Any = accuracy_score if self._is_classifier else r2_score
         return float(measure(in_memory(y, "y"), self.predict(X, covariates=covariates), sample_weight=sample_weight))
 

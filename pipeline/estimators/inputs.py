@@ -23,11 +23,13 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
-from ...kernels.jit import one_thread
+from ...cluster.events import Sink, ignore_event, tee
+from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, GramStore, MemoryBlocks, RunStore, admit, gather
 from ...storage.encoding.frames import is_frame
 from ...storage.temporary import temporary_folder
 from ...storage.value_types import Foreign, Matrix, UserData
+from ..loops.run import begin_event
 from ..records.context import RunContext
 from ..records.data_set import refuse_missing
 from .frames import encode_frame, feature_labels
@@ -207,14 +209,17 @@ def opened_for(estimator: Any, X: object) -> BlockStore:
 
 @contextlib.contextmanager
 def fit_context(
-    data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
+    data: BlockStore | MemoryBlocks, cluster: str | None, emit: Sink, seed: int, passes: Sink = ignore_event
 ) -> Iterator[RunContext]:
     """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit.
 
-    BLAS has one thread meanwhile: by their number results would depend on the machine.
+    BLAS has one thread meanwhile: by their number results would depend on the machine. ``passes`` takes the events of the executor.
     """
     client = _CLIENT.get()
-    opening = executor_for_client(client) if client is not None and cluster is None else open_executor(cluster)
+    if client is not None and cluster is None:
+        opening = executor_for_client(client, events=passes)
+    else:
+        opening = open_executor(cluster, events=passes)
     with one_thread(), opening as executor, _plain_errors():
         if executor.kind == "sync":
             yield RunContext(executor, data, emit=emit, seed=seed)
@@ -254,14 +259,23 @@ def history_arrays(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     return {name: np.array([float("nan") if row[name] is None else row[name] for row in rows]) for name in names}
 
 
-def fan_out(callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None, verbose: int) -> Callable[[Mapping[str, Any]], None]:
-    """Return one sink for all callbacks, and for the log when ``verbose``."""
-    sinks = list(callbacks or ())
-    if verbose:
-        sinks.append(LogSink())
+Callbacks: TypeAlias = Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None
 
-    def emit(event: Mapping[str, Any]) -> None:
-        for sink in sinks:
-            sink(event)
 
-    return emit
+def fan_out(callbacks: Callbacks, verbose: int, shown: Sink = ignore_event) -> Sink:
+    """Return one sink for all callbacks and for what shows a fit; ``verbose`` above 1 logs every event, too."""
+    listed = [callbacks] if callable(callbacks) else list(callbacks or ())
+    return tee([shown, *listed, *([LogSink()] if verbose > 1 else [])])
+
+
+@contextlib.contextmanager
+def shown_fit(verbose: int, name: str, params: Mapping[str, Any]) -> Iterator[Sink]:
+    """Yield the sink that shows a fit with these parameters while it runs, if ``verbose``: its rounds, and what it waits for."""
+    if not verbose:
+        yield ignore_event
+        return
+    from ...cluster.progress import shown_progress
+
+    with shown_progress(verbose, name) as shown, watch_compilation(lambda function: shown({"event": "compile", "function": function})):
+        shown(begin_event(name, params))
+        yield shown

@@ -46,13 +46,20 @@ RUN_PARAMETERS = (
     Parameter(
         "random_state", None, "int, RandomState or None", Any, "Seed of everything drawn at random; ``None`` is 0, so that fits repeat."
     ),
-    Parameter("verbose", 0, "int", int, "Log one line per step."),
+    Parameter(
+        "verbose",
+        0,
+        "int",
+        int,
+        "1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per "
+        "round; 2 also sends every event to the log ``gramplane``.",
+    ),
     Parameter(
         "callbacks",
         None,
-        "list of callables or None",
-        Sequence[Callable[[Mapping[str, Any]], None]] | None,
-        "Functions called with an event record per step.",
+        "callable, list of callables or None",
+        Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None,
+        "Function, or several, called with an event record per step.",
     ),
 )
 

@@ -15,7 +15,6 @@ from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
 from ...storage.blocks.arrays import crc32c
 from ..calibration.fits import Fit, calibrate, known_calibration
-from ..grams.given import GivenGrams
 from ..models.calibration import Calibration, class_probabilities
 from ..records.context import RunContext
 from .base import MethodEstimator, method_context
@@ -72,7 +71,7 @@ def _calibrate(fit: Fit, ctx: RunContext) -> Calibration:
 def _marks(fit: Fit) -> dict[str, int]:
     """Return checksums of what a fit shares with its user, by the names of the arguments; stores cannot change."""
     data, weight, marks = fit.inputs.data, fit.rows.sample_weight, {}
-    given = data.X if isinstance(data, MemoryBlocks) else data.source if isinstance(data, GivenGrams) else None
+    given = data.X if isinstance(data, MemoryBlocks) else getattr(data, "source", None)
     if isinstance(given, np.ndarray) or sp.issparse(given):
         marks["X"] = _mark(given)
     if weight is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ...storage.value_types import UserData
@@ -101,6 +100,8 @@ class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
 
     def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
+        from sklearn.metrics import accuracy_score
+
         return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
@@ -116,6 +117,8 @@ class TaskRegressor(Predicting, TaskEstimator):
 
     def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
+        from sklearn.metrics import r2_score
+
         return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
 
 

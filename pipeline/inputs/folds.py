@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from ...storage import DataError
 from .scores import plain_folds, stratified_folds
 
 if TYPE_CHECKING:
+    from ..records.context import RunContext
     from .tasks import TaskInputs
 
 # Parameters that change the matrices: points that differ in them cannot share a pass.
@@ -24,6 +25,8 @@ class SharedLoop:
 
     points: tuple[int, ...]  # indices into the grid
     loop: Any  # one fit per (point, fold), folds of a point consecutive; `loop.fits` score them
+    # `decide(state, ctx)`: what all machines decide at the end, one row each; none where the loop scores every round
+    decide: Callable[[Any, RunContext], Sequence[np.ndarray]] | None = None
 
 
 def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:

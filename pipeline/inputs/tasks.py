@@ -6,18 +6,20 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
 from ...storage import DataError
-from ..grams.given import GivenGrams
-from ..grams.lazy import lazy_grams
-from ..grams.settings import GramSettings
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
+
+if TYPE_CHECKING:
+    from ..grams.given import GivenGrams
+    from ..grams.settings import GramSettings
+    from ..records.data_set import DataSet
 
 MAX_NAMES = 5  # names that a message lists at most
 
@@ -146,6 +148,22 @@ def store_tasks(data: Any) -> np.ndarray | None:
     return data.row_table("task") if names is None else np.array(names)[data.row_table("task")]
 
 
+def store_codes(model: Any, data: DataSet) -> np.ndarray:
+    """Return the task of each row of a store, as its position in the model's tasks.
+
+    Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.
+    """
+    tasks = store_tasks(data)
+    if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):
+        # A file that happens to hold none but the numbered ones among the names.
+        tasks = tasks.astype(str)
+    try:
+        return known_codes(tasks, model.tasks, data.n_rows)
+    except ValueError as error:
+        hint = "; ingest the rows with --task-column" if tasks is None else ""
+        raise ValueError(f"{data.url}: {error}{hint}") from None
+
+
 def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
     """Return a store's target, weights and tasks; a store without a task table is a single task.
 
@@ -228,6 +246,8 @@ class TaskLoop:
         self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
         self.codes, self.n_tasks = losses.problem.groups, len(losses.constants)
         self.settings, self.fits, self.data = settings, tuple(fits), data
+        from ..grams.lazy import lazy_grams  # rows with tasks are read without them
+
         self.grams = lazy_grams(self.specs, settings, data)
 
 

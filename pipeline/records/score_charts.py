@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from .charts import FAINT, Chart, Legend, Series, run_label, short
-from .run_view import Row, RunView, has_values, number
+from .run_view import Row, RunView, has_values, measure_of, number
 from .shared_charts import MAX_NAMED, column
 
 MAX_BANDS = 2  # curves that are drawn with their intervals; more would lie on top of each other
@@ -125,10 +125,10 @@ def predictions(run: RunView) -> list[Chart]:
 
 def trials(run: RunView) -> list[Chart]:
     """Return the scores of the settings that a search compared, with their standard errors."""
-    rows = [row for row in run.trials if has_values([number(row.get(_measure(row)))])]
+    rows = [row for row in run.trials if has_values([number(row.get(measure_of(row)))])]
     if len(rows) < 2:
         return []
-    measure, keys = _measure(rows[0]), differing_keys(rows)
+    measure, keys = measure_of(rows[0]), differing_keys(rows)
     words = f"Mean over the folds of rows held out, with one standard error; {len(run.trials)} settings were compared."
     if "rounds" in keys and len(_settings(rows, keys)) <= MAX_NAMED:
         lines = [series for k, group in enumerate(_settings(rows, keys)) for series in _trial_line(group, measure, "rounds", k)]
@@ -143,17 +143,13 @@ def trials(run: RunView) -> list[Chart]:
     return [_trial_ranking(rows, keys, measure, words)]
 
 
-def _measure(row: Row) -> str:
-    return "accuracy" if "accuracy" in row else "r2"
-
-
 def _measure_name(measure: str) -> str:
     return "R2" if measure == "r2" else measure
 
 
 def differing_keys(rows: Sequence[Row]) -> list[str]:
     """Return the parameters that settings differ in: what stands before the score."""
-    head = list(rows[0])[: list(rows[0]).index(_measure(rows[0]))]
+    head = list(rows[0])[: list(rows[0]).index(measure_of(rows[0]))]
     return [key for key in head if key != "point" and len({str(row.get(key)) for row in rows}) > 1]
 
 

@@ -18,11 +18,11 @@ from ...storage.value_types import UserData
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
+from ..inputs.tasks import store_codes
 from ..methods.rule_ensemble.model import RuleModel
 from ..models.calibration import Calibration, brier_score, class_probabilities, log_loss
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
-from ..models.task_predict import store_codes
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
 from ..records.holdings import Holding, refuse_beyond

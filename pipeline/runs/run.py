@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...cluster import ClusterConfig, Executor, TLSFiles, open_executor, tee
-from ...kernels.jit import one_thread
+from ...kernels.jit import one_thread, watch_compilation
 from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
@@ -25,7 +25,7 @@ from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import Outcome
-from ..loops.run import run_loop
+from ..loops.run import begin_event, run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config
@@ -109,7 +109,8 @@ def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str =
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)
             executor.run_on_workers(set_cache_limit, executor.reserved)
             executor.measure(partial(kept_bytes, passes))
-        yield executor
+        with watch_compilation(lambda function: emit({"event": "compile", "function": function})):
+            yield executor
 
 
 def kept_bytes(passes: str = "methods.fgm.score_pass") -> int:
@@ -355,6 +356,7 @@ def _run(
         ctx = replace(ctx, beside=ready.beside)
         _refuse_step(info, plan, ctx.fit_limit, executor.kind)
         with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.fit_limit, executor.kind):
+            emit(begin_event(info.name, ready.config.model_dump(include={"max_rounds", "max_iter", "tol"})))
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)

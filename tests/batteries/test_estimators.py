@@ -276,6 +276,9 @@ def test_events_reach_every_callback():
     assert [event["iteration"] for event in rounds] == [1, 2, 3]
     assert [event["objective"] for event in rounds] == machine.history_["objective"].tolist()
     assert first == second
+    one = []
+    machine.set_params(callbacks=one.append).fit(X, y)
+    assert [event["event"] for event in one] == [event["event"] for event in first], "a callable need not stand in a list"
     assert {len(values) for values in machine.history_.values()} == {3}
 
 
@@ -284,7 +287,7 @@ def test_verbose_logs_and_quiet_does_not(caplog):
     with caplog.at_level("DEBUG", logger="gramplane"):
         FGMClassifier(B=2, max_rounds=2).fit(X, y)
         assert caplog.records == []
-        FGMClassifier(B=2, max_rounds=2, verbose=1).fit(X, y)
+        FGMClassifier(B=2, max_rounds=2, verbose=2).fit(X, y)
     assert sum("iteration" in record.getMessage() for record in caplog.records) == 2
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..checking import ConfigError, Locator, dotted_path
-from ..progress import Emit
+from ..console import Emit
 from ..signals import find_signal
 
 if TYPE_CHECKING:

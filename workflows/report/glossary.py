@@ -138,6 +138,7 @@ TERMS: Mapping[str, str] = {
     "mae": "Mean absolute error.",
     "mse": "Mean squared error.",
     "deviation": "Standard deviation over the folds.",
+    "measure": "The score that decides, as scikit-learn names it; larger is better.",
     "standard_error": "Of the mean over the folds.",
     "folds": "The score of every fold.",
     "point": "Number of the setting in the grid.",
@@ -203,6 +204,14 @@ STOPS: Mapping[str, str] = {
 """Reasons of a stop."""
 
 
+_OF_SCORES = {
+    " over the folds": "Mean of the best setting over the folds of tune, as scikit-learn scores it: larger is better.",
+    "_deviation": "Standard deviation of this score over the folds.",
+    "_folds": "This score on every fold.",
+}
+"""Endings of headings behind the name of a score."""
+
+
 @cache
 def glossary() -> Mapping[str, str]:
     """Return the words that reports share, and those of every system."""
@@ -216,6 +225,9 @@ def explain_heading(heading: str) -> str:
     name = re.sub(r"\[.*\]$", "", heading, flags=re.DOTALL)
     if name in glossary():
         return glossary()[name]
+    for ending, meaning in _OF_SCORES.items():
+        if name.endswith(ending):
+            return meaning
     return f"Seconds of the part {name.removeprefix('seconds_')!r} of the round." if name.startswith("seconds_") else ""
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -79,6 +79,8 @@ class FGMLoop:
         self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
         self.keeps_columns = False  # also of machines that have stopped, for decisions along the path
+        # what is measured of the decision values of all machines after every round, beside the accuracy of trackers
+        self.further: Callable[[Mapping[int, np.ndarray]], dict[str, Any]] | None = None
         self._designs = Designs(atoms, self.capacities)
         self._priced: dict[int, MachineProblem] = {}
 
@@ -137,7 +139,8 @@ class FGMLoop:
     def _accuracy(self, state: FGMState, ctx: RunContext) -> dict[str, Any]:
         if not self.trackers:
             return {}
-        metrics = accuracy_metrics(self.trackers, dict(enumerate(self.decision_values(state, ctx))))
+        values = dict(enumerate(self.decision_values(state, ctx)))
+        metrics = accuracy_metrics(self.trackers, values) | ({} if self.further is None else self.further(values))
         counts = [max(len(state.machines[k].selected()) for k in tracker.machines) for tracker in self.trackers]
         return {**metrics, "selected": counts} if len(counts) > 1 else metrics
 

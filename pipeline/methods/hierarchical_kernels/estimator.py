@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
@@ -162,6 +161,8 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
 
     def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
+        from sklearn.metrics import accuracy_score
+
         return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
 
@@ -187,4 +188,6 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
 
     def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
+        from sklearn.metrics import r2_score
+
         return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))

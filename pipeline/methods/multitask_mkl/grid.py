@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...inputs.folds import GRAM_PARAMETERS, SharedLoop, group_by_parameters, table_rows, task_folds
 from ...inputs.tasks import store_task_inputs
 from ...records.context import RunContext
@@ -21,7 +23,8 @@ def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Map
     shared = []
     for points in group_by_parameters(grid, GRAM_PARAMETERS):
         first = MultiTaskMKL.decided(grid[points[0]], inputs, ctx)
-        shared.append(SharedLoop(points, shared_loop(ctx, [first, *(grid[point] for point in points[1:])], inputs, masks)))
+        loop, back = shared_loop(ctx, [first, *(grid[point] for point in points[1:])], inputs, masks), np.argsort(inputs.order)
+        shared.append(SharedLoop(points, loop, lambda state, ctx, back=back: [one.best_decision[back] for one in state.searches]))
     return shared
 
 

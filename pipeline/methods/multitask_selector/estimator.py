@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -273,6 +272,8 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
 
     def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""
+        from sklearn.metrics import accuracy_score, r2_score
+
         measure = accuracy_score if self._is_classifier else r2_score
         return float(measure(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 

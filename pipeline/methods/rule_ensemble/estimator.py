@@ -12,7 +12,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -184,6 +183,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 
     def score(self, X: object, y: ArrayLike, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of right labels over all rows."""
+        from sklearn.metrics import accuracy_score
+
         return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
 
     def transform(self, X: object) -> np.ndarray:

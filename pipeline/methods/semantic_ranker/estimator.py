@@ -288,7 +288,8 @@ class VisualRank(MethodEstimator):
     def _context(self, data: Any) -> Iterator[RunContext]:
         if isinstance(data, MemoryBlocks):
             # A matrix in memory serves where it lies.
-            with fit_context(data, "sync", fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
+            seed = seed_of(self.random_state)
+            with self._shown() as shown, fit_context(data, "sync", fan_out(self.callbacks, self.verbose, shown), seed, shown) as ctx:
                 yield replace(ctx, warn=warn_user)
             return
         with super()._context(data) as ctx:

@@ -207,6 +207,11 @@ class TriClass(Method):
         return Inputs(inputs.data, (inputs.labels > 0).astype(np.int64), inputs.classes, np.where(used, weight, 0.0))
 
     @classmethod
+    def truth(cls, inputs: TriClassInputs) -> np.ndarray:
+        """Return the class of every labelled row as its index, -1 of rows of neither class."""
+        return np.where(inputs.relevant, (inputs.labels > 0).astype(np.int64), -1)
+
+    @classmethod
     def without(cls, inputs: TriClassInputs, held_out: np.ndarray) -> TriClassInputs:
         """Return inputs without some of the labelled rows."""
         return replace(inputs, held_out=held_out if inputs.held_out is None else inputs.held_out | held_out)
