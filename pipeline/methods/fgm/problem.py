@@ -130,6 +130,8 @@ class MachineProblem:
         used = self.cost > 0
         size = float(np.sum(np.square(self.null.residual[used]) / self.cost[used]))
         strength = float(np.sum(squares[: self.config.B]))
+        if not math.isfinite(strength):
+            raise ValueError("C='auto': the squared score of a column overflows float64; scale the columns, or give C")
         return float(self.cost.sum()) * size / (math.log(2.0 * n_atoms) * strength) if strength > 0 and size > 0 else 1.0
 
     def priced(self, C: float) -> MachineProblem:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.on_moments import Moments, solve_moments, target_moments
-from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
+from ....kernels.group_lasso.on_rows import LEAST_LAM, RowProblem, RowSolution, lambda_max, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
@@ -37,7 +37,6 @@ from .moments_pass import decision_values, feature_slopes, moments_pass
 
 MORE_GROUPS = 10  # groups that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
-LEAST_LAM = 1e-12  # where no feature says anything of the target
 TIGHTENING = 0.1  # factor of that share where no group is left to join
 GAP_SHARE = 0.1  # where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap
 # Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses.
@@ -85,6 +84,7 @@ class BatchLoop:
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Return the state after one more round."""
+        state = state if self.problem.lam is None else replace(state, lam=self.problem.lam)
         running = [m for m, machine in enumerate(state.machines) if machine.stop is None]
         machines = list(state.machines)
         advance = self._step_on_moments if state.engine == "gram" else self._step_on_rows
@@ -148,7 +148,9 @@ class BatchLoop:
     def _step_on_rows(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
         machines, lam = [state.machines[m] for m in which], state.lam
         if state.engine == "fista" and state.iteration == 0:
-            largest = [self._lambda_max(m, self._working_columns(m, state.machines[m], ctx)) for m in which]
+            every, columns = np.arange(self.problem.penalty.n_groups), [self._working_columns(m, state.machines[m], ctx) for m in which]
+            whole = [self.problem.penalty.restricted(every, rows.features) for rows in columns]
+            largest = [lambda_max(self._rows_problem(*parts, 0.0, 1.0)) for parts in zip(which, columns, whole, strict=True)]
             machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
             lam = self._lam(state, largest)
         # (Where lam is not known yet the sets are empty, and it takes no part.)
@@ -189,12 +191,6 @@ class BatchLoop:
     def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float, lam: float) -> RowProblem:
         problem = self.problem
         return RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss, mu), penalty, lam, problem.fit_bias)
-
-    def _lambda_max(self, m: int, rows: WorkingColumns) -> float:
-        """Return the least lam without any feature, from rows of all columns."""
-        none, penalty = np.zeros(0, np.int64), self.problem.penalty
-        constant = solve_rows(self._rows_problem(m, rows, penalty.restricted(none, none), 0.0, NAN))
-        return float(penalty.dual_norms(self._feature_slopes(rows, self.problem.cost * constant.slopes)).max(initial=0.0))
 
     def _working_columns(self, m: int, machine: BatchMachine, ctx: RunContext) -> WorkingColumns:
         """Return the columns of a machine's set; those that are missing are fetched, as they joined."""

@@ -59,10 +59,11 @@ class BatchState:
     """State of the loop: the engine that runs, and one entry per machine."""
 
     record_name: ClassVar[str] = "BatchState"
+    record_optional: ClassVar[tuple[str, ...]] = ("lam",)
     iteration: int
     engine: str
     machines: tuple[BatchMachine, ...]
-    lam: float  # weight of the penalty; NaN before it is known
+    lam: float = math.nan  # weight of the penalty; NaN before it is known, and in states of versions that did not keep it
 
     @property
     def stop(self) -> str | None:

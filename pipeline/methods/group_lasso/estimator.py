@@ -15,7 +15,7 @@ from ....kernels.group_lasso.streams import StreamLearner
 from ....storage.value_types import UserData
 from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.inputs import Column, UserRows, in_memory, label_array, warn_user
-from ...estimators.linear import StreamEstimator
+from ...estimators.linear import RESTART, StreamEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
 from ...inputs.labels import Inputs, class_factors
@@ -131,7 +131,7 @@ class _GroupLasso(StreamEstimator):
     def _begin(self, classes: UserData) -> None:
         config = self._config()
         if self._model is not None and config.algorithm == "auto" and not np.isnan(self.dual_gap_):
-            warn_user("partial_fit begins anew: the optimum of fit is no state of a stream; algorithm='da' lets streams go on")
+            warn_user(RESTART)
             classes = self.classes_ if classes is None and self._is_classifier else classes
         elif self._model is not None:
             reason = "where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
