@@ -81,14 +81,12 @@ class Pace:
                 return ""
             by_gap = math.log(last / self._tol) / (math.log(first / last) / steps) if first < math.inf else math.inf
             rounds, word = (by_gap, "about") if by_gap < rounds else (rounds, word)
-        return f"{word} {_time_text(rounds * (ended - began) / steps)} left" if rounds > 0 else ""
-
-
-def _time_text(seconds: float) -> str:
-    if seconds < 60:
-        return f"{max(1, math.ceil(seconds))} s"
-    minutes = math.ceil(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+        if rounds <= 0:
+            return ""
+        seconds = rounds * (ended - began) / steps
+        minutes = math.ceil(seconds / 60)
+        long = f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+        return f"{word} {max(1, math.ceil(seconds))} s left" if seconds < 60 else f"{word} {long} left"
 
 
 class LineSink:

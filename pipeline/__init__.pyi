@@ -52,7 +52,7 @@ class ColoredMVU(_embeddings.ColoredMVU):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class FGMClassifier(_fgm.FGMClassifier):
@@ -83,7 +83,7 @@ class FGMClassifier(_fgm.FGMClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class FGMRegressor(_fgm.FGMRegressor):
@@ -114,7 +114,7 @@ class FGMRegressor(_fgm.FGMRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
@@ -141,7 +141,7 @@ class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
@@ -166,7 +166,7 @@ class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClassifier):
@@ -196,7 +196,7 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegressor):
@@ -225,7 +225,7 @@ class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegres
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class KTASelectionPath(_kta_path.KTASelectionPath):
@@ -248,7 +248,7 @@ class KTASelectionPath(_kta_path.KTASelectionPath):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
@@ -277,7 +277,7 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
@@ -305,7 +305,7 @@ class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MKLClassifier(_mkl.MKLClassifier):
@@ -329,7 +329,7 @@ class MKLClassifier(_mkl.MKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MKLRegressor(_mkl.MKLRegressor):
@@ -352,7 +352,7 @@ class MKLRegressor(_mkl.MKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
@@ -368,7 +368,7 @@ class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
@@ -391,7 +391,7 @@ class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
@@ -413,7 +413,7 @@ class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
@@ -437,7 +437,7 @@ class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
@@ -465,7 +465,7 @@ class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SemanticKernelRanker(_semantic_ranker.SemanticKernelRanker):
@@ -488,7 +488,7 @@ class SemanticKernelRanker(_semantic_ranker.SemanticKernelRanker):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifier):
@@ -509,7 +509,7 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor):
@@ -529,7 +529,7 @@ class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SimpleNPKL(_npkl.SimpleNPKL):
@@ -551,7 +551,7 @@ class SimpleNPKL(_npkl.SimpleNPKL):
         run_on: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SocialStrengthRanker(_social_strength.SocialStrengthRanker):
@@ -574,7 +574,7 @@ class SocialStrengthRanker(_social_strength.SocialStrengthRanker):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class StructurePreservingEmbedding(_embeddings.StructurePreservingEmbedding):
@@ -590,7 +590,7 @@ class StructurePreservingEmbedding(_embeddings.StructurePreservingEmbedding):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class TriClassSVC(_tri_class_svm.TriClassSVC):
@@ -621,7 +621,7 @@ class TriClassSVC(_tri_class_svm.TriClassSVC):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
@@ -646,7 +646,7 @@ class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
@@ -668,7 +668,7 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class VisualRank(_semantic_ranker.VisualRank):
@@ -682,7 +682,7 @@ class VisualRank(_semantic_ranker.VisualRank):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 __all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMRegressor', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']
