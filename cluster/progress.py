@@ -81,10 +81,12 @@ class Pace:
                 return ""
             by_gap = math.log(last / self._tol) / (math.log(first / last) / steps) if first < math.inf else math.inf
             rounds, word = (by_gap, "about") if by_gap < rounds else (rounds, word)
+        if rounds <= 0:
+            return ""
         seconds = rounds * (ended - began) / steps
         minutes = math.ceil(seconds / 60)
-        text = f"{minutes / 60:.0f} h" if minutes >= 100 else f"{minutes} min" if seconds >= 60 else f"{max(1, math.ceil(seconds))} s"
-        return f"{word} {text} left" if rounds > 0 else ""
+        long = f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+        return f"{word} {max(1, math.ceil(seconds))} s left" if seconds < 60 else f"{word} {long} left"
 
 
 class LineSink:
