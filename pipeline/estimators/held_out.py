@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator
 from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import check_cv
 from sklearn.utils.metaestimators import available_if
@@ -20,6 +20,7 @@ from ..inputs.labels import Inputs
 from ..inputs.tasks import TaskInputs
 from ..models.calibration import Calibration, class_probabilities
 from ..records.names import nearest
+from .inputs import Classifying, Predicting
 from .supervised import predicted_labels
 
 FOLDS = 5
@@ -94,7 +95,7 @@ def _split(k: int, train: ArrayLike, test: ArrayLike, n: int) -> Split:
     return Split(~learnt, scored)
 
 
-class HeldOutClassifier(ClassifierMixin, BaseEstimator):
+class HeldOutClassifier(Classifying, BaseEstimator):
     """A classifier as scorers see it that has decided already: its rows are numbers ``(n, 1)`` of decision values."""
 
     def __init__(self, values: UserData = None, classes: UserData = None, calibration: Calibration | None = None) -> None:
@@ -121,7 +122,7 @@ class HeldOutClassifier(ClassifierMixin, BaseEstimator):
         return class_probabilities(self.calibration, self.values[np.asarray(X)[:, 0]])
 
 
-class HeldOutRegressor(RegressorMixin, BaseEstimator):
+class HeldOutRegressor(Predicting, BaseEstimator):
     """A regressor as scorers see it that has decided already: its rows are numbers ``(n, 1)`` of decision values."""
 
     def __init__(self, values: UserData = None) -> None:
