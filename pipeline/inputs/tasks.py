@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
+from ...kernels.svm.dual import DualProblem, ridge_problem, target_problem
 from ...storage import DataError
 from ..grams.given import GivenGrams
 from ..grams.lazy import lazy_grams
@@ -204,7 +204,8 @@ def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskPro
     if loss == "hinge" or not cost.any():
         problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
     else:
-        problem = ridge_problem(target, cost) if loss == "squared" else svr_problem(target, config.epsilon, cost)
+        is_real = inputs.classes is None
+        problem = target_problem(loss, target, config.epsilon, cost) if is_real else ridge_problem(target, cost)
     return TaskProblem(replace(problem, groups=inputs.codes), constants)
 
 
@@ -226,7 +227,7 @@ class TaskLoop:
     ) -> None:
         assert losses.problem.groups is not None
         self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
-        self.codes, self.n_tasks = losses.problem.groups, len(losses.constants)
+        self.codes, self.n_tasks, self.unit = losses.problem.groups, len(losses.constants), losses.problem.unit
         self.settings, self.fits, self.data = settings, tuple(fits), data
         self.grams = lazy_grams(self.specs, settings, data)
 

@@ -49,7 +49,9 @@ Probability = Annotated[
         "false: none"
     ),
 ]
-Tube = Annotated[NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss")]
+Tube = Annotated[
+    NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss, in standard deviations of the target")
+]
 
 
 class MethodConfig(BaseModel):

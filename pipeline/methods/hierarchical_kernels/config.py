@@ -28,12 +28,14 @@ class HKLConfig(GramConfig):
         1.5, description="norm over descendants: at 2 no kernel weighs more than its ancestors (HKL), near 1 it may"
     )
     a: Positive = Field(2.0, description="penalties are a^depth")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC and SVR")
+    C: Positive = Field(
+        1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR"
+    )
     loss: Literal["auto", "hinge", "squared_hinge", "epsilon_insensitive", "squared"] = Field(
         "auto", description="hinge or squared_hinge for classes, epsilon_insensitive or squared for real targets; auto: the first that fits"
     )
     epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
-        0.1, description="epsilon_insensitive: half width of the tube without loss"
+        0.1, description="epsilon_insensitive: half width of the tube without loss, in standard deviations of the target"
     )
     task_kernel: Positive | list[list[float]] | None = Field(
         None,

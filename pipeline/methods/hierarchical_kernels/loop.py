@@ -94,8 +94,12 @@ class HKLLoop:
         active, master, figures = active_step(state.active, state.master, self, self.rule, ctx)
         if active.stop is None and active.iteration >= self.config.max_iter:
             active = replace(active, stop="max_iter")
-        figures |= {"solves": master.solves, "n_selected": selected_nodes(active, master, self.config.threshold).size}
-        return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(master.best_decisions))))
+        unit = self.machines.unit
+        figures = unit.figures(figures) | {
+            "solves": master.solves,
+            "n_selected": selected_nodes(active, master, self.config.threshold).size,
+        }
+        return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(unit.values(master.best_decisions)))))
 
     def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:
         """Work on the restricted problem."""

@@ -169,15 +169,15 @@ class HKL(Method):
 
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
-        active, master, loop, rows = state.active, state.master, self.loop, self.inputs.rows
+        active, master, loop, rows, unit = state.active, state.master, self.loop, self.inputs.rows, self.loop.machines.unit
         nodes, grams = active.nodes, loop.grams(active.nodes, ctx)
         in_model = master.best_norms > NEGLIGIBLE_NORM * float(master.best_norms.max(initial=0.0))
         weights = np.where(in_model, master.best_weights, 0.0)
         depth, converged = float("nan") if active.depth is None else float(active.depth), float(active.stop in FINISHED)
         steps = {"iterations": float(active.iteration), "rounds": float(active.rounds), "solves": float(master.solves)}
-        figures = {**self._certificate(state), "certificate_depth": depth, **steps, "converged": converged}
+        figures = {**self._certificate_of_machines(state), "certificate_depth": depth, **steps, "converged": converged}
         arrays = {"nodes": nodes.keys, "depths": loop.dag.depth(nodes.keys), "penalties": nodes.hull.d}
-        arrays |= {"norms": master.best_norms, "weights": weights}
+        arrays |= {"norms": unit.size * master.best_norms, "weights": weights}
         betas, biases = master.best_betas, master.best_biases
         if isinstance(rows, TaskInputs):
             assert loop.machines.task_kernel is not None
@@ -185,16 +185,19 @@ class HKL(Method):
             # The machines of classes share their weights.
             shares = shares if len(betas) == 1 else shares[None]
             solution = machine_stack(list(betas)), biases
-            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, *solution, figures, arrays)
+            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, *solution, figures, arrays, unit=unit)
         theta = np.tile(weights, (len(loop.machines.problems), 1))
-        return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays)
+        return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays, unit=unit)
 
     def decision_values(self, state: HKLState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return state.master.best_decisions
+        return self.loop.machines.unit.values(state.master.best_decisions)
+
+    def _certificate(self, state: HKLState) -> dict[str, float]:
+        return self.loop.machines.unit.figures(self._certificate_of_machines(state))
 
     @staticmethod
-    def _certificate(state: HKLState) -> dict[str, float]:
+    def _certificate_of_machines(state: HKLState) -> dict[str, float]:
         active = state.active
         gap = active.certificate if np.isfinite(active.certificate) else float("nan")
         return {"objective": float(active.upper), "gap": gap, "restricted_gap": float(active.upper - active.lower)}

@@ -123,7 +123,7 @@ class LatentLoop(TaskLoop):
         active, machine, figures = active_step(state.active, state.machine, self, self.rule, ctx)
         if active.stop is None and machine.solves >= self.config.max_iter:
             active = replace(active, stop="max_iter")
-        figures |= accuracy_metrics(self.fits, {0: machine.decision})
+        figures = self.unit.figures(figures) | accuracy_metrics(self.fits, {0: self.unit.values(machine.decision)})
         return Step(LatentState(active, machine), {**figures, "seconds_step": time.perf_counter() - began})
 
     # -- what the active-set loop asks for -----------------------------------------------------------------------------------------

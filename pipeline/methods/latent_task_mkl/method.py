@@ -135,11 +135,11 @@ class LatentTask(Method):
         }
         pair_weights, norms = loop.pair_weights(nodes, machine.best_weights), loop.grams(ctx).normalizations
         arrays, solution = {"groups": groups.astype(np.uint8), "group_kernel_weights": weights}, (machine.best_beta, machine.biases)
-        return build_task_model(self.config, self.inputs, loop.specs, norms, pair_weights, *solution, figures, arrays)
+        return build_task_model(self.config, self.inputs, loop.specs, norms, pair_weights, *solution, figures, arrays, unit=loop.unit)
 
     def decision_values(self, state: LatentState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return self.decision_of(state)[None]
+        return self.loop.unit.values(self.decision_of(state))[None]
 
     def warnings(self, state: LatentState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""

@@ -30,7 +30,9 @@ class MKLConfig(GramConfig):
     )
     v: Unit = Field(0.5, description="elastic net: v ||theta||_1 + (1 - v) ||theta||_2^2 <= 1; v = 1 gives few kernels, v = 0 all of them")
     p: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(2.0, description="lp: ||theta||_p <= 1")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC and SVR")
+    C: Positive = Field(
+        1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC and, on a target of standard deviation one, SVR"
+    )
     solver: Literal["auto", "level", "silp", "simplemkl", "alternate", "uniform", "single"] = Field(
         "auto",
         description="auto: second-order steps, the level method's where they fail; level; silp; simplemkl (on the simplex); alternate; "
@@ -43,7 +45,7 @@ class MKLConfig(GramConfig):
     )
     tol: Positive = Field(1e-3, description="gap between the bounds at which the fit ends, in units of max(1, upper bound)")
     max_iter: Count = Field(200, description="weight vectors tried at most; a warning tells when they end the fit")
-    epsilon: NonNegative = Field(0.1, description="regression: half width of the tube")
+    epsilon: NonNegative = Field(0.1, description="regression: half width of the tube, in standard deviations of the target")
     threshold: Unit = Field(1e-4, description="a kernel counts as selected above this share of the largest weight")
     grams: GramPolicy = Field("auto", description="where Gram matrices lie; auto decides from sizes")
     gram_store: StorePath = None

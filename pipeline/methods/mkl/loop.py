@@ -178,7 +178,11 @@ class MKLLoop:
 
     def _metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
         machines = state.machines
-        upper, lower = sum(machine.upper for machine in machines), sum(machine.lower for machine in machines)
+        units = [problem.unit for problem in self.problems]
+        areas = [unit.size**2 for unit in units]
+        upper = sum(area * machine.upper for area, machine in zip(areas, machines, strict=True))
+        lower = sum(area * machine.lower for area, machine in zip(areas, machines, strict=True))
+        decisions = {m: unit.values(machine.best_decision) for m, (unit, machine) in enumerate(zip(units, machines, strict=True))}
         counts = [int(np.sum(is_selected(one.best_theta, config.threshold))) for one, config in zip(machines, self.configs, strict=True)]
         return {
             "objective": upper,
@@ -191,7 +195,7 @@ class MKLLoop:
             "n_selected": max(counts),
             **({"selected": [max(counts[m] for m in fit.machines) for fit in self.fits]} if len(self.fits) > 1 else {}),
             "machines": len(running),
-            **accuracy_metrics(self.fits, {m: machine.best_decision for m, machine in enumerate(machines)}),
+            **accuracy_metrics(self.fits, decisions),
         }
 
 

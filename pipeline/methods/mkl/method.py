@@ -116,11 +116,12 @@ class MKL(Method):
         figures = bound_figures(sum(one.lower for one in machines), sum(one.upper for one in machines), state, UNFINISHED)
         theta, beta = np.stack([one.best_theta for one in machines]), np.stack([one.best_beta for one in machines])
         paths, biases = {f"weights_path_{m}": one.path for m, one in enumerate(machines)}, np.array([one.best_bias for one in machines])
-        return build_model(self.config, self.inputs, self.loop.grams(ctx), theta, beta, biases, figures, paths)
+        unit = self.loop.problems[0].unit
+        return build_model(self.config, self.inputs, self.loop.grams(ctx), theta, beta, biases, figures, paths, unit=unit)
 
     def decision_values(self, state: MKLState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return np.stack([one.best_decision for one in state.machines])
+        return np.stack([problem.unit.values(one.best_decision) for problem, one in zip(self.loop.problems, state.machines, strict=True)])
 
     def warnings(self, state: MKLState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""

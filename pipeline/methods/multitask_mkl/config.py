@@ -31,7 +31,10 @@ class MultiTaskMKLConfig(GramConfig):
         2.0, description="norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the common kernels in its own way"
     )
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.0, description="norm over kernels: 1 gives few kernels, 2 equal weights")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
+    C: Positive = Field(
+        1.0,
+        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard deviation one, SVR",
+    )
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
     solver: Literal["auto", "mirror"] = Field(

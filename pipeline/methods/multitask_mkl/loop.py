@@ -161,12 +161,14 @@ class MultiTaskLoop:
 
     def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
         searches = state.searches
-        upper, lower = sum(search.upper for search in searches), sum(search.lower for search in searches)
+        units = [losses.problem.unit for losses in self.problems]
+        upper = sum(unit.size**2 * search.upper for unit, search in zip(units, searches, strict=True))
+        lower = sum(unit.size**2 * search.lower for unit, search in zip(units, searches, strict=True))
         counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
         decisions = {m: np.empty(self.layout.n) for m in range(len(searches))}
         for m, search in enumerate(searches):
-            decisions[m][self.order] = search.best_decision
+            decisions[m][self.order] = units[m].values(search.best_decision)
         return {
             **figures,
             "relative_gap": max(search.relative_gap for search in searches),

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ....kernels.target_unit import TargetUnit
 from ....kernels.tasks.multitask import task_kernel_weights
 from ....storage.grams.layout import GramLayout
 from ...grams.settings import GramSettings
@@ -122,11 +123,16 @@ class MultiTaskMKL(Method):
         norms = [norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[back]) for norm in norms]
         weights = machine_stack([task_kernel_weights(one.best_weights, one.best_shares) for one in searches])
         solution = machine_stack([one.best_beta[back] for one in searches]), machine_stack([one.best_bias for one in searches])
-        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
+        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays, unit=self._unit)
+
+    @property
+    def _unit(self) -> TargetUnit:
+        return self.loop.problems[0].problem.unit
 
     def decision_values(self, state: MultiTaskState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return np.stack([search.best_decision for search in state.searches])[:, np.argsort(self.inputs.order)]
+        pairs = zip(self.loop.problems, state.searches, strict=True)
+        return np.stack([losses.problem.unit.values(search.best_decision) for losses, search in pairs])[:, np.argsort(self.inputs.order)]
 
     def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many kernels and rows were selected."""
@@ -137,7 +143,7 @@ class MultiTaskMKL(Method):
     def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
         codes, names = self.inputs.codes[self.loop.order], self.inputs.names
-        tasks = [{"tasks": task_table(names, codes, one.best_beta, one.best_bias)} for one in state.searches]
+        tasks = [{"tasks": task_table(names, codes, one.best_beta, self._unit.values(one.best_bias))} for one in state.searches]
         return {**self.model_tables(model), **(tasks[0] if len(tasks) == 1 else by_class(tasks, self.inputs.labels))}
 
     @classmethod

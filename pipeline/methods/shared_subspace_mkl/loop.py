@@ -111,7 +111,8 @@ class SubspaceLoop(TaskLoop):
             state, seconds = self._step(state, self.grams(ctx))
         state = self.finish(replace(state, iteration=state.iteration + 1))
         figures = {"objective": state.upper, "gap": state.gap, "lower_bound": state.lower, "upper_bound": state.upper}
-        figures |= {"relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, {0: state.best_decision})}
+        decisions = {0: self.unit.values(state.best_decision)}
+        figures = self.unit.figures(figures) | {"relative_gap": state.relative_gap, "machines": 1, **accuracy_metrics(self.fits, decisions)}
         return Step(state, {**figures, "seconds_machines": seconds})
 
     def _step(self, state: SubspaceState, grams: Grams) -> tuple[SubspaceState, float]:

@@ -137,11 +137,11 @@ class SharedSubspace(Method):
         )
         arrays, norms = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, self.loop.grams(ctx).normalizations
         solution = state.best_beta, state.best_bias
-        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
+        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays, unit=self.loop.unit)
 
     def decision_values(self, state: SubspaceState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return self.decision_of(state)[None]
+        return self.loop.unit.values(self.decision_of(state))[None]
 
     def warnings(self, state: SubspaceState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -153,7 +153,8 @@ class SharedSubspace(Method):
 
     def tables(self, state: SubspaceState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""
-        return {**self.model_tables(model), "tasks": task_table(self.inputs.names, self.loop.codes, state.best_beta, state.best_bias)}
+        intercepts = self.loop.unit.values(state.best_bias)
+        return {**self.model_tables(model), "tasks": task_table(self.inputs.names, self.loop.codes, state.best_beta, intercepts)}
 
     @classmethod
     def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
