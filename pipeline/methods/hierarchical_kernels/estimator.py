@@ -168,6 +168,9 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     r"""Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
 
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+
     Examples
     --------
     >>> import numpy as np

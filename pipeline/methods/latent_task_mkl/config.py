@@ -42,7 +42,8 @@ class LatentTaskConfig(GramConfig):
     )
     C: Positive = Field(
         1.0,
-        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard deviation one, SVR",
+        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard "
+        "deviation one, SVR",
     )
     inverted: bool = Field(
         False,

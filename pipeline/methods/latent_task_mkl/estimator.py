@@ -107,6 +107,9 @@ class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
 class LatentTaskMKLRegressor(TaskRegressor, _LatentTaskMKL):
     r"""Regressions of many tasks whose kernels are shared by groups of tasks (MTGFL).
 
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+
     Examples
     --------
     >>> import numpy as np

@@ -74,8 +74,8 @@ class MKLRegressor(KernelRegressor, _MKL):
     r"""Support vector regression on a weighted sum of kernels, weights learnt with it.
 
     The loss is :math:`C s \sum_i \max(0, |y_i - f(x_i)| - \epsilon s)`, s the standard deviation of the target, the weights are those of a
-    convex set. The target is centred and scaled inside, so that C and epsilon mean the same in every unit; coefficients and intercept are in
-    the unit of the target, objective and bounds in its square.
+    convex set. The target is centred and scaled inside, so that C and epsilon mean the same in every unit; coefficients and
+    intercept are in the unit of the target, objective and bounds in its square.
 
     Examples
     --------

@@ -33,7 +33,8 @@ class MultiTaskMKLConfig(GramConfig):
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.0, description="norm over kernels: 1 gives few kernels, 2 equal weights")
     C: Positive = Field(
         1.0,
-        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard deviation one, SVR",
+        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard "
+        "deviation one, SVR",
     )
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1

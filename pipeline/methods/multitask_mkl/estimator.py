@@ -75,6 +75,9 @@ class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
 class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
     r"""Regressions of many tasks that choose their kernels together (MK-MTFL).
 
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+
     Examples
     --------
     >>> import numpy as np

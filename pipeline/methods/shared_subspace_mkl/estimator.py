@@ -70,6 +70,9 @@ class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
 class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
     r"""Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
 
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+
     Examples
     --------
     >>> import numpy as np
