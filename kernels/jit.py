@@ -43,7 +43,8 @@ def compiled(*, reassociate: bool = False, inline: bool = False) -> Callable[[F]
 def compiled(function: F | None = None, *, reassociate: bool = False, inline: bool = False) -> F | Callable[[F], F]:
     """Compile a function with numba: cached on disk, without the interpreter lock, IEEE division. Bare, or with options, a decorator.
     ``reassociate``: let sums be re-ordered so that they vectorise. The order is fixed at compile time, so results repeat bit for bit on one
-    kind of CPU; NaN and infinity keep their meaning. Measured: a gather loop gets *slower* with it, so it is chosen loop by loop.
+    kind of CPU; NaN and infinity keep their meaning. Measured: a gather loop gets *slower* with it, so it is chosen loop by loop. A loop
+    that sums may not write an array, too: its order would be chosen at run time, by whether arrays lie close to each other in memory.
     ``inline``: paste the body into compiled callers, which saves a call in an inner loop.
     """
     # Without the second entry point, for callers in C, which nobody needs: a tenth of the time to compile.

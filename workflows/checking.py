@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..pipeline.records.names import nearest
+from ..pipeline.records.names import joined_branches, nearest
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -65,7 +65,7 @@ def _finding_message(error: Mapping[str, Any], known: Callable[[Loc], Iterable[s
 
 def describe_problem(problem: ValidationError, place: Locator, known: Callable[[Loc], Iterable[str]]) -> ConfigError:
     """Turn pydantic's findings into one error: a line per finding, each with its place."""
-    rows = problem.errors(include_url=False)
+    rows = joined_branches(problem.errors(include_url=False))
     lines = [f"{place(row['loc'])}: {_finding_message(row, known)}" for row in rows[:_SHOWN]]
     if len(rows) > _SHOWN:
         lines.append(f"and {len(rows) - _SHOWN} more")

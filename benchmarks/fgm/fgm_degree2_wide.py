@@ -115,7 +115,7 @@ def main() -> None:
     X, y, X_test, y_test = sp.csc_array(rows[:n]), planted.y[:n], rows[n:], planted.y[n:]
     # Without the warm fit of small data the first figures would hold compilation.
     small = zipf(2_000, 500, 8, 5.0)
-    FGMClassifier(B=2, max_rounds=2, feature_map="poly2").fit(small, planted_products(small, 4, 10).y)
+    FGMClassifier(B=2, C=10, max_rounds=2, feature_map="poly2", fit_intercept=False).fit(small, planted_products(small, 4, 10).y)
 
     survivors: list[int] = []
 
@@ -125,7 +125,8 @@ def main() -> None:
 
     def fit() -> FGMClassifier:
         survivors.clear()
-        return FGMClassifier(B=options.B, C=options.cost, max_rounds=options.rounds, feature_map="poly2", callbacks=[note]).fit(X, y)
+        settings = {"B": options.B, "C": options.cost, "max_rounds": options.rounds, "feature_map": "poly2", "fit_intercept": False}
+        return FGMClassifier(**settings, callbacks=[note]).fit(X, y)
 
     extra, model = bench.extra_memory(fit)
     timing = bench.alternate({"fit": fit}, options.reps, warm=0)["fit"]

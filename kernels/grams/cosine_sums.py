@@ -68,10 +68,11 @@ def _add_two_terms(twice: Array, old: Array, new: Array, s: Array, c: Array) -> 
         second = twice[i] * first - new[i]
         old[i] = first
         new[i] = second
-        form += s[i] * first
-        mass += c[i] * first
-        form_2 += s[i] * second
-        mass_2 += c[i] * second
+    for i in range(twice.size):
+        form += s[i] * old[i]
+        mass += c[i] * old[i]
+        form_2 += s[i] * new[i]
+        mass_2 += c[i] * new[i]
     return form, mass, form_2, mass_2
 
 

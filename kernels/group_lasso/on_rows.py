@@ -177,6 +177,20 @@ def solve_rows(
         return solver.newton(solver.point(copies, start), max_iter)
 
 
+LEAST_LAM = 1e-12  # of a penalty that follows from data, where no feature says anything of the target
+
+
+def lambda_max(problem: RowProblem) -> float:
+    """Return the least lam at which all weights are zero; of a hinge that of its first smoothing."""
+    if problem.loss.needs_smoothing:
+        problem = replace(problem, loss=problem.loss.smoothed(FIRST_MU))
+    with one_thread():
+        solver = _Solver(problem, 0.0)
+        at = solver.point(np.zeros((problem.rows.n_tasks, problem.penalty.n_copies)), np.zeros(problem.rows.n_tasks))
+        z = problem.rows.slopes(problem.cost * problem.loss.slopes(problem.y, at.f))
+    return float(problem.penalty.dual_norms(z).max(initial=0.0))
+
+
 class _Solver:
     def __init__(self, problem: RowProblem, tol: float) -> None:
         self._problem, self._tol = problem, tol

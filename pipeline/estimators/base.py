@@ -21,7 +21,7 @@ from ..method import Method
 from ..models.predictor import Predictor
 from ..records.config import make_config
 from ..records.context import RunContext, ignore, once
-from .frames import feature_labels
+from .frames import known_names
 from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
 from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
 
@@ -144,8 +144,7 @@ class MethodEstimator(OneThread, BaseEstimator):
 
     def _chart_tables(self) -> dict[str, list[dict[str, Any]]]:
         """Return the tables that displays draw from."""
-        labels = feature_labels(self)
-        names = getattr(self, "feature_names_in_", None) if labels is None else labels
+        names = known_names(self)
         return self._method.model_tables(self.model_, None if names is None else [str(name) for name in names])
 
     def _set_history(self, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -153,6 +153,12 @@ def feature_count(estimator: Any) -> int:
     return estimator.encoding_.n_features if _is_frame_fit(estimator) else estimator.n_features_in_
 
 
+def known_names(estimator: Any) -> Sequence[str] | None:
+    """Return the names of the features of a fit, ``None`` where it knows none."""
+    labels = feature_labels(estimator)
+    return getattr(estimator, "feature_names_in_", None) if labels is None else labels
+
+
 def feature_labels(estimator: Any) -> list[str] | None:
     """Return the names of the features that a fitted estimator reads; ``None`` where scikit-learn knows as much."""
     if getattr(estimator, "encoding_", None) is not None:

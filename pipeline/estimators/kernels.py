@@ -18,6 +18,7 @@ from ..grams.sources import TextRows
 from ..inputs.kernels import kernel_texts
 from ..models.kernel import KernelModel
 from ..models.kernel_predict import gram_decision_values, row_decision_values, scaled_rows
+from .frames import known_names
 from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, validated
 from .supervised import SupervisedClassifier, SupervisedEstimator, SupervisedRegressor
 
@@ -85,7 +86,7 @@ class KernelEstimator(SupervisedEstimator):
         return super()._data(X, y)
 
     def _blocks(self, X: object) -> MemoryBlocks:
-        return MemoryBlocks(X, names=getattr(self, "feature_names_in_", None))
+        return MemoryBlocks(X, names=known_names(self))
 
     def _matrices(self, X: object, y: object) -> tuple[GivenGrams, Any]:
         if isinstance(X, (GramStore, str)):

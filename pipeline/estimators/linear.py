@@ -74,6 +74,9 @@ class FeatureSelection(Selection):
         return mask
 
 
+RESTART = "partial_fit begins anew: the optimum of fit is no state of a stream; algorithm='da' lets streams go on"
+
+
 class StreamEstimator(LinearEstimator):
     """Base of estimators that learn from a stream of rows, too: ``partial_fit`` keeps sums, of which a model is made when it is asked for.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .names import nearest
+from .names import joined_branches, nearest
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -104,7 +104,7 @@ def make_config(kind: type[C], params: Mapping[str, Any]) -> C:
     try:
         return kind(**params)
     except ValidationError as error:
-        raise ValueError("; ".join(_explain(item) for item in error.errors())) from None
+        raise ValueError("; ".join(_explain(item) for item in joined_branches(error.errors()))) from None
 
 
 def _explain(item: Mapping[str, Any]) -> str:

@@ -42,12 +42,12 @@ def _cases() -> dict[str, Callable[[], Any]]:
     single = sp.csc_array(sparse, dtype=np.float32)
     short: dict[str, Any] = {"B": 2, "max_rounds": 2}
     groups, beside = np.repeat(np.arange(4), 3), np.random.default_rng(1).random((40, 2))
-    hinge, regression = FGMClassifier(**short, fit_intercept=True), FGMRegressor(**short)
+    hinge, regression = FGMClassifier(**short), FGMRegressor(**short)
     return {
         "dense": lambda: FGMClassifier(**short).fit(dense, y),
         "sparse, float64": lambda: FGMClassifier(**short).fit(sparse, y),
         "sparse, float32": lambda: FGMClassifier(**short).fit(single, y),
-        "logistic, with intercept": lambda: FGMClassifier(**short, loss="logistic", fit_intercept=True).fit(single, y),
+        "logistic, with intercept": lambda: FGMClassifier(**short, loss="logistic").fit(single, y),
         "real targets": lambda: [regression.fit(single, dense[:, 0], covariates=Z) for Z in (None, beside)],
         "covariates": lambda: [hinge.set_params(loss=loss).fit(single, y, covariates=beside) for loss in ("squared_hinge", "logistic")],
         "groups": lambda: FGMClassifier(**short, groups=groups).fit(single, y),

@@ -232,7 +232,7 @@ def _write_store(
         reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
         reading, extras.encoding = encode_rows(reading, source, options, space, progress)
         _complete(extras, source)
-        return build_store(Job(url, reading, options, extras, space, progress, overwrite, threads))
+        return build_store(Job(url, reading, options, extras, space, progress, overwrite, source.name, threads))
 
 
 def _complete(extras: Extras, source: Source) -> None:

@@ -56,6 +56,7 @@ class Job:
     scratch: Scratch
     progress: Progress
     overwrite: bool
+    source_name: str  # for messages
     jobs: int = 1
     begun: BlockWriter | None = None
 
@@ -72,11 +73,6 @@ class Job:
     def column(self, name: str, length: int, dtype: npt.DTypeLike) -> Column:
         """A vector that is written piece by piece; ``name``: of its file, if there is one."""
         return Column(length, dtype, self.scratch.path(f"{name}.bin") if self.on_disk else None)
-
-    @property
-    def source_name(self) -> str:
-        """Name of the source, for messages."""
-        return str(self.extras.info["source"]["name"])
 
     def dtype(self, name: str) -> str:
         """Type of the stored values: float32 if all of them survive it."""

@@ -117,7 +117,7 @@ def test_another_width_at_prediction(form):
         ("C", np.nan, "greater than 0|finite"),
         ("max_rounds", 0, "greater than or equal to 1"),
         ("n_features_to_select", 0, "greater than or equal to 1"),
-        ("loss", "hinge", "'squared_hinge' or 'logistic'"),
+        ("loss", "hinge", "'auto', 'squared_hinge', 'logistic', 'squared'"),
         ("group_weight", "size", "'none' or '1/size'|valid list"),
         ("feature_map", "poly3", "'poly2', 'hik' or 'additive_gaussian'"),
         ("gamma", 0.0, "greater than 0"),
@@ -255,7 +255,7 @@ def test_a_budget_beyond_the_features_is_refused_on_a_run(tmp_path):
 
 def test_a_real_valued_target_is_refused(tmp_path):
     ingest((X, X[:, 0]), tmp_path / "a.zarr", task="regression")
-    refused_run(tmp_path, r"a\.zarr: the target is real-valued; fgm needs class labels", kind=DataError)
+    refused_run(tmp_path, "loss='logistic': the target holds real numbers; use 'squared'", {"loss": "logistic"})
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match=r"Unknown label type: continuous|real-valued"):
         FGMClassifier(**PARAMS).fit(str(tmp_path / "a.zarr"))

@@ -340,11 +340,7 @@ def test_a_computed_gram_store_that_was_made_again_otherwise_is_told_at_resume(g
     with pytest.raises(DigestMismatch, match=r"rows of a block was 256 and is 128\. Make it again as it was"):
         resume_run(str(given / "run"))
     computed_grams(given, 256, [*KERNELS, "linear[8]"])
-    if kernels == "precomputed":
-        with pytest.raises(DigestMismatch, match="of 3 0 are gone, 1 were added"):
-            resume_run(str(given / "run"))
-        computed_grams(given, 256)
-    assert resume_run(str(given / "run")).status == "done", "kernels that the run does not read may come"
+    assert resume_run(str(given / "run")).status == "done", "kernels that the run did not begin with may come"
     assert tree_bytes(given / "run" / "model") == tree_bytes(given / "straight" / "model")
 
 

@@ -26,5 +26,5 @@ def far_places(folder: Path) -> None:
         for words, wanted in steps:
             code, told = gramplane(words, folder, **environment)
             assert code == wanted, (words, code, told)
-        assert s3.buckets["b"]["p.csv"].startswith(b"prediction") and "grams/manifest.json" in s3.buckets["b"]
+        assert s3.buckets["b"]["p.csv"].startswith(b"row,prediction") and "grams/manifest.json" in s3.buckets["b"]
     assert sorted(os.listdir(folder)) == [".logs", "run", "store"]

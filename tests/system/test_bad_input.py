@@ -106,7 +106,6 @@ def test_tables_and_arrays(tmp_path, told, bad):
     ("text", "ingest", "fit", "place"),
     [
         ("1 1:1\n1 2:1\n", (), (), r"store: the target holds one class only \(1\)"),
-        ("1.5 1:1\n2.5 2:1\n", ("--task", "regression"), (), "store: the target is real-valued"),
         ("1 1:1\n-1 2:-1\n1 2:1\n", (), ("--set", "feature_map=hik"), "needs non-negative features; column 1 has the minimum"),
         ("1 1:1\n-1 2:1\n-1 2:2\n", (), ("--test-share", "0.5"), "class '?1'? has 1 rows, too few to appear in every part"),
     ],

@@ -130,7 +130,8 @@ class LinearAtoms:
 
     def squares(self, top: TopB) -> np.ndarray:
         """Return the scores ``||c_atom||^2`` of ranked atoms."""
-        return top.values**2
+        with np.errstate(over="ignore"):  # refused where it matters
+            return top.values**2
 
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct features whose columns the atoms need."""

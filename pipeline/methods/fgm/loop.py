@@ -107,8 +107,8 @@ class FGMLoop:
         queries = [Query(problem.config.B) for problem in self.problems]
         duals = np.stack([problem.null.residual for problem in self.problems])
         tops = self.atoms.select(ctx, duals, queries)
-        starts = zip(self.problems, tops, strict=True)
-        return FGMState(0, tuple(initial_state(problem, top, self.atoms.squares(top)) for problem, top in starts))
+        starts, n_atoms = zip(self.problems, tops, strict=True), self.atoms.count(ctx.data.n_cols)
+        return FGMState(0, tuple(initial_state(problem, top, self.atoms.squares(top), n_atoms) for problem, top in starts))
 
     def priced(self, k: int, machine: MachineState) -> MachineProblem:
         """Return the problem of a machine with the weight of its losses, which the first search may have found."""

@@ -6,6 +6,7 @@ Several problems (classes one-vs-rest, folds, resamples, parameter settings) sha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,9 +27,6 @@ from .config import FGMConfig
 from .model import MachineState, RoundRecord
 
 Top = TopB | TopPairs
-
-
-AUTO_C = 40.0  # C="auto" in units of 1 / Lambda: within a point of the best in the mean, on tables it was not chosen on (docs/defaults.md)
 
 
 class NullModel(NamedTuple):
@@ -110,14 +108,18 @@ class MachineProblem:
         y, unit = in_machine_unit(self.target, cost, centred=self.basis.has_bias)
         return replace(self, y=y, cost=cost, unit=unit)
 
-    def auto_C(self, squares: np.ndarray) -> float:
-        """Return the weight of the losses that ``C="auto"`` is: 40 / Lambda, ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over the best
-        atoms of the null model's residuals r, whose squared scores are given. Near 1 / Lambda the solution leaves zero.
+    def auto_C(self, squares: np.ndarray, n_atoms: int) -> float:
+        """Return the weight of the losses that ``C="auto"`` is: ``n / (log(2 a) Lambda)``, ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over
+        the best of the a atoms for the null model's residuals r, whose squared scores are given; n is the sum of the weights of the rows.
+
+        Near 1 / Lambda the solution leaves zero, and log(2 a)/n is the square of the largest of a correlations that chance gives.
         """
         used = self.cost > 0
         size = float(np.sum(np.square(self.null.residual[used]) / self.cost[used]))
         strength = float(np.sum(squares[: self.config.B]))
-        return AUTO_C * size / strength if strength > 0 and size > 0 else 1.0
+        if not math.isfinite(strength):
+            raise ValueError("C='auto': the squared score of a column overflows float64; scale the columns, or give C")
+        return float(self.cost.sum()) * size / (math.log(2.0 * n_atoms) * strength) if strength > 0 and size > 0 else 1.0
 
     def priced(self, C: float) -> MachineProblem:
         """Return the problem with the weight of its losses."""
@@ -203,9 +205,9 @@ def _separating_column(problem: MachineProblem, values: np.ndarray, direction: n
     return int(np.argmax(np.abs(problem.basis.given(direction)[1] * values.std(axis=0))))
 
 
-def initial_state(problem: MachineProblem, top: Top, squares: np.ndarray) -> MachineState:
+def initial_state(problem: MachineProblem, top: Top, squares: np.ndarray, n_atoms: int) -> MachineState:
     """Return the state before the first round, from the pass with the start dual; if no atom scores, the null model is optimal."""
-    C = float(problem.config.C) if problem.is_priced else problem.auto_C(squares)
+    C = float(problem.config.C) if problem.is_priced else problem.auto_C(squares, n_atoms)
     bound, stop = (0.0, None) if len(top.ids) else (problem.priced(C).null.objective, "no_signal")
     return MachineState((), (), (), (), np.asarray(top.ids), bound, stop, C)
 

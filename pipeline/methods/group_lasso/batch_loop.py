@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.on_moments import Moments, solve_moments, target_moments
-from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
+from ....kernels.group_lasso.on_rows import LEAST_LAM, RowProblem, RowSolution, lambda_max, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
 from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
@@ -31,13 +31,12 @@ from ...loops.protocol import Step
 from ...passes.scaling import fetch_scaled
 from ...records.context import RunContext
 from ...records.holdings import refuse_beyond
-from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState, auto_share
+from .batch_problem import BatchMachine, BatchProblem, BatchResult, BatchState
 from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_columns
 from .moments_pass import decision_values, feature_slopes, moments_pass
 
 MORE_GROUPS = 10  # groups that may join a later set at least; it may also double
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
-LEAST_LAM = 1e-12  # where no feature says anything of the target
 TIGHTENING = 0.1  # factor of that share where no group is left to join
 GAP_SHARE = 0.1  # where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap
 # Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses.
@@ -67,6 +66,7 @@ class BatchLoop:
 
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Return the state after one more round."""
+        state = state if self.problem.lam is None else replace(state, lam=self.problem.lam)
         running = [m for m, machine in enumerate(state.machines) if machine.stop is None]
         machines = list(state.machines)
         advance = self._step_on_moments if state.engine == "gram" else self._step_on_rows
@@ -102,7 +102,7 @@ class BatchLoop:
         problem = self.problem
         if not math.isnan(state.lam):
             return state.lam
-        return max(auto_share(float(np.count_nonzero(problem.cost)), problem.penalty.n_groups) * max(largest), LEAST_LAM)
+        return max(problem.lam_share * max(largest), LEAST_LAM)
 
     def _step_on_moments(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
         # Moments are not part of the state: a resumed run sums them again, to the same bits.
@@ -174,9 +174,8 @@ class BatchLoop:
 
     def _lambda_max(self, m: int, rows: WorkingColumns) -> float:
         """Return the least lam without any feature, from rows of all columns."""
-        none, penalty = np.zeros(0, np.int64), self.problem.penalty
-        constant = solve_rows(self._rows_problem(m, rows, penalty.restricted(none, none), 0.0, NAN))
-        return float(penalty.dual_norms(self._feature_slopes(rows, self.problem.cost * constant.slopes)).max(initial=0.0))
+        penalty = self.problem.penalty
+        return lambda_max(self._rows_problem(m, rows, penalty.restricted(np.arange(penalty.n_groups), rows.features), 0.0, 1.0))
 
     def _working_columns(self, m: int, machine: BatchMachine, ctx: RunContext) -> WorkingColumns:
         """Return the columns of a machine's set; those that are missing are fetched, as they joined."""

@@ -23,11 +23,12 @@ class BatchProblem:
     cost: np.ndarray  # (n,) weights c_i, 0 for rows that are left out; they sum to 1 for the mean loss
     loss: LossName
     penalty: GroupPenalty
-    lam: float | None  # None: a share of the least lam without any feature, which the first step finds
+    lam: float | None  # None: lam_share of the least lam without any feature, which the first step finds
     fit_bias: bool = True  # it bears no penalty
     tol: float = 1e-4  # gap at which a machine ends, relative to its objective
     max_iter: int = 1000  # steps of the loop at most
     engine: Engine = "auto"
+    lam_share: float = math.nan
     tracker: AccuracyTracker | R2Tracker | None = None  # what accuracies (R2) are measured of at the end
 
 
@@ -58,10 +59,11 @@ class BatchState:
     """State of the loop: the engine that runs, and one entry per machine."""
 
     record_name: ClassVar[str] = "BatchState"
+    record_optional: ClassVar[tuple[str, ...]] = ("lam",)
     iteration: int
     engine: str
     machines: tuple[BatchMachine, ...]
-    lam: float  # weight of the penalty; NaN before it is known
+    lam: float = math.nan  # weight of the penalty; NaN before it is known, and in states of versions that did not keep it
 
     @property
     def stop(self) -> str | None:
@@ -70,12 +72,13 @@ class BatchState:
         return None if None in reasons else max(str(reason) for reason in reasons)
 
 
-def auto_share(n_rows: float, n_groups: int) -> float:
-    """Return ``lam="auto"`` as a share of the least lam without any feature: ``6/10 log(2 G) / n`` of G groups, at most 3/10.
+def auto_share(weight: float, n_groups: int) -> float:
+    """Return ``lam="auto"`` as a share of the least lam without any feature: ``6/10 log(2 G) / n`` of G groups, at most 3/10; n is the sum
+    of the weights of the rows, so that one of weight 2 counts as two.
 
     log(2 G)/n is the square of the size that the largest of G correlations has by chance, in units of the largest possible one.
     """
-    return min(0.6 * math.log(2.0 * n_groups) / n_rows, 0.3)
+    return min(0.6 * math.log(2.0 * n_groups) / weight, 0.3)
 
 
 class BatchResult(NamedTuple):

@@ -12,6 +12,7 @@ TABLES = (
 
 GLOSSARY = {
     "final_loss": "Mean loss of the last model on all rows.",
+    "lam": "Weight of the penalty.",
     "lambda_max": "The least lam at which every weight is zero.",
     "groups in the set": "Groups in the working set.",
     "bytes_read_per_epoch": "Bytes of the store that one pass over all rows reads.",

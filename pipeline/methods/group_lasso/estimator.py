@@ -13,8 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage.value_types import UserData
-from ...estimators.inputs import Column, UserRows, in_memory, label_array
-from ...estimators.linear import StreamEstimator
+from ...estimators.inputs import Column, UserRows, in_memory, label_array, warn_user
+from ...estimators.linear import RESTART, StreamEstimator
 from ...estimators.parameters import Parameter
 from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, checked_weight
 from ...inputs.labels import Inputs, class_factors
@@ -126,7 +126,10 @@ class _GroupLasso(StreamEstimator):
 
     def _begin(self, classes: UserData) -> None:
         config = self._config()
-        if self._model is not None:
+        if self._model is not None and config.algorithm == "auto" and not np.isnan(self.dual_gap_):
+            warn_user(RESTART)
+            classes = self.classes_ if classes is None and self._is_classifier else classes
+        elif self._model is not None:
             reason = "where a stream stands is no part of a saved model, of a batch fit, or of a fit on scaled rows"
             raise ValueError(f"partial_fit cannot go on: {reason}")
         if not self._is_classifier:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
@@ -24,7 +25,7 @@ from ...records.context import RunContext
 from ...records.data_set import source_names
 from ...records.holdings import check_held, holdings_plan
 from .batch_loop import BatchLoop
-from .batch_problem import BatchProblem, BatchState
+from .batch_problem import BatchProblem, BatchState, auto_share
 from .config import GroupLassoConfig
 from .grid_loop import GridLoop, GridState, fits_in_a_pass, grid_fits
 from .inputs import build_penalty, fit_loss, machine_targets, read_store
@@ -191,8 +192,8 @@ class BatchGroupLasso(GroupLasso):
             raise ValueError(f"lam={config.lam!r}: algorithm='fista' needs a penalty; without one there is no certificate")
         targets, cost, tracker = machine_targets(inputs), weight / weight.sum(), fit_tracker(inputs, inputs.held_out)
         limits = config.fit_intercept, config.tol, config.max_iter
-        lam = None if config.lam == "auto" else config.lam
-        problem = BatchProblem(targets, cost, loss, penalty, lam, *limits, tracker=tracker)
+        lam, share = (None, auto_share(weight.sum(), penalty.n_groups)) if config.lam == "auto" else (config.lam, math.nan)
+        problem = BatchProblem(targets, cost, loss, penalty, lam, *limits, lam_share=share, tracker=tracker)
         holdings = batch_holdings(inputs.data, inputs.n_machines, _batch_engine(problem, inputs, ctx))
         check_held(holdings, ctx, cls.name, FEWER_COLUMNS)
         return BatchLoop(problem, labels)

@@ -5,6 +5,7 @@ Solvers and certificate: :mod:`gramplane.kernels.group_lasso.on_rows`, every fea
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
-from .inputs import SelectorData, Solution, objective_value, penalty_weight
+from .inputs import SelectorData, Solution, auto_lam, objective_value, penalty_weight
 from .memory import moments_fit
 
 STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}  # sweeps, Newton steps or proximal steps of a step of the loop, by loss
@@ -31,6 +32,7 @@ class BatchState:
     """State of the batch solver."""
 
     record_name: ClassVar[str] = "BatchState"
+    record_optional: ClassVar[tuple[str, ...]] = ("lam", "lambda_max")
     iteration: int
     phase: int  # 0 while features are selected, 1 while they are fitted again, or CUT_SHORT
     sweeps: int  # sweeps, Newton steps or proximal steps of this phase
@@ -41,6 +43,8 @@ class BatchState:
     mu: float  # smoothing of the hinge
     kept: np.ndarray  # (d,) features that may have weights
     stop: str | None = None
+    lam: float = math.nan  # weight of the penalty of the selection, and the least that selects nothing; NaN where the data did not decide
+    lambda_max: float = math.nan
 
 
 class BatchLoop:
@@ -54,10 +58,18 @@ class BatchLoop:
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
 
     def init(self, ctx: RunContext) -> BatchState:
-        """Return weights of zero."""
-        return self._start_phase(0, 0, self.data.selectable)
+        """Return weights of zero, and the weight of the penalty where it follows from the data."""
+        start = self._empty(0, 0, self.data.selectable)
+        if self.config.lam != "auto":
+            return start
+        largest = batch.lambda_max(self.problem(replace(start, lam=1.0)))
+        return replace(start, lam=auto_lam(self.data, largest), lambda_max=largest)
 
-    def _start_phase(self, iteration: int, phase: int, selectable: np.ndarray) -> BatchState:
+    def lam(self, state: BatchState) -> float:
+        """Return the weight of the penalty of a phase."""
+        return penalty_weight(self.config, state.phase, state.lam)
+
+    def _empty(self, iteration: int, phase: int, selectable: np.ndarray) -> BatchState:
         weights = np.zeros((self.data.n_tasks, self.data.n_features))
         return BatchState(iteration, phase, 0, weights, np.zeros(self.data.n_tasks), np.inf, np.inf, 0.0, selectable)
 
@@ -71,9 +83,9 @@ class BatchLoop:
         config, rows, order = self.config, self.data.rows, self.data.used_rows
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
-        penalty, lam = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r), penalty_weight(config, state.phase)
+        penalty = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r)
         losses = rows.target[order], self.data.mean_weights[order], mean_loss(config.loss, state.mu)
-        return batch.RowProblem(batch.TaskRows(X, edges), *losses, penalty, lam, config.fit_intercept)
+        return batch.RowProblem(batch.TaskRows(X, edges), *losses, penalty, self.lam(state), config.fit_intercept)
 
     @property
     def plan(self) -> dict[str, int]:
@@ -100,7 +112,8 @@ class BatchLoop:
             return state
         # A model without the second fit is of another problem. Where round-off forbids the tolerance the selection is as good as it gets.
         if state.phase == 0 and self.config.refit is not None and state.weights.any():
-            return self._start_phase(state.iteration, CUT_SHORT if reason == "max_iter" else 1, np.asarray(state.weights.any(axis=0)))
+            second = self._empty(state.iteration, CUT_SHORT if reason == "max_iter" else 1, np.asarray(state.weights.any(axis=0)))
+            return replace(second, lam=state.lam, lambda_max=state.lambda_max)
         if state.phase == CUT_SHORT:
             return replace(state, stop="max_iter")
         return replace(state, stop="tol" if reason == "gap" else reason)
@@ -121,7 +134,7 @@ class BatchLoop:
     def solution(self, state: BatchState) -> Solution:
         """Return the weights with their objective, summed anew over the rows, and their gap."""
         values = self.data.rows.decide(state.weights, state.intercepts)
-        value = objective_value(self.config, self.data, penalty_weight(self.config, state.phase), state.weights, values)
+        value = objective_value(self.config, self.data, self.lam(state), state.weights, values)
         return Solution(state.weights, state.intercepts, value, state.gap)
 
     def count(self, state: BatchState) -> int:

@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ...estimators.inputs import Column, UserRows, fan_out, fit_context, is_store, label_array, labels_of, opened_for
+from ...estimators.inputs import Column, UserRows, fan_out, fit_context, is_store, label_array, labels_of, opened_for, warn_user
 from ...estimators.kernels import is_text
-from ...estimators.linear import FeatureSelection, StreamEstimator
+from ...estimators.linear import RESTART, FeatureSelection, StreamEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import checked_weight, predicted_labels
 from ...estimators.tasks import add_tasks
@@ -68,6 +68,8 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         Names of the tasks, and the two classes.
     coef_, intercept_
         ``(n_tasks, n_features)``, sparse where wide, and ``(n_tasks,)``, offsets included.
+    lam_
+        Weight of the penalty.
     objective_, dual_gap_
         Value of the batch problem at the weights (of the second fit with ``refit``), and its distance to the optimum: NaN for ``"da"``.
     n_iter_, converged_, history_
@@ -97,6 +99,7 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     _method = Selector
     _needs_target = True
 
+    algorithm: str
     loss: str
     tol: float
     max_iter: int
@@ -146,6 +149,11 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         if config.algorithm == "da" and config.refit is None and config.task_offset is None and run.inputs.data.scale.kind == "none":
             self._stream = TaskLearner.after(config, state.stream)
 
+    @property
+    def lam_(self) -> float:
+        """Weight of the penalty."""
+        return float(self.model_.figures["lam"])
+
     def _unfinished(self, state: SelectorState | BatchState) -> str:
         ended = "rounding" if state.stop == "no_progress" else f"max_iter={self.max_iter}"
         if state.phase == CUT_SHORT:
@@ -177,8 +185,11 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         AttributeError
             Parameters that need all rows at once.
         """
-        config, goes_on = self._config(), self._stream is not None
-        if not goes_on and self._model is not None:
+        config, goes_on = self._config().resolved(is_stream=True), self._stream is not None
+        if self._model is not None and not goes_on and self.algorithm == "auto" and not np.isnan(self.dual_gap_):
+            warn_user(RESTART)
+            classes = self.classes_ if self._is_classifier and classes is None else classes
+        elif not goes_on and self._model is not None:
             raise ValueError(
                 "this estimator was loaded or fitted as a batch, or on a scaled store: it holds no stream to go on from; take a new one"
             )
@@ -224,7 +235,7 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
     def _stream_model(self) -> LinearModel:
         assert self._stream is not None
         classes = tuple(self.classes_.tolist()) if self._is_classifier else None
-        return stream_model(self._config(), self._stream, tuple(self.tasks_.tolist()), classes)
+        return stream_model(self._config().resolved(is_stream=True), self._stream, tuple(self.tasks_.tolist()), classes)
 
     def _set_model(self, model: LinearModel) -> None:
         super()._set_model(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.arrays import Array
+from ....kernels.group_lasso.on_rows import LEAST_LAM
 from ....kernels.group_lasso.task_selection import TaskRows, task_penalty
 from ....kernels.losses import mean_loss
 from ....storage import BlockStore, MemoryBlocks
@@ -131,6 +133,18 @@ def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weig
     return float(data.mean_weights @ mean_loss(config.loss).exact(data.target, values)) + lam * penalty.value(weights)
 
 
-def penalty_weight(config: SelectorConfig, phase: int) -> float:
-    """Return the weight of the penalty while features are selected (phase 0), and when they are fitted again."""
-    return config.lam if phase == 0 or config.refit is None else config.refit
+def penalty_weight(config: SelectorConfig, phase: int, found: float = math.nan) -> float:
+    """Return the weight of the penalty while features are selected (phase 0), and when they are fitted again; ``found``: where it follows
+    from the data.
+    """
+    if phase and config.refit is not None:
+        return config.refit
+    return found if config.lam == "auto" else config.lam
+
+
+def auto_lam(data: SelectorData, largest: float) -> float:
+    """Return ``lam="auto"``, ``12/10 Q log(2 d) / n`` of the least lam that selects nothing, at most 3/10 of it: of Q tasks, d features,
+    and n the sum of the weights of the rows.
+    """
+    share = 1.2 * data.n_tasks * math.log(2.0 * data.n_features) / float(data.weight.sum())
+    return max(min(share, 0.3) * largest, LEAST_LAM)

@@ -56,6 +56,11 @@ class Selector(Method):
         return config, held_out_task_inputs(ctx, cls.name, extra)
 
     @classmethod
+    def decided(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> SelectorConfig:
+        """Return the parameters with the algorithm; the lam of a batch is found when it begins."""
+        return config.resolved()
+
+    @classmethod
     def build_loop(cls, config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> SelectorLoop:
         """Return the loop of a fit. Raises ValueError: a loss that does not suit the target; DataError: no row has a positive weight;
         MemoryBoundExceeded: weights, and rows or columns, are more than the driver may hold.
@@ -105,14 +110,17 @@ class Selector(Method):
         coef, intercepts = raw_coefficients(solution.weights, intercepts, scale.factor, scale.shift)
         iterations, converged = float(self.loop.count(state)), float(state.stop not in UNFINISHED)
         figures = {"objective": solution.objective, "gap": solution.gap, "iterations": iterations, "converged": converged}
+        known = (float(self.config.lam), np.nan) if isinstance(state, SelectorState) else (self.loop.lam(state), state.lambda_max)
+        figures |= dict(zip(("lam", "lambda_max"), known, strict=True))
         model = _linear_model(self.config, self.inputs.names, self.inputs.classes, coef, intercepts, figures)
         return replace(model, row_scaled=self.inputs.data.scale.kind == "unit-row", arrays={"offsets": data.offsets})
 
     def warnings(self, state: State, model: LinearModel, ctx: RunContext) -> list[str]:
         """Return that nothing was selected."""
-        if self.config.lam == 0 or len(model.features):
+        lam = model.figures["lam"]
+        if lam == 0 or len(model.features):
             return []
-        return [f"lam={self.config.lam:g} selects no feature: every weight is zero; choose a smaller one"]
+        return [f"lam={lam:g} selects no feature: every weight is zero; choose a smaller one"]
 
     def summary(self, state: State, model: LinearModel) -> dict[str, Any]:
         """Return the certificate of a batch, and what was selected."""
@@ -122,6 +130,7 @@ class Selector(Method):
             "gap": gap,
             "certified_over": None if gap is None else ("all features", "the selected features")[min(state.phase, 1)],
             self.loop.counter: int(model.figures["iterations"]),
+            "lam": model.figures["lam"],
             "n_selected": len(model.features),
             "nonzeros": int(np.count_nonzero(selected_weights(model))),
             "n_tasks": len(model.intercepts),
@@ -168,7 +177,7 @@ def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:
 def stream_model(config: SelectorConfig, learner: TaskLearner, names: Sequence[Any], classes: Sequence[Any] | None) -> LinearModel:
     """Return the model of a stream of rows that are gone: its objective is not known."""
     rounds, stream = learner.rounds, learner.stream
-    figures = {"objective": np.nan, "gap": np.nan, "iterations": float(stream.t), "converged": 1.0}
+    figures = {"objective": np.nan, "gap": np.nan, "iterations": float(stream.t), "converged": 1.0, "lam": learner.rounds.lam}
     coef, intercepts = raw_coefficients(rounds.weights(stream), rounds.intercepts(stream), None, None)
     return _linear_model(config, names, classes, coef, intercepts, figures)
 

@@ -26,7 +26,7 @@ class TaskLearner:
     def after(cls, config: SelectorConfig, stream: TaskStream) -> Self:
         """Return what goes on from a stream whose last round is closed."""
         penalty, none = task_penalty(config.penalty, len(stream.norms), config.r), np.zeros(0)
-        rounds = Rounds(penalty, config.lam, config.gamma, config.loss, config.fit_intercept)
+        rounds = Rounds(penalty, float(config.lam), config.gamma, config.loss, config.fit_intercept)
         return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds)
 
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ Solver: :mod:`gramplane.kernels.group_lasso.on_rows`; bound of the moves: :mod:`
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -29,7 +30,7 @@ from ...records.context import RunContext
 from ...records.holdings import refuse_beyond
 from .batch_loop import CUT_SHORT, STEP_LIMITS
 from .config import SelectorConfig
-from .inputs import SelectorData, Solution, penalty_weight
+from .inputs import SelectorData, Solution, auto_lam, penalty_weight
 from .memory import FEWER_COLUMNS, FIRST_FEATURES, moments_fit, set_holdings
 from .norms_pass import norms_pass, task_norms
 
@@ -46,6 +47,7 @@ class WorkingState:
     """State of the solver: what it has reached, and what it knows of the features outside its set."""
 
     record_name: ClassVar[str] = "SelectorWorkingState"
+    record_optional: ClassVar[tuple[str, ...]] = ("lam", "lambda_max")
     iteration: int
     phase: int  # 0 while features are selected, 1 while they are fitted again, or CUT_SHORT
     sweeps: int  # sweeps, Newton steps or proximal steps of this phase
@@ -62,6 +64,8 @@ class WorkingState:
     inner_tol: float  # relative gap to which the set's problem is solved
     kept: np.ndarray  # (d,) features that may have weights
     stop: str | None = None
+    lam: float = math.nan  # weight of the penalty of the selection, and the least that selects nothing; NaN where the data did not decide
+    lambda_max: float = math.nan
 
     @property
     def gap(self) -> float:
@@ -81,8 +85,18 @@ class WorkingLoop:
         self._columns: tuple[int, WorkingColumns] | None = None
 
     def init(self, ctx: RunContext) -> WorkingState:
-        """Return the state of an empty set."""
-        return self._start_phase(0, 0, self.data.selectable, np.zeros(0, np.int64), np.zeros((self.data.n_tasks, 0)))
+        """Return the state of an empty set; where the weight of the penalty follows from the data, a pass over all features finds it."""
+        start = self._start_phase(0, 0, self.data.selectable, np.zeros(0, np.int64), np.zeros((self.data.n_tasks, 0)))
+        if self.config.lam != "auto":
+            return start
+        slopes = self._solve(replace(start, lam=1.0), self._working_columns(start, ctx), ctx).slopes
+        known = self._look(replace(start, slopes=slopes), start.kept, ctx)
+        largest = float(known.bounds[known.kept].max(initial=0.0))
+        return replace(known, lam=auto_lam(self.data, largest), lambda_max=largest)
+
+    def lam(self, state: WorkingState) -> float:
+        """Return the weight of the penalty of a phase."""
+        return penalty_weight(self.config, state.phase, state.lam)
 
     def _start_phase(self, iteration: int, phase: int, kept: np.ndarray, features: np.ndarray, weights: np.ndarray) -> WorkingState:
         n, d, n_tasks = len(self.data.codes), self.data.n_features, self.data.n_tasks
@@ -142,8 +156,7 @@ class WorkingLoop:
             # Far from the optimum a set is not worth a close solution: it will grow.
             tol = max(tol, GAP_SHARE * state.gap / state.objective)
         loss, penalty = mean_loss(config.loss, state.mu), task_penalty(config.penalty, p, config.r)
-        lam = penalty_weight(config, state.phase)
-        problem = RowProblem(columns, self._target, self._cost, loss, penalty, lam, config.fit_intercept)
+        problem = RowProblem(columns, self._target, self._cost, loss, penalty, self.lam(state), config.fit_intercept)
         method = "auto" if moments_fit(p, self.data.n_tasks, ctx.driver_memory) else "fista"
         limit = max(min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps), 0)
         warm = {"warm": state.weights, "biases": state.intercepts + state.weights @ columns.means}
@@ -151,7 +164,7 @@ class WorkingLoop:
 
     def _certify(self, state: WorkingState, slopes: np.ndarray, ctx: RunContext) -> tuple[WorkingState, int]:
         """Return the state with bounds and dual value at its slopes, and how many features were looked at."""
-        lam, penalty = penalty_weight(self.config, state.phase), task_penalty(self.config.penalty, 1, self.config.r)
+        lam, penalty = self.lam(state), task_penalty(self.config.penalty, 1, self.config.r)
         moved = replace(state, bounds=state.bounds + norm_move(penalty, self._cost, state.slopes, slopes) * state.reaches, slopes=slopes)
         can_violate = state.kept & (moved.bounds * (1.0 + BOUND_SLACK) > lam)
         looked_at = [can_violate]
@@ -179,7 +192,7 @@ class WorkingLoop:
 
     def _with_dual(self, state: WorkingState) -> WorkingState:
         """Return the state with the dual value of its slopes, scaled so that no bound exceeds lam."""
-        loss, lam = mean_loss(self.config.loss, state.mu), penalty_weight(self.config, state.phase)
+        loss, lam = mean_loss(self.config.loss, state.mu), self.lam(state)
         largest = float(state.bounds[state.kept].max(initial=0.0))
         return replace(state, lower=max(state.lower, loss.dual_value(self._target, self._cost, state.slopes, largest, lam)))
 
@@ -190,7 +203,7 @@ class WorkingLoop:
         """Return the state with its reason to stop or the features that join, or that of the second fit before its first step."""
         if self._is_closed(state):
             return self._end_phase(state, "gap")
-        violates = state.kept & (state.bounds > penalty_weight(self.config, state.phase))
+        violates = state.kept & (state.bounds > self.lam(state))
         violates[state.features] = False
         ids = np.flatnonzero(violates)
         limit = max(MORE_FEATURES, len(state.features)) if len(state.features) else FIRST_FEATURES
@@ -213,7 +226,8 @@ class WorkingLoop:
             features, weights = state.features[alive][order], state.weights[:, alive][:, order]
             kept = np.zeros(self.data.n_features, bool)
             kept[features] = True
-            return self._start_phase(state.iteration, CUT_SHORT if reason == "max_iter" else 1, kept, features, weights)
+            second = self._start_phase(state.iteration, CUT_SHORT if reason == "max_iter" else 1, kept, features, weights)
+            return replace(second, lam=state.lam, lambda_max=state.lambda_max)
         if state.phase == CUT_SHORT:
             return replace(state, stop="max_iter")
         return replace(state, stop="tol" if reason == "gap" else reason)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import xlogy
+from scipy.special import expit, xlogy
 
 
 class MarginLoss(NamedTuple):
@@ -31,7 +31,7 @@ LOSSES = {
     ),
     "logistic": MarginLoss(
         lambda m: np.logaddexp(0.0, -m),
-        lambda m: 1.0 / (1.0 + np.exp(m)),
+        lambda m: expit(-m),
         lambda p: -xlogy(p, p) - xlogy(1.0 - p, 1.0 - p),
         lambda p: np.log((1.0 - p) / p),
         1.0,

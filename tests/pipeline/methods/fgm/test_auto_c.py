@@ -25,9 +25,9 @@ def rows(n=120, d=30, classes=2, seed=0):
 
 
 def by_formula(X, residual, B):
-    """40 / Lambda, Lambda = sum of the B largest squares of X'r over r'r."""
+    """n / (log(2 d) Lambda), Lambda = sum of the B largest squares of X'r over r'r."""
     scores = np.sort(np.square(X.T @ residual))[::-1][:B]
-    return 40.0 * np.square(residual).sum() / scores.sum()
+    return len(X) / np.log(2.0 * X.shape[1]) * np.square(residual).sum() / scores.sum()
 
 
 @pytest.mark.parametrize("loss", ["squared_hinge", "logistic"])

@@ -113,7 +113,7 @@ def test_a_loaded_model_predicts_and_scores_stores_with_their_covariates(tmp_pat
         assert score_store(str(tmp_path / "run"), place.url, **given)[name] == pytest.approx(measure(b, wanted))
         out = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
         predict_store(str(tmp_path / "run"), place.url, str(out), **given)
-        np.testing.assert_allclose(pd.read_parquet(out).iloc[:, 0], wanted, rtol=1e-12)
+        np.testing.assert_allclose(pd.read_parquet(out)["prediction"], wanted, rtol=1e-12)
     for call in (
         lambda **g: score_store(str(tmp_path / "run"), plain.url, **g),
         lambda **g: predict_store(str(tmp_path / "run"), plain.url, str(tmp_path / "no.parquet"), **g),

@@ -285,7 +285,6 @@ def test_score_is_r2_and_predictions_are_in_the_unit_of_the_target():
     assert machine.score(X, y, covariates=Z) == r2_score(y, values) > 0.8
     assert machine.score(X, y, weight, covariates=Z) == r2_score(y, values, sample_weight=weight)
     assert not hasattr(machine, "classes_") and not hasattr(machine, "decision_function")
-    assert machine.fit_intercept is True and FGMClassifier().fit_intercept is False
 
 
 @pytest.mark.parametrize("free", FREE)

@@ -88,7 +88,7 @@ def test_commands_take_a_file_of_edges(tmp_path, capsys):
     expected = GroupLassoClassifier(edges=EDGES, lam=0.05, batch_size=4).fit(sp.csr_array(X), labels)
     np.testing.assert_array_equal(load_model(tmp_path / "run").coef_, expected.coef_)
     tuned = ["tune", "group-lasso", "--data", store.url, "--run", tmp_path / "tuned", "--edges", tmp_path / "edges.txt", "--folds", 2]
-    plan = result([*tuned, "--grid", "lam=0.05,0.1", "--dry-run"], capsys)["plan"]
+    plan = result([*tuned, "--grid", "lam=0.05,0.1", "--set", "algorithm=da", "--dry-run"], capsys)["plan"]
     assert plan["distributed"] == ["whole fits: points of the grid, folds, repetitions"] and plan["first_fit"]["groups"] == 6
     lines = [f"{label} " + " ".join(f"{j + 1}:{value:.17g}" for j, value in enumerate(row)) for row, label in zip(X, labels, strict=True)]
     (tmp_path / "rows.svm").write_text("\n".join(lines) + "\n")

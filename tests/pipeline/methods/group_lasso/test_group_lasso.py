@@ -63,12 +63,13 @@ BY_WEIGHT = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data", "che
 @pytest.mark.parametrize(
     ("estimator", "expected", "least"),
     [
-        (GroupLassoClassifier(), {**BY_WEIGHT, "check_class_weight_classifiers": STRONG}, 60),
+        (GroupLassoClassifier(algorithm="da"), {**BY_WEIGHT, "check_class_weight_classifiers": STRONG}, 60),
         (GroupLassoRegressor(gamma=1e5), {**BY_WEIGHT, "check_regressors_train": SCALE}, 52),
+        (GroupLassoClassifier(), {}, 60),
         (GroupLassoClassifier(algorithm="fista"), {}, 60),
         (GroupLassoRegressor(algorithm="fista"), {}, 56),
     ],
-    ids=["classifier", "regressor", "batch-classifier", "batch-regressor"],
+    ids=["classifier", "regressor", "auto-classifier", "batch-classifier", "batch-regressor"],
 )
 def test_checks_of_scikit_learn(estimator, expected, least):
     with warnings.catch_warnings():
@@ -532,3 +533,14 @@ def test_a_workflow_may_learn_from_a_text(text, tmp_path, capsys):
     assert bits(load_model(made)) == bits(load_model(tmp_path / "alone"))
     code, said = workflow("tune", ", grid: {gamma: [1, 2]}")
     assert code == 2 and "stream is read once" in said.err
+
+
+def test_a_stream_after_a_batch_fit_begins_anew_and_says_so():
+    X, y = problem()
+    labels = (y > 0).astype(int)
+    machine = GroupLassoClassifier(lam=0.01).fit(X, labels)
+    with pytest.warns(UserWarning, match="partial_fit begins anew"):
+        machine.partial_fit(X, labels)
+    expected = GroupLassoClassifier(lam=0.01).partial_fit(X, labels, classes=[0, 1])
+    np.testing.assert_array_equal(machine.coef_, expected.coef_)
+    assert np.isnan(machine.dual_gap_) and machine.converged_
