@@ -275,7 +275,7 @@ def test_regression_against_one_machine():
     s = target.std()
     reference = SVR(kernel="rbf", gamma=0.5, epsilon=0.05 * s, C=3.0 * s, tol=1e-8).fit(X, target)
     np.testing.assert_allclose(found.predict(X), reference.predict(X), atol=5e-3)
-    several = MKLRegressor(KERNELS, epsilon=0.05).fit(X, target)
+    several = MKLRegressor(KERNELS, epsilon=0.05, C=3.0).fit(X, target)
     assert several.converged_ and several.score(X, target) > 0.9
     assert several.lower_bound_ <= several.upper_bound_
 
