@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from ..storage import MemoryBlocks
+from .inputs.fit_warnings import fit_warnings
 from .inputs.labels import Inputs
-from .inputs.scores import with_held_out
+from .inputs.scores import accuracy_metrics, fit_tracker, with_held_out
 from .loops.protocol import Loop, LoopState
 from .models.kernel import kernel_names
 from .models.predictor import Predictor
@@ -107,6 +109,21 @@ class Method(Generic[C, I, S, M]):
     def warnings(self, state: S, model: M, ctx: RunContext) -> list[str]:
         """Return what the user should know of a fit."""
         return []
+
+    def all_warnings(self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
+        own = self.warnings(state, model, ctx)
+        rows, last = self._target_rows, history[-1] if history else {}
+        if rows is not None and isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
+            values = dict(enumerate(self.decision_values(state, ctx)))
+            last = {**last, **accuracy_metrics([fit_tracker(rows, rows.held_out)], values)}
+        return [*own, *fit_warnings(self.name, self.config, rows, self.summary(state, model), last, own)]
+
+    @property
+    def _target_rows(self) -> Inputs | None:
+        """Rows with a target; ``None`` of a method without one."""
+        has_own_rows = type(self).labelled.__func__ is not Method.labelled.__func__  # pyright: ignore[reportFunctionMemberAccess]
+        return self.labelled(self.inputs) if has_own_rows or isinstance(self.inputs, Inputs) else None
 
     def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""

@@ -58,7 +58,9 @@ class IngestArgs(Closed):
     no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")
     dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
     scale: Literal["none", "unit-column", "standard", "unit-row"] = Field("none", description="scaling, stored as factors")
-    task: Literal["classification", "regression"] = Field("classification", description="whether the target is a class or a number")
+    task: Literal["classification", "regression"] | None = Field(
+        None, description="whether the target is a class or a number; default: a class, but more than 20 different numbers are refused"
+    )
     labels: list[str | int | float] | None = Field(None, description="class labels in the order wanted; others are refused")
     target: str | None = Field(None, description="column or array of the target, where the source has names")
     task_column: str | None = Field(None, description="column or array naming the task of each row")

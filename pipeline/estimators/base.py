@@ -109,7 +109,8 @@ class MethodEstimator(OneThread, BaseEstimator):
             model = run.model(outcome.state, ctx)
             self._set_model(model)
             self._keep_run(run, outcome.state)
-            messages, fit = run.warnings(outcome.state, model, ctx), Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
+            messages = run.all_warnings(outcome.state, model, ctx, outcome.history)
+            fit = Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
             del run  # what its loop holds makes room for the fits of a calibration
             calibrated = self._with_calibration(fit, model, ctx)
             if calibrated is not model:

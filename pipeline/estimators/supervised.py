@@ -12,10 +12,11 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ...storage import BlockStore, DataError, MemoryBlocks
 from ...storage.value_types import UserData
+from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs
 from ..records.data_set import DataSet, source_encoding
 from .base import MethodEstimator
-from .inputs import Classifying, Column, Predicting, UserRows, is_store, label_array, opened_for, validated
+from .inputs import Classifying, Column, Predicting, UserRows, is_store, label_array, opened_for, validated, warn_user
 from .probabilities import ClassProbabilities
 
 
@@ -89,6 +90,9 @@ class SupervisedEstimator(MethodEstimator):
             return target, None
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
+        doubt = numbers_as_classes(self.classes_)
+        if doubt:
+            warn_user(doubt)
         if len(self.classes_) < 2:
             raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
         return codes, tuple(self.classes_.tolist())

@@ -358,6 +358,7 @@ def _run(
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
+            doubts = ready.all_warnings(outcome.state, model, ctx, outcome.history)
             fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
             del ready  # what its loop holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
@@ -369,7 +370,10 @@ def _run(
         folder.write_json("encoding", encoding.to_value())
     folder.write_json("tables", tables)
     figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
-    summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}
+    for message in doubts:
+        emit({"event": "warning", "message": message})
+    told = {"warnings": doubts} if doubts else {}
+    summary = {"method": info.name, **figures, **told, **tally.notes(), "seconds": time.perf_counter() - began}
     # Written last: a run is finished when its summary stands.
     folder.write_json("summary", summary)
     emit({"event": "done", **summary})

@@ -108,7 +108,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     dtype : str
         "float32" or "float64"; "auto" is float32 when every value survives the round trip and float64 otherwise.
     task : str
-        "classification": the target is stored as codes 0, 1, … of the sorted labels; "regression": as it is.
+        "classification": the target is stored as codes 0, 1, … of the sorted labels; "regression": as it is; "auto": as classes, and more
+        than 20 different numbers are refused.
     labels : iterable, optional
         The only labels allowed.
     qid : str

@@ -75,6 +75,7 @@ TERMS: Mapping[str, str] = {
     "train_accuracy": "Share of training rows told right.",
     "test_accuracy": "Share of rows told right that were held out of the fit.",
     "train_r2": "Explained share of the variance of training rows.",
+    "n_answers": "Different answers that training rows get: classes, or of numbers 1 where all are the same and else 2.",
     "test_r2": "Explained share of the variance of rows held out of the fit.",
     "tasks": "Block tasks that all passes of the round sent to the workers; of data with tasks, the tasks.",
     "bytes": "Size of the blocks those tasks worked on: read from the store, or computed, like products of columns and kernel matrices.",
