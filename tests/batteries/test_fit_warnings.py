@@ -12,7 +12,7 @@ from gramplane.pipeline.inputs.fit_warnings import fit_warnings
 from gramplane.pipeline.inputs.labels import Inputs
 from gramplane.storage import BlockStore, SchemaError
 from gramplane.storage.ingest import ingest
-from tests.support.run_program import run_gramplane
+from tests.support.commands import start
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 4))
@@ -47,7 +47,7 @@ def test_a_rare_class_is_told_once_at_the_line_of_the_user_and_not_where_classes
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_an_answer_that_is_always_the_same_is_told(name):
-    weak = {"C": 1e-9, "lam": 1e3, "algorithm": "fista"}
+    weak = {"C": 1e-9, "lam": 1e3, **({"algorithm": "fista"} if name.startswith("GroupLasso") else {})}
     found = [str(item.message) for item in told(name, RARE, **weak)]
     words = ("same answer", "not above", "nothing is selected", "no kernel has a weight")
     said = [text for text in found if any(word in text for word in words)]
@@ -97,10 +97,16 @@ def test_of_many_classes_of_one_size_none_is_rare():
     assert "(0.5%)" in fit_warnings("mkl", Parameters(), rows(np.r_[even, 40]), {}, {"train_accuracy": 0.9, "n_answers": 40})[0]
 
 
+def run(folder, *words):
+    command = start([str(word) for word in words], folder)
+    return command.wait(), command.messages
+
+
 def test_a_run_says_it_on_the_command_line_and_keeps_it(tmp_path):
     ingest((X, RARE), tmp_path / "data")
-    done = run_gramplane("fit", "mkl", "--data", tmp_path / "data", "--run", tmp_path / "run", "--set", "kernels=linear")
-    assert "warning: class 'few' has 4 of 120 rows" in done.stderr, done.stderr
+    words = ("fit", "mkl", "--data", tmp_path / "data", "--run", tmp_path / "run", "--set", "kernels=linear")
+    code, said = run(tmp_path, *words)
+    assert code == 0 and "class 'few' has 4 of 120 rows" in said, said
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert any("class 'few'" in text for text in summary["warnings"])
 
@@ -108,13 +114,13 @@ def test_a_run_says_it_on_the_command_line_and_keeps_it(tmp_path):
 def test_a_numeric_target_of_many_values_is_refused_until_somebody_says_what_it_is(tmp_path):
     table = tmp_path / "table.csv"
     table.write_text("a,y\n" + "".join(f"{k % 7},{k % 21}\n" for k in range(63)))
-    refused = run_gramplane("ingest", table, tmp_path / "store", "--target", "y", check=False)
-    assert refused.returncode == 2 and "21 different numbers" in refused.stderr
-    assert "--task classification" in refused.stderr and "--task regression" in refused.stderr
-    assert run_gramplane("ingest", table, tmp_path / "one", "--target", "y", "--task", "regression").returncode == 0
-    run_gramplane("ingest", table, tmp_path / "two", "--target", "y", "--task", "classification")
+    code, said = run(tmp_path, "ingest", table, tmp_path / "store", "--target", "y")
+    assert code == 2 and "21 different numbers" in said, said
+    assert "--task classification" in said and "--task regression" in said
+    assert run(tmp_path, "ingest", table, tmp_path / "one", "--target", "y", "--task", "regression")[0] == 0
+    assert run(tmp_path, "ingest", table, tmp_path / "two", "--target", "y", "--task", "classification")[0] == 0
     assert len(BlockStore.open(tmp_path / "two").meta.labels) == 21
     with pytest.raises(SchemaError, match="21 different numbers"):
         ingest(table, tmp_path / "three", target="y", task="auto")
     table.write_text("a,y\n" + "".join(f"{k % 7},c{k % 21}\n" for k in range(63)))
-    assert run_gramplane("ingest", table, tmp_path / "four", "--target", "y").returncode == 0
+    assert run(tmp_path, "ingest", table, tmp_path / "four", "--target", "y")[0] == 0
