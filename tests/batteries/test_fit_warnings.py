@@ -115,7 +115,7 @@ def test_a_numeric_target_of_many_values_is_refused_until_somebody_says_what_it_
     table = tmp_path / "table.csv"
     table.write_text("a,y\n" + "".join(f"{k % 7},{k % 21}\n" for k in range(63)))
     code, said = run(tmp_path, "ingest", table, tmp_path / "store", "--target", "y")
-    assert code == 2 and "21 different numbers" in said, said
+    assert code == 3 and "21 different numbers" in said, said
     assert "--task classification" in said and "--task regression" in said
     assert run(tmp_path, "ingest", table, tmp_path / "one", "--target", "y", "--task", "regression")[0] == 0
     assert run(tmp_path, "ingest", table, tmp_path / "two", "--target", "y", "--task", "classification")[0] == 0
