@@ -57,7 +57,7 @@ class IngestArgs(Closed):
     qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
     no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")
     dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
-    scale: Literal["none", "unit-column", "standard", "unit-row"] = Field("none", description="scaling, stored as factors")
+    scale: Literal["none", "unit-column", "standard", "max-abs", "unit-row"] = Field("none", description="scaling, stored as factors")
     task: Literal["classification", "regression"] | None = Field(
         None, description="whether the target is a class or a number; default: a class, but more than 20 different numbers are refused"
     )

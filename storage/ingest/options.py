@@ -25,7 +25,7 @@ def no_progress(done: int, total: int, phase: str) -> None:
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 FORMATS = ("auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta", "strings", "array")
-SCALES = ("none", "unit-column", "standard", "unit-row")
+SCALES = ("none", "unit-column", "standard", "max-abs", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
 

@@ -31,7 +31,7 @@ _CATEGORICAL = "Columns of a table whose values are names, although they look li
 @click.option("--qid", default="refuse", show_default=True, metavar="refuse|ignore", help="What to do with qid: in SVMlight lines.")
 @click.option("--no-labels", is_flag=True, help="SVMlight lines start with an entry, or with a label to be passed over; no target.")
 @click.option("--dtype", default="auto", show_default=True, metavar="TYPE", help="float32, float64; auto: float32 when lossless.")
-@click.option("--scale", default="none", show_default=True, metavar="KIND", help="none, unit-column, standard, unit-row.")
+@click.option("--scale", default="none", show_default=True, metavar="KIND", help="none, unit-column, standard, max-abs, unit-row.")
 @click.option("--task", metavar="KIND", help="classification (default; more than 20 different numbers ask for it by name) or regression.")
 @click.option("--labels", metavar="A,B,...", help="Class labels in the order wanted; others are refused.")
 @click.option("--target", metavar="NAME", help="Column or array of the target.")
