@@ -85,19 +85,21 @@ class MemoryBlocks(BlockSource):
     def with_scale(self, kind: ScaleKind, *, centred: bool = True, weight: npt.ArrayLike | None = None) -> "MemoryBlocks":
         """Return the same arrays under a scaling of their columns, as a store ingested with it has; no value is copied.
 
-        ``centred``: shift dense columns, too, where the kind does; ``weight`` (n_rows,): rows of weight zero take no part.
+        ``centred``: shift dense columns, too, where the kind does; ``weight`` (n_rows,): how often each row counts.
         """
         scaled = copy(self)
-        scaled.scale = self._column_scale(kind, centred, None if weight is None else np.flatnonzero(np.asarray(weight) > 0))
+        scaled.scale = self._column_scale(kind, centred, None if weight is None else np.asarray(weight, np.float64))
         scaled.meta = replace(self.meta, scale=kind)
         return scaled
 
-    def _column_scale(self, kind: ScaleKind, centred: bool, rows: npt.NDArray[np.int64] | None) -> ColumnScale:
+    def _column_scale(self, kind: ScaleKind, centred: bool, weight: npt.NDArray[np.float64] | None) -> ColumnScale:
         parts: list[Any] = []
+        used = None if weight is None or np.ptp(weight) == 0 else np.flatnonzero(weight > 0)
+        weight = None if weight is None or used is None else weight[used]
         for ref in self.column_blocks():
             block: Any = ref.load()
-            block = block if rows is None or len(rows) == self.n_rows else block[rows]
-            factor, shift, beyond = factors_of(block if isinstance(block, np.ndarray) else sp.csc_array(block), kind)
+            block = block if used is None or len(used) == self.n_rows else block[used]
+            factor, shift, beyond = factors_of(block if isinstance(block, np.ndarray) else sp.csc_array(block), kind, weight)
             if beyond.size:
                 at = ref.cols[0] + int(beyond[0])
                 raise DataError(f"column {at}: the sum of its squares overflows, so scale={kind!r} has no factor for it")

@@ -64,6 +64,13 @@ class MethodConfig(BaseModel):
     takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
 
+    scale_matters: ClassVar[bool] = False  # whether a column in a unit a thousand times smaller would count more in a fit
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data, so that they may be scaled."""
+        return False
+
     @property
     def calibrates(self) -> bool:
         """Whether a calibration of probabilities is part of a fit."""

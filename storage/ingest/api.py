@@ -14,7 +14,7 @@ from ..blocks.arrays import canonical_json
 from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
 from ..errors import DataError, SchemaError
-from ..meta import Label
+from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
 from ..urls import describe_source, local_path, open_objects
 from ..value_types import UserData
@@ -118,7 +118,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?) that is passed
         over. The store has no target. Blank lines are no rows here either: a row without entries needs such a word.
     scale : str
-        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "max-abs" (s_j = 1/max |x_ij|), "unit-row"
+        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "max-abs" (s_j = 1/max |x_ij|),
+        "unit-row"
         (r_i = 1/|x_i|) or "none". Stored as factors beside the raw values; the factor of an empty or constant column is 0.
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
@@ -197,13 +198,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
     known = scale if isinstance(scale, ColumnScale) else None
-    form: dict[str, Any] = {
-        "format": format,
-        "dtype": dtype,
-        "scale": scale if known is None else known.kind,
-        "layout": layout,
-        "budget": budget,
-    }
+    kind = scale if known is None else known.kind
+    form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": kind, "layout": layout, "budget": budget}
     chosen = chosen if guide is None else follow_guide(guide, chosen)
     options = Options(**text, **tables, **form, covariates=covariates, **chosen)
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
