@@ -26,8 +26,9 @@ def column_factors(
     block: Matrix, kind: str, tables: Mapping[str, npt.NDArray[Any]], weight: Floats | None = None
 ) -> tuple[Floats, Floats | None, npt.NDArray[np.int64]]:
     """Return the factors of the columns of a block (ndarray or csc_array, ``(n_rows, k)``, all rows, zeros included) for a kind of scaling,
-    their centres (dense "standard" only) and the columns whose squares overflow, for which there are none. ``tables``: their column tables; ``weight``
-    ``(n_rows,)``: how often each row counts in means.
+    their centres (dense "standard" only) and the columns whose squares overflow, for which there are none.
+
+    ``tables``: their column tables; ``weight`` ``(n_rows,)``: how often each row counts in means.
     """
     low, high = (np.asarray(tables[name], np.float64) for name in ("minimum", "maximum"))
     if kind == "max-abs":

@@ -225,8 +225,10 @@ def fit_context(
                 from ...storage.ingest import ingest
 
                 # What may be missing was for the estimator to say.
-                missing = "keep" if data.meta.kind == "dense" else "refuse"
-                stored = ingest(data.X, str(folder / "data.zarr"), task="regression", missing=missing, progress=None)
+                is_scaled = data.scale.kind != "none"
+                missing = "keep" if data.meta.kind == "dense" and not is_scaled else "refuse"
+                scale = data.scale if is_scaled else "none"
+                stored = ingest(data.X, str(folder / "data.zarr"), task="regression", missing=missing, scale=scale, progress=None)
             run = RunStore.create(folder / "run", {})
             yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
 

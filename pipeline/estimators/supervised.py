@@ -18,6 +18,7 @@ from ..records.data_set import DataSet, source_encoding
 from .base import MethodEstimator
 from .inputs import Classifying, Column, Predicting, UserRows, is_store, label_array, opened_for, validated, warn_user
 from .probabilities import ClassProbabilities
+from .scaling import scaled_rows
 
 
 class SupervisedEstimator(MethodEstimator):
@@ -47,7 +48,19 @@ class SupervisedEstimator(MethodEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         data, y = self._data(X, y)
         target, classes = self._target(data, y)
-        return Inputs(data, target, classes, self._weight(data, sample_weight, data.n_rows))
+        weight = self._weight(data, sample_weight, data.n_rows)
+        return Inputs(self._scaled(data, weight), target, classes, weight)
+
+    def _scaled(self, data: Any, weight: np.ndarray | None) -> Any:
+        """Return the data of a fit under the scaling of columns that the estimator asks for."""
+        if not self._method.config_type.scale_matters:
+            return data
+        config, scale = self._config(), self.get_params()["scale"]
+        return scaled_rows(config, scale, data, self._leaves_scale(config), weight)
+
+    def _leaves_scale(self, config: Any) -> bool:
+        """Return whether parameters leave to the data what depends on the scale of the columns."""
+        return config.leaves_scale
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""

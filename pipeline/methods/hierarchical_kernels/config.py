@@ -13,6 +13,8 @@ from ...records.config import Count, GramConfig, GramPolicy, Positive, Probabili
 class HKLConfig(GramConfig):
     """Parameters of hierarchical kernel learning (``hierarchical-kernels``)."""
 
+    scale_matters = True
+
     has_tasks = True
 
     dag: str | list[Any] | dict[str, Any] | None = Field(
@@ -63,6 +65,11 @@ class HKLConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.dag is None
 
     @model_validator(mode="after")
     def _graph_can_be_read(self) -> HKLConfig:

@@ -27,6 +27,8 @@ Norm = Annotated[float, Field(gt=1, le=2)]
 class LatentTaskConfig(GramConfig):
     """Parameters of multiple kernel learning on latent task structure (``latent-task-mkl``)."""
 
+    scale_matters = True
+
     has_tasks = True
 
     kernels: TaskKernels = None
@@ -72,3 +74,8 @@ class LatentTaskConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None

@@ -24,6 +24,8 @@ from ...records.config import (
 class MKLConfig(GramConfig):
     """Parameters of generalized multiple kernel learning (``mkl``)."""
 
+    scale_matters = True
+
     kernels: MachineKernels = None
     constraint: Literal["elastic_net", "simplex", "l2", "lp"] = Field(
         "elastic_net", description="set of the kernel weights theta >= 0: elastic_net, simplex (v = 1), l2 (v = 0), lp"
@@ -51,6 +53,11 @@ class MKLConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None
 
     @model_validator(mode="after")
     def _solver_and_set(self) -> MKLConfig:

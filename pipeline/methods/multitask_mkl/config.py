@@ -24,6 +24,8 @@ from ...records.config import (
 class MultiTaskMKLConfig(GramConfig):
     """Parameters of multiple kernel learning for many tasks (``multitask-mkl``)."""
 
+    scale_matters = True
+
     has_tasks = True
 
     kernels: TaskKernels = None
@@ -55,3 +57,8 @@ class MultiTaskMKLConfig(GramConfig):
     gram_store: str | None = Field(None, description="path of a Gram store of the squares within tasks, kept for further fits")
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None

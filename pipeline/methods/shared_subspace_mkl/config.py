@@ -24,6 +24,8 @@ from ...records.config import (
 class SharedSubspaceConfig(GramConfig):
     """Parameters of shared-subspace multiple kernel learning (``shared-subspace-mkl``)."""
 
+    scale_matters = True
+
     has_tasks = True
 
     kernels: TaskKernels = None
@@ -49,3 +51,8 @@ class SharedSubspaceConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None

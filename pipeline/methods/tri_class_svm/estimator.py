@@ -148,7 +148,8 @@ class TriClassSVC(KernelClassifier):
         labels, classes = split_labels(y, config.irrelevant_label, sample_weight)
         self.classes_ = np.array(classes, y.dtype)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
-        return TriClassInputs(data, labels, count, sample_weight, classes)
+        weight = None if sample_weight is None else np.concatenate([sample_weight, np.ones(count)])
+        return TriClassInputs(self._scaled(data, weight), labels, count, sample_weight, classes)
 
     def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""
