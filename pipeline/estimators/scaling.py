@@ -25,8 +25,9 @@ SCALE = Parameter(
 
 
 def scaled_rows(config: Any, scale: str | None, data: Any, is_free: bool, weight: np.ndarray | None = None) -> Any:
-    """Return the data of a fit under a scaling of their columns; ``is_free``: whether ``auto`` may choose one; ``weight``: how often rows count.
-    What may need a scaling and has none is told.
+    """Return the data of a fit under a scaling of their columns; what may need one and has none is told.
+
+    ``is_free``: whether ``auto`` may choose one; ``weight``: how often rows count.
 
     Raises ValueError: a scaling that does not exist, or that a store does not have.
     """

@@ -191,6 +191,14 @@ class TaskProblem:
     constants: np.ndarray  # `(T,)` label of such tasks, 0 for others
 
 
+TARGET_C = 0.05  # C="auto" of real targets, about the best on diabetes; at 1 sums of all default kernels follow the rows too closely
+
+
+def with_loss_weight(config: Any, inputs: Inputs) -> Any:
+    """Return parameters with the weight of the losses that ``C="auto"`` is: 1 for classes, `TARGET_C` for real targets."""
+    return config if config.C != "auto" else config.model_copy(update={"C": 1.0 if inputs.classes is not None else TARGET_C})
+
+
 def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskProblem:
     """Return the losses of all rows in the order of the data, beta of every task with sum zero.
 

@@ -49,6 +49,13 @@ Probability = Annotated[
         "false: none"
     ),
 ]
+SharedLossWeight = Annotated[
+    Positive | Literal["auto"],
+    Field(
+        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of deviation one, "
+        "SVR. auto: 1 for classes, 0.05 for real targets, which sums of many kernels follow too closely at 1 (C_)"
+    ),
+]
 Tube = Annotated[
     NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss, in standard deviations of the target")
 ]

@@ -118,8 +118,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?) that is passed
         over. The store has no target. Blank lines are no rows here either: a row without entries needs such a word.
     scale : str
-        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not),
-        "max-abs" (s_j = 1/max |x_ij|), "unit-row" (r_i = 1/|x_i|) or "none". Stored as factors beside the raw values; the factor of an empty or constant column is 0.
+        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "max-abs"
+        (s_j = 1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. They are stored beside the raw values; the factor of an empty
+        or constant column is 0 ("max-abs": of an empty one).
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).

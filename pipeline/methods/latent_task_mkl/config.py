@@ -14,6 +14,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    SharedLossWeight,
     StorePath,
     TaskKernels,
     TaskLoss,
@@ -42,11 +43,7 @@ class LatentTaskConfig(GramConfig):
     mu: Positive = Field(
         1.0, description="weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only"
     )
-    C: Positive = Field(
-        1.0,
-        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard "
-        "deviation one, SVR",
-    )
+    C: SharedLossWeight = "auto"
     inverted: bool = Field(
         False,
         description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups",

@@ -15,7 +15,7 @@ from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
 from ...inputs.memory import HELD, check_machines, machines_held
-from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit, with_loss_weight
 from ...loops.active_set import FINISHED
 from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, heaviest_first
@@ -60,6 +60,11 @@ class LatentTask(Method):
         if config.kernels == "precomputed":
             raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
         return config, held_out_task_inputs(ctx, cls.name, extra)
+
+    @classmethod
+    def decided(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> LatentTaskConfig:
+        """Return parameters with what they leave to the data filled in: kernels, and the weight of the losses."""
+        return super().decided(with_loss_weight(config, inputs), inputs, ctx)
 
     @classmethod
     def start(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> Any:

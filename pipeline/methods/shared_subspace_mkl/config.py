@@ -14,6 +14,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    SharedLossWeight,
     StorePath,
     TaskKernels,
     TaskLoss,
@@ -30,11 +31,7 @@ class SharedSubspaceConfig(GramConfig):
 
     kernels: TaskKernels = None
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels: 1 gives few kernels, 2 equal traces")
-    C: Positive = Field(
-        1.0,
-        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard "
-        "deviation one, SVR",
-    )
+    C: SharedLossWeight = "auto"
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
     solver: Literal["auto", "mirror", "alternate"] = Field(

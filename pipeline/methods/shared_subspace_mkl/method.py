@@ -17,7 +17,7 @@ from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
-from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit, with_loss_weight
 from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, bound_figures, bounds_summary
 from ...models.kernel import kernel_names
@@ -67,6 +67,11 @@ class SharedSubspace(Method):
     ) -> tuple[SharedSubspaceConfig, TaskInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
         return with_gram_store(config, held_out_task_inputs(ctx, cls.name, extra))
+
+    @classmethod
+    def decided(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> SharedSubspaceConfig:
+        """Return parameters with what they leave to the data filled in: kernels, and the weight of the losses."""
+        return super().decided(with_loss_weight(config, inputs), inputs, ctx)
 
     @classmethod
     def start(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> Any:
