@@ -24,6 +24,7 @@ from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
+from ..inputs.column_widths import width_warning
 from ..loops.protocol import Outcome
 from ..loops.run import run_loop
 from ..method import Method
@@ -350,6 +351,8 @@ def _run(
             folder.write_json("decisions", jsonable(plan))
         if store.has_table("covariates") and "covariates" not in (item.name for item in info.extra_inputs):
             emit({"event": "warning", "message": f"the store keeps covariates, which {info.name} does not use"})
+        if widths := width_warning(config, store):
+            emit({"event": "warning", "message": f"{widths}: ingest with --scale standard (sparse rows: max-abs)"})
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)
