@@ -84,6 +84,7 @@ class FGMClassifier(_fgm.FGMClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class FGMRegressor(_fgm.FGMRegressor):
@@ -115,6 +116,7 @@ class FGMRegressor(_fgm.FGMRegressor):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
@@ -142,6 +144,7 @@ class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
@@ -167,6 +170,7 @@ class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClassifier):
@@ -197,6 +201,7 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegressor):
@@ -226,6 +231,7 @@ class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegres
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class KTASelectionPath(_kta_path.KTASelectionPath):
@@ -259,7 +265,7 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         q: float = 1.5,
         a: float = 1.5,
         mu: float = 1.0,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         inverted: bool = False,
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
@@ -278,6 +284,7 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
@@ -288,7 +295,7 @@ class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
         q: float = 1.5,
         a: float = 1.5,
         mu: float = 1.0,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         inverted: bool = False,
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         epsilon: float = 0.1,
@@ -306,6 +313,7 @@ class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLClassifier(_mkl.MKLClassifier):
@@ -330,6 +338,7 @@ class MKLClassifier(_mkl.MKLClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLRegressor(_mkl.MKLRegressor):
@@ -353,6 +362,7 @@ class MKLRegressor(_mkl.MKLRegressor):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
@@ -392,6 +402,7 @@ class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
@@ -414,6 +425,7 @@ class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
@@ -438,6 +450,7 @@ class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
@@ -496,7 +509,7 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         self,
         kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
         q: float = 1.5,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         solver: Literal['auto', 'mirror', 'alternate'] = 'auto',
         normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
@@ -510,6 +523,7 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor):
@@ -517,7 +531,7 @@ class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor
         self,
         kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
         q: float = 1.5,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         epsilon: float = 0.1,
         solver: Literal['auto', 'mirror', 'alternate'] = 'auto',
@@ -530,6 +544,7 @@ class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class SimpleNPKL(_npkl.SimpleNPKL):
@@ -622,6 +637,7 @@ class TriClassSVC(_tri_class_svm.TriClassSVC):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
@@ -647,6 +663,7 @@ class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
         random_state: Any = None,
         verbose: int = 0,
         callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
