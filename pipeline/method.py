@@ -123,7 +123,7 @@ class Method(Generic[C, I, S, M]):
     def _target_rows(self) -> Inputs | None:
         """Rows with a target; ``None`` of a method without one."""
         has_own_rows = type(self).labelled.__func__ is not Method.labelled.__func__  # pyright: ignore[reportFunctionMemberAccess]
-        return self.labelled(self.inputs) if has_own_rows or isinstance(self.inputs, Inputs) else None
+        return self.labelled(cast(I, self.inputs)) if has_own_rows or isinstance(self.inputs, Inputs) else None
 
     def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""

@@ -70,8 +70,9 @@ def _answers(rows: Inputs, config: Any, weaker: str, last: Mapping[str, Any]) ->
         other = "other columns" if rows.classes is None else "other columns, or class_weight='balanced'"
         return [f"every training row gets the same answer: {weaker}, {other}"]
     if rows.classes is None:
-        known = isinstance(r2, float) and np.isfinite(r2)
-        return [f"R2 of the training rows is {r2:.3g}, not above always answering the mean: {weaker}"] if known and r2 <= 0 else []
+        if not isinstance(r2, float) or not r2 <= 0:
+            return []
+        return [f"R2 of the training rows is {r2:.3g}, not above always answering the mean: {weaker}"]
     # Rows that count otherwise than one each are told otherwise than most of them would have it.
     if not isinstance(accuracy, float) or not np.isfinite(accuracy) or _has_weights(rows, config):
         return []
