@@ -112,18 +112,15 @@ class Method(Generic[C, I, S, M]):
 
     def all_warnings(self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]]) -> list[str]:
         """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
-        own = self.warnings(state, model, ctx)
-        rows, last = self._target_rows, history[-1] if history else {}
-        if rows is not None and isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
+        own, last = self.warnings(state, model, ctx), history[-1] if history else {}
+        has_own_rows = type(self).labelled.__func__ is not Method.labelled.__func__  # pyright: ignore[reportFunctionMemberAccess]
+        if not has_own_rows and not isinstance(self.inputs, Inputs):
+            return own  # no rows with a target
+        rows = self.labelled(cast(I, self.inputs))
+        if isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
             values = dict(enumerate(self.decision_values(state, ctx)))
             last = {**last, **accuracy_metrics([fit_tracker(rows, rows.held_out)], values)}
         return [*own, *fit_warnings(self.name, self.config, rows, self.summary(state, model), last, own)]
-
-    @property
-    def _target_rows(self) -> Inputs | None:
-        """Rows with a target; ``None`` of a method without one."""
-        has_own_rows = type(self).labelled.__func__ is not Method.labelled.__func__  # pyright: ignore[reportFunctionMemberAccess]
-        return self.labelled(cast(I, self.inputs)) if has_own_rows or isinstance(self.inputs, Inputs) else None
 
     def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""

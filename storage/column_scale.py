@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .blocks.tables import column_tables
-from .value_types import Matrix
+from .value_types import Matrix, SparseMatrix
 
 Floats = npt.NDArray[np.float64]
 
@@ -75,7 +75,7 @@ def _mean(rows: Floats, weight: Floats | None) -> Floats:
     return rows.mean(axis=1) if weight is None else (rows * weight).sum(axis=1) / weight.sum()
 
 
-def _weighted_moments(block: Any, weight: Floats) -> tuple[Floats, Floats]:
+def _weighted_moments(block: SparseMatrix, weight: Floats) -> tuple[Floats, Floats]:
     """Return weighted moments of the columns of a csc_array."""
     total, values, shares = weight.sum(), block.data.astype(np.float64), weight[block.indices]
     owner = np.repeat(np.arange(block.shape[1]), np.diff(block.indptr))

@@ -97,9 +97,11 @@ class MemoryBlocks(BlockSource):
         used = None if weight is None or np.ptp(weight) == 0 else np.flatnonzero(weight > 0)
         weight = None if weight is None or used is None else weight[used]
         for ref in self.column_blocks():
-            block: Any = ref.load()
-            block = block if used is None or len(used) == self.n_rows else block[used]
-            factor, shift, beyond = factors_of(block if isinstance(block, np.ndarray) else sp.csc_array(block), kind, weight)
+            loaded = ref.load()
+            block = loaded if isinstance(loaded, np.ndarray) else sp.csc_array(loaded)
+            if used is not None and len(used) < self.n_rows:
+                block = block[used] if isinstance(block, np.ndarray) else sp.csc_array(block[used])
+            factor, shift, beyond = factors_of(block, kind, weight)
             if beyond.size:
                 at = ref.cols[0] + int(beyond[0])
                 raise DataError(f"column {at}: the sum of its squares overflows, so scale={kind!r} has no factor for it")

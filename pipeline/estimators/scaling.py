@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import contextlib
+from typing import Literal, TypeVar, cast
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ...storage import BlockStore, DataError, MemoryBlocks
 from ..inputs.column_widths import width_warning
+from ..records.config import MethodConfig
 from .inputs import warn_user
 from .parameters import Parameter
+
+RowsT = TypeVar("RowsT")
 
 KINDS = ("standard", "max-abs", "unit-column")
 SCALE = Parameter(
@@ -24,13 +29,14 @@ SCALE = Parameter(
 )
 
 
-def scaled_rows(config: Any, scale: str | None, data: Any, is_free: bool, weight: np.ndarray | None = None) -> Any:
-    """Return the data of a fit under a scaling of their columns; what may need one and has none is told.
+def scaled_rows(config: MethodConfig, estimator: BaseEstimator, data: RowsT, weight: np.ndarray | None = None) -> RowsT:
+    """Return the data of a fit under the scaling of columns that an estimator asks for; what may need one and has none is told.
 
-    ``is_free``: whether ``auto`` may choose one; ``weight``: how often rows count.
-
-    Raises ValueError: a scaling that does not exist, or that a store does not have.
+    ``weight``: how often rows count. Raises ValueError: a scaling that does not exist, or that a store does not have.
     """
+    if not config.scale_matters:
+        return data
+    scale = estimator.get_params(deep=False)["scale"]
     if scale not in ("auto", None, *KINDS):
         raise ValueError(f"scale={scale!r}: must be 'auto', {', '.join(map(repr, KINDS))} or None")
     if not isinstance(data, MemoryBlocks):
@@ -41,22 +47,21 @@ def scaled_rows(config: Any, scale: str | None, data: Any, is_free: bool, weight
         return data
     has_intercept = bool(getattr(config, "fit_intercept", True))
     if scale == "auto":
-        if not is_free:
+        if not config.leaves_scale:
             _tell(config, data, "scale='standard' (sparse: 'max-abs') makes them alike; scale=None leaves them without this word")
             return data
         # Without an intercept nothing takes the centres up.
-        return _automatic(data, "standard" if data.meta.kind == "dense" and has_intercept else "max-abs", weight)
-    return data if scale is None else data.with_scale(scale, centred=has_intercept, weight=weight)  # pyright: ignore[reportArgumentType]
+        with contextlib.suppress(DataError):  # squares that overflow have no deviation
+            if data.meta.kind == "dense" and has_intercept:
+                return cast(RowsT, data.with_scale("standard", weight=weight))
+        return cast(RowsT, data.with_scale("max-abs", weight=weight))
+    if scale is None:
+        return data
+    kind = cast(Literal["standard", "max-abs", "unit-column"], scale)
+    return cast(RowsT, data.with_scale(kind, centred=has_intercept, weight=weight))
 
 
-def _automatic(data: MemoryBlocks, kind: Literal["standard", "max-abs"], weight: np.ndarray | None) -> MemoryBlocks:
-    try:
-        return data.with_scale(kind, weight=weight)
-    except DataError:  # squares that overflow have no deviation
-        return data.with_scale("max-abs", weight=weight)
-
-
-def _tell(config: Any, data: Any, remedy: str) -> None:
+def _tell(config: MethodConfig, data: object, remedy: str) -> None:
     message = width_warning(config, data)
     if message:
         warn_user(f"{message}: {remedy}")

@@ -49,18 +49,7 @@ class SupervisedEstimator(MethodEstimator):
         data, y = self._data(X, y)
         target, classes = self._target(data, y)
         weight = self._weight(data, sample_weight, data.n_rows)
-        return Inputs(self._scaled(data, weight), target, classes, weight)
-
-    def _scaled(self, data: Any, weight: np.ndarray | None) -> Any:
-        """Return the data of a fit under the scaling of columns that the estimator asks for."""
-        if not self._method.config_type.scale_matters:
-            return data
-        config, scale = self._config(), self.get_params()["scale"]
-        return scaled_rows(config, scale, data, self._leaves_scale(config), weight)
-
-    def _leaves_scale(self, config: Any) -> bool:
-        """Return whether parameters leave to the data what depends on the scale of the columns."""
-        return config.leaves_scale
+        return Inputs(scaled_rows(self._config(), self, data, weight), target, classes, weight)
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...storage import BlockStore, MemoryBlocks
 from ..passes.blocks import table_of
+from ..records.config import MethodConfig
 from ..records.data_set import feature_namer
 
 FAR = 1e3  # ratio of the widths of two columns from which on the wide one rules
@@ -30,7 +31,7 @@ def column_widths(data: BlockStore | MemoryBlocks) -> list[dict[str, Any]]:
     return [{"feature": name(j), "width": float(widths[j])} for j in ends.tolist()]
 
 
-def width_warning(config: Any, data: Any) -> str:
+def width_warning(config: MethodConfig, data: object) -> str:
     """Return that the columns of a fit on which their scale bears are of widths far apart; nothing where they are not."""
     if not config.scale_matters or not isinstance(data, BlockStore | MemoryBlocks) or not data.n_cols:
         return ""

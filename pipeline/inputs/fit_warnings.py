@@ -7,35 +7,32 @@ from typing import Any
 
 import numpy as np
 
+from ..records.config import MethodConfig
 from .labels import Inputs
 
 RARE_SHARE = 0.05  # share of the rows below which a class is rare
 RARE_OF_EVEN = 0.5  # and of the share that it would have among classes of one size: of many classes every one is small
 MAX_NUMERIC_CLASSES = 20  # classes up to which whole numbers are taken for labels without a word
 SELECTORS = ("fgm", "group-lasso", "multitask-selector")  # methods that choose among features
+SAID = ("nothing is selected", "no kernel has a weight")  # how a method says by itself that all rows get one answer
 
 
 def fit_warnings(
-    method: str, config: Any, rows: Inputs | None, summary: Mapping[str, Any], last: Mapping[str, Any], own: Sequence[str] = ()
+    method: str, config: MethodConfig, rows: Inputs, summary: Mapping[str, Any], last: Mapping[str, Any], own: Sequence[str] = ()
 ) -> list[str]:
-    """Return what the user should know of a finished fit, each with its value and a remedy.
+    """Return what the user should know of a finished fit on ``rows``, each with its value and a remedy.
 
-    ``rows`` are those with a target, ``None`` of a method without one; ``summary`` the figures of the run, ``last`` the last row of its
-    history; ``own`` what the method says by itself.
+    ``summary`` holds the figures of the run, ``last`` is the last row of its history; ``own`` what the method says by itself.
     """
-    if rows is None:
-        return []
-    params = {name: summary.get(name, getattr(config, name)) for name in ("lam", "C") if hasattr(config, name)}
-    weaker = _weaker(params)
-    is_said = any(text.startswith(("nothing is selected", "no kernel has a weight")) for text in own)
-    answers = [] if is_said else _selection(weaker, summary) or _answers(rows, config, weaker, last)
-    return [*(answers or _everything(method, config, summary, params)), *_rare_classes(rows, config)]
-
-
-def _selection(weaker: str, summary: Mapping[str, Any]) -> list[str]:
-    if summary.get("n_selected") != 0 or summary.get("stop") is None:
-        return []
-    return [f"nothing is selected, every row gets the same answer: {weaker}, or other columns or kernels"]
+    params = dict(config)
+    params |= {name: summary[name] for name in ("lam", "C") if name in params and name in summary}
+    weaker, answers = _weaker(params), []
+    if not any(text.startswith(SAID) for text in own):
+        if summary.get("n_selected") == 0 and summary.get("stop") is not None:
+            answers = [f"nothing is selected, every row gets the same answer: {weaker}, or other columns or kernels"]
+        else:
+            answers = _answers(rows, params, weaker, last)
+    return [*(answers or _everything(method, summary, params)), *_rare_classes(rows, params)]
 
 
 def _weaker(params: Mapping[str, Any]) -> str:
@@ -46,24 +43,24 @@ def _weaker(params: Mapping[str, Any]) -> str:
     return "try other parameters"
 
 
-def _spell(value: Any) -> str:
+def _spell(value: object) -> str:
     """Return a parameter, or the values that it became for several machines."""
     values = value if isinstance(value, (list, tuple)) else [value]
     return ", ".join(f"{item:.3g}" if isinstance(item, (int, float)) else repr(item) for item in values[:3])
 
 
-def _everything(method: str, config: Any, summary: Mapping[str, Any], params: Mapping[str, Any]) -> list[str]:
+def _everything(method: str, summary: Mapping[str, Any], params: Mapping[str, Any]) -> list[str]:
     selected, choices = summary.get("n_selected"), summary.get("n_features")
     if method not in SELECTORS or selected is None or choices is None or not 1 < choices <= selected:
         return []
     if method == "fgm":
         # One cut has them all: that B was clipped was said.
         remedy = "n_features_to_select or a smaller max_rounds selects fewer"
-        return [] if choices <= config.B else [f"all {choices} features are selected, nothing was left out: {remedy}"]
+        return [] if choices <= params["B"] else [f"all {choices} features are selected, nothing was left out: {remedy}"]
     return [f"all {choices} features are selected, nothing was left out: a larger lam (it is {_spell(params['lam'])}) selects fewer"]
 
 
-def _answers(rows: Inputs, config: Any, weaker: str, last: Mapping[str, Any]) -> list[str]:
+def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping[str, Any]) -> list[str]:
     """Return whether all training rows get one answer, or are told no better than by the most frequent one."""
     accuracy, r2 = last.get("train_accuracy"), last.get("train_r2")
     if last.get("n_answers") == 1:
@@ -74,7 +71,7 @@ def _answers(rows: Inputs, config: Any, weaker: str, last: Mapping[str, Any]) ->
             return []
         return [f"R2 of the training rows is {r2:.3g}, not above always answering the mean: {weaker}"]
     # Rows that count otherwise than one each are told otherwise than most of them would have it.
-    if not isinstance(accuracy, float) or not np.isfinite(accuracy) or _has_weights(rows, config):
+    if not isinstance(accuracy, float) or not np.isfinite(accuracy) or _has_weights(rows, params):
         return []
     counts = _class_counts(rows)
     share, label = float(counts.max() / counts.sum()), rows.classes[int(counts.argmax())]
@@ -84,8 +81,8 @@ def _answers(rows: Inputs, config: Any, weaker: str, last: Mapping[str, Any]) ->
     return [f"accuracy of the training rows is {accuracy:.3f}, not above {share:.3f} of always answering {label!r}: {remedy}"]
 
 
-def _rare_classes(rows: Inputs, config: Any) -> list[str]:
-    if rows.classes is None or _has_weights(rows, config) or not hasattr(config, "class_weight"):
+def _rare_classes(rows: Inputs, params: Mapping[str, Any]) -> list[str]:
+    if rows.classes is None or "class_weight" not in params or _has_weights(rows, params):
         return []
     counts = _class_counts(rows)
     shares = counts / counts.sum()
@@ -97,10 +94,10 @@ def _rare_classes(rows: Inputs, config: Any) -> list[str]:
     return [f"{text}, and rows of every class count alike: class_weight='balanced' lets classes count alike"]
 
 
-def _has_weights(rows: Inputs, config: Any) -> bool:
+def _has_weights(rows: Inputs, params: Mapping[str, Any]) -> bool:
     weight = rows.sample_weight
     kept = weight if weight is None or rows.held_out is None else weight[~rows.held_out]
-    return getattr(config, "class_weight", None) is not None or (kept is not None and bool(np.ptp(kept) > 0))
+    return params.get("class_weight") is not None or (kept is not None and bool(np.ptp(kept) > 0))
 
 
 def _class_counts(rows: Inputs) -> np.ndarray:
@@ -110,7 +107,6 @@ def _class_counts(rows: Inputs) -> np.ndarray:
 
 def numbers_as_classes(classes: Sequence[Any] | np.ndarray) -> str:
     """Return what to say of numbers that are taken for classes, if they are many; else nothing."""
-    kinds = np.asarray(classes).dtype.kind
-    if len(classes) <= MAX_NUMERIC_CLASSES or kinds not in "iuf":
+    if len(classes) <= MAX_NUMERIC_CLASSES or np.asarray(classes).dtype.kind not in "iuf":
         return ""
     return f"y holds {len(classes)} different numbers, and each is taken for a class: a regressor takes them as numbers"

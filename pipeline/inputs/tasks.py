@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,9 +15,12 @@ from ...storage import DataError
 from ..grams.given import GivenGrams
 from ..grams.lazy import lazy_grams
 from ..grams.settings import GramSettings
+from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
+
+ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 MAX_NAMES = 5  # names that a message lists at most
 
@@ -194,9 +197,9 @@ class TaskProblem:
 TARGET_C = 0.05  # C="auto" of real targets, about the best on diabetes; at 1 sums of all default kernels follow the rows too closely
 
 
-def with_loss_weight(config: Any, inputs: Inputs) -> Any:
+def with_loss_weight(config: ConfigT, inputs: Inputs) -> ConfigT:
     """Return parameters with the weight of the losses that ``C="auto"`` is: 1 for classes, `TARGET_C` for real targets."""
-    return config if config.C != "auto" else config.model_copy(update={"C": 1.0 if inputs.classes is not None else TARGET_C})
+    return config if dict(config)["C"] != "auto" else config.model_copy(update={"C": 1.0 if inputs.classes is not None else TARGET_C})
 
 
 def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskProblem:

@@ -351,8 +351,6 @@ def _run(
             folder.write_json("decisions", jsonable(plan))
         if store.has_table("covariates") and "covariates" not in (item.name for item in info.extra_inputs):
             emit({"event": "warning", "message": f"the store keeps covariates, which {info.name} does not use"})
-        if widths := width_warning(config, store):
-            emit({"event": "warning", "message": f"{widths}: ingest with --scale standard (sparse rows: max-abs)"})
         if executor.kind != "sync" and not ready.distributed:
             emit({"event": "warning", "message": alone_text(info.name, where.cluster)})
         ctx = replace(ctx, beside=ready.beside)
@@ -362,6 +360,8 @@ def _run(
             model = ready.model(outcome.state, ctx)
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
             doubts = ready.all_warnings(outcome.state, model, ctx, outcome.history)
+            if widths := width_warning(config, store):
+                doubts.append(f"{widths}: ingest with --scale standard (sparse rows: max-abs)")
             fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
             del ready  # what its loop holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model

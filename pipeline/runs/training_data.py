@@ -21,16 +21,11 @@ def training_facts(run: RunStore) -> dict[str, Any]:
         return {}
     try:
         store = BlockStore.open(str(url), digest)
-        labels, facts = store.meta.labels, {"rows": store.n_rows, "columns": store.n_cols, **_widths(store)}
+        ends = column_widths(store) if store.meta.kind == "dense" else []
+        labels, facts = store.meta.labels, {"rows": store.n_rows, "columns": store.n_cols, **({"widths": ends} if ends else {})}
         if labels is None or not store.has_table("y"):
             return facts
         counts = np.bincount(store.target().astype(np.int64), minlength=len(labels)).tolist()
         return {**facts, "classes": dict(zip(map(str, labels), counts, strict=True))}
     except (StorageError, OSError):
         return {}
-
-
-def _widths(store: BlockStore) -> dict[str, Any]:
-    """Return the narrowest and the widest column of dense data."""
-    ends = column_widths(store) if store.meta.kind == "dense" else []
-    return {"widths": ends} if ends else {}

@@ -73,15 +73,13 @@ class ColumnSummary:
             if "missing" in self._columns:
                 tables["missing"] = np.isnan(block).sum(axis=0)
             if self.scale in COLUMN_SCALES:
-                tables |= self._factors(lo, block, tables)
+                factor, shift, beyond = column_factors(block, self.scale, tables)
+                if beyond.size:
+                    at, why = lo + int(beyond[0]), f"so scale={self.scale!r} has no factor for it"
+                    raise DataError(f"column {at}: the sum of its squares overflows, {why}")
+                tables |= {"factor": factor} if shift is None else {"factor": factor, "shift": shift}
         for name, column in self._columns.items():
             column.put(lo, tables[name])
-
-    def _factors(self, lo: int, block: Matrix, tables: dict[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-        factor, shift, beyond = column_factors(block, self.scale, tables)
-        if beyond.size:
-            raise DataError(f"column {lo + int(beyond[0])}: the sum of its squares overflows, so scale={self.scale!r} has no factor for it")
-        return {"factor": factor} if shift is None else {"factor": factor, "shift": shift}
 
     def write(self, writer: BlockWriter) -> None:
         """Write the tables."""

@@ -10,6 +10,7 @@ import gramplane.pipeline as api
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.inputs.fit_warnings import fit_warnings
 from gramplane.pipeline.inputs.labels import Inputs
+from gramplane.pipeline.methods.mkl.config import MKLConfig
 from gramplane.storage import BlockStore, SchemaError
 from gramplane.storage.ingest import ingest
 from tests.support.commands import start
@@ -73,8 +74,7 @@ def test_many_numbers_as_classes_are_told_where_they_are_numbers():
     assert not any("different numbers" in str(item.message) for item in told("FGMClassifier", many.astype(str), max_rounds=1))
 
 
-class Parameters:
-    C, class_weight = 0.5, None
+PARAMETERS = MKLConfig(C=0.5)
 
 
 def rows(y, **more):
@@ -85,16 +85,16 @@ def rows(y, **more):
 def test_the_majority_is_that_of_the_rows_that_were_seen():
     y, held_out = np.array([0] * 6 + [1] * 4 + [1] * 10), np.arange(20) >= 10
     one = {"train_accuracy": 0.6, "n_answers": 2}
-    assert "not above 0.600 of always answering 0" in fit_warnings("mkl", Parameters(), rows(y, held_out=held_out), {}, one)[0]
-    assert not fit_warnings("mkl", Parameters(), rows(y, held_out=held_out), {}, {**one, "train_accuracy": 0.61})
+    assert "not above 0.600 of always answering 0" in fit_warnings("mkl", PARAMETERS, rows(y, held_out=held_out), {}, one)[0]
+    assert not fit_warnings("mkl", PARAMETERS, rows(y, held_out=held_out), {}, {**one, "train_accuracy": 0.61})
     weight = np.where(y == 1, 3.0, 1.0)
-    assert not fit_warnings("mkl", Parameters(), rows(y, sample_weight=weight), {}, one)
+    assert not fit_warnings("mkl", PARAMETERS, rows(y, sample_weight=weight), {}, one)
 
 
 def test_of_many_classes_of_one_size_none_is_rare():
     even = np.repeat(np.arange(40), 5)
-    assert not fit_warnings("mkl", Parameters(), rows(even), {}, {"train_accuracy": 0.9, "n_answers": 40})
-    assert "(0.5%)" in fit_warnings("mkl", Parameters(), rows(np.r_[even, 40]), {}, {"train_accuracy": 0.9, "n_answers": 40})[0]
+    assert not fit_warnings("mkl", PARAMETERS, rows(even), {}, {"train_accuracy": 0.9, "n_answers": 40})
+    assert "(0.5%)" in fit_warnings("mkl", PARAMETERS, rows(np.r_[even, 40]), {}, {"train_accuracy": 0.9, "n_answers": 40})[0]
 
 
 def run(folder, *words):

@@ -81,9 +81,6 @@ class _Hierarchical(TaskEstimator):
             given["task_kernel"] = np.asarray(given["task_kernel"], np.float64).tolist()
         return given
 
-    def _leaves_scale(self, config: HKLConfig) -> bool:
-        return self.dag is None  # (parameters hold no graph that is an object)
-
     def fit(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> Self:
         """Fit on arrays, sparse matrices, Dask arrays, strings, or a block store.
 

@@ -175,7 +175,7 @@ class HKL(Method):
         weights = np.where(in_model, master.best_weights, 0.0)
         depth, converged = float("nan") if active.depth is None else float(active.depth), float(active.stop in FINISHED)
         steps = {"iterations": float(active.iteration), "rounds": float(active.rounds), "solves": float(master.solves)}
-        figures = {**self._certificate_of_machines(state), "certificate_depth": depth, **steps, "converged": converged}
+        figures = {**self._certificate(state), "certificate_depth": depth, **steps, "converged": converged}
         arrays = {"nodes": nodes.keys, "depths": loop.dag.depth(nodes.keys), "penalties": nodes.hull.d}
         arrays |= {"norms": unit.size * master.best_norms, "weights": weights}
         betas, biases = master.best_betas, master.best_biases
@@ -193,11 +193,9 @@ class HKL(Method):
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
         return self.loop.machines.unit.values(state.master.best_decisions)
 
-    def _certificate(self, state: HKLState) -> dict[str, float]:
-        return self.loop.machines.unit.figures(self._certificate_of_machines(state))
-
     @staticmethod
-    def _certificate_of_machines(state: HKLState) -> dict[str, float]:
+    def _certificate(state: HKLState) -> dict[str, float]:
+        """Return the certificate of the machines, in their unit of a target."""
         active = state.active
         gap = active.certificate if np.isfinite(active.certificate) else float("nan")
         return {"objective": float(active.upper), "gap": gap, "restricted_gap": float(active.upper - active.lower)}
@@ -211,7 +209,7 @@ class HKL(Method):
         n_selected = int(selected_nodes(active, state.master, self.config.threshold).size)
         nodes = {"n_nodes": active.nodes.size, "graph_nodes": json_count(self.loop.dag.size), "n_selected": n_selected}
         rows = {"n_support": len(model.support_ids), "stop": state.stop, "classes": json.loads(model.classes_json)}
-        return {**self._certificate(state), **steps, **nodes, **rows}
+        return {**self.loop.machines.unit.figures(self._certificate(state)), **steps, **nodes, **rows}
 
     def tables(self, state: HKLState, model: KernelModel | TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and what every depth holds."""
