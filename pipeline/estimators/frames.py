@@ -153,7 +153,7 @@ def feature_count(estimator: Any) -> int:
     return estimator.encoding_.n_features if _is_frame_fit(estimator) else estimator.n_features_in_
 
 
-def known_names(estimator: Any) -> Sequence[str] | None:
+def known_names(estimator: object) -> Sequence[str] | None:
     """Return the names of the features of a fit, ``None`` where it knows none."""
     labels = feature_labels(estimator)
     return getattr(estimator, "feature_names_in_", None) if labels is None else labels

@@ -26,7 +26,7 @@ _BRANCH = re.compile(r"constrained-\w+|(literal|list|dict|tuple|nullable|functio
 
 def joined_branches(errors: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return pydantic's findings, those of the branches of a union as one, `should be greater than 0 or 'auto'`, at its field."""
-    rows: dict[tuple[object, ...], Mapping[str, Any]] = {}
+    rows: dict[object, Mapping[str, object]] = {}
     for item in errors:
         loc = tuple(part for k, part in enumerate(item["loc"]) if not (k and isinstance(part, str) and _BRANCH.fullmatch(part)))
         known = rows.get(loc)

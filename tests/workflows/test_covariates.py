@@ -132,7 +132,8 @@ def test_a_target_of_one_value_has_no_r2(table, tmp_path, capsys):
     table.assign(y=1.0).to_csv(tmp_path / "one.csv", index=False)
     result(["ingest", tmp_path / "one.csv", other, "--like", store], capsys)
     told = result(["score", run, other], capsys)
-    assert told["r2"] is None and [point["r2"] for point in told["path"]] == [None] * 4
+    rounds = len(load_model(run).path_)
+    assert told["r2"] is None and [point["r2"] for point in told["path"]] == [None] * rounds
     result(["report", run, "--out", tmp_path / "report"], capsys)
 
 

@@ -236,7 +236,7 @@ def test_config_show_and_schema(smoke: Path, capsys: pytest.CaptureFixture[str],
     assert shown["cluster"] == "local:7" and shown["store"] == "smoke/store"
     assert shown["steps"][2]["with"]["inner_tol"] == 0.001
     assert main(["config", "schema", "fgm"]) == 0
-    assert json.loads(capsys.readouterr().out)["properties"]["C"]["exclusiveMinimum"] == 0
+    assert json.loads(capsys.readouterr().out)["properties"]["B"]["minimum"] == 1
     for target in ("workflow", "result"):
         assert main(["config", "schema", target]) == 0
         assert "properties" in json.loads(capsys.readouterr().out)

@@ -84,7 +84,7 @@ def test_what_is_wrong_is_told_with_line_and_nearest_name(old: str, new: str, to
     ("old", "new", "told"),
     [
         ("C: 1e3", "Cc: 1", "wf.yaml:7:65: steps[1].with.Cc: unknown key 'Cc'; did you mean 'C'?"),
-        ("C: 1e3", "C: -1", "wf.yaml:7:65: steps[1].with.C: Input should be greater than 0 (found -1)"),
+        ("C: 1e3", "C: -1", "wf.yaml:7:65: steps[1].with.C: Input should be greater than 0 or 'auto' (found -1)"),
         ("method: fgm", "method: fmg", "wf.yaml:7:52: steps[1].with.method: unknown method 'fmg'; did you mean 'fgm'?"),
         ("256MiB", "3 parsecs", "wf.yaml:6:79: steps[0].with.budget: '3 parsecs' is not a number of bytes"),
         ("cluster:", "driver_memory: lots\ncluster:", "wf.yaml:4:1: driver_memory: 'lots' is not a number of bytes"),

@@ -137,7 +137,7 @@ class FGM(Method):
         certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": over, "outer_gap": figures["outer_gap"]}
         rounds = max((len(machine.rounds) for machine in state.machines), default=0)
         n_selected = len(np.unique(np.concatenate(selections), axis=0)) if selections else 0
-        counts: dict[str, Any] = {"rounds": rounds, "n_selected": n_selected, "n_features": model.n_features}
+        counts: dict[str, object] = {"rounds": rounds, "n_selected": n_selected, "n_features": model.n_features}
         if model.covariate_names:
             counts["covariates"] = len(model.covariate_names)
         prices = [machine.C for machine in state.machines]

@@ -130,7 +130,9 @@ class BatchLoop:
     def _step_on_rows(self, which: Sequence[int], state: BatchState, ctx: RunContext) -> tuple[float, list[BatchMachine]]:
         machines, lam = [state.machines[m] for m in which], state.lam
         if state.engine == "fista" and state.iteration == 0:
-            largest = [self._lambda_max(m, self._working_columns(m, state.machines[m], ctx)) for m in which]
+            every, columns = np.arange(self.problem.penalty.n_groups), [self._working_columns(m, state.machines[m], ctx) for m in which]
+            whole = [self.problem.penalty.restricted(every, rows.features) for rows in columns]
+            largest = [lambda_max(self._rows_problem(*parts, 0.0, 1.0)) for parts in zip(which, columns, whole, strict=True)]
             machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
             lam = self._lam(state, largest)
         # (Where lam is not known yet the sets are empty, and it takes no part.)
@@ -171,11 +173,6 @@ class BatchLoop:
     def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float, lam: float) -> RowProblem:
         problem = self.problem
         return RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss, mu), penalty, lam, problem.fit_bias)
-
-    def _lambda_max(self, m: int, rows: WorkingColumns) -> float:
-        """Return the least lam without any feature, from rows of all columns."""
-        penalty = self.problem.penalty
-        return lambda_max(self._rows_problem(m, rows, penalty.restricted(np.arange(penalty.n_groups), rows.features), 0.0, 1.0))
 
     def _working_columns(self, m: int, machine: BatchMachine, ctx: RunContext) -> WorkingColumns:
         """Return the columns of a machine's set; those that are missing are fetched, as they joined."""

@@ -5,11 +5,12 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.metrics import r2_score
 
+from gramplane.kernels.mixed_norm.free_basis import separating_direction
 from gramplane.pipeline import FGMClassifier, FGMRegressor
 from tests.support.fgm_problems import bits, dense, forms, same_cuts
 from tests.support.fgm_targets import ALL_LOSSES, CASES, FREE, LIMIT, columns, decided, deviation, fitted, problem
@@ -129,6 +130,8 @@ def test_widths_at_their_ends_give_the_squared_loss():
 def test_brackets_hold_however_roughly_the_sub_problems_are_solved(seed, case, B, C, max_inner, solver):
     loss, free = case
     X, y, Z = problem(loss, seed, n=16, m=5)
+    # Covariates that separate the classes leave the logistic loss without an optimum; they are refused.
+    assume(loss != "logistic" or free != "covariates" or separating_direction(columns(Z, free), y, np.ones(16)) is None)
     exact_value = oracle.relaxed_optimum(X, y, np.full(16, C), B, loss, columns(Z, free))
     slack = 2e-6 * exact_value
     machine = fitted(X, y, Z, loss, free, B=B, C=C, max_rounds=5, max_inner=max_inner, solver=solver, inner_tol=1e-2)
