@@ -74,6 +74,8 @@ def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping
     if not isinstance(accuracy, float) or not np.isfinite(accuracy) or _has_weights(rows, params):
         return []
     counts = _class_counts(rows)
+    if not counts.any():
+        return []  # a stream keeps no rows
     share, label = float(counts.max() / counts.sum()), rows.classes[int(counts.argmax())]
     if accuracy > share:
         return []
@@ -85,6 +87,8 @@ def _rare_classes(rows: Inputs, params: Mapping[str, Any]) -> list[str]:
     if rows.classes is None or "class_weight" not in params or _has_weights(rows, params):
         return []
     counts = _class_counts(rows)
+    if not counts.any():
+        return []
     shares = counts / counts.sum()
     least = int(shares.argmin())
     if shares[least] >= min(RARE_SHARE, RARE_OF_EVEN / len(counts)):

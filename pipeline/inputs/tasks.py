@@ -209,6 +209,7 @@ def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskPro
 
     Raises ValueError: a loss of classes on a real target or the other way round.
     """
+    config = with_loss_weight(config, inputs)
     loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared"))
     constants = single_label_tasks(inputs, machine)
     cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs(machine)
