@@ -30,6 +30,10 @@ class Parts:
             raise SystemExit(f"{path} holds parts of another run, {self._known.get('settings')}; this one is {plain(settings)}")
         self._path.write_text("".join(whole))
 
+    def has(self, name: str) -> bool:
+        """Return whether a part is known."""
+        return name in self._known
+
     def get(self, name: str, measure: Callable[[], Any]) -> Any:
         """Return what a part has measured, now if it is not known."""
         if name not in self._known:

@@ -1,4 +1,4 @@
-"""Make the tables of docs/benchmarks.md and of the README from the runs kept in ``benchmarks/results``.
+"""Make the tables and plots of docs/benchmarks.md, docs/benchmarks-runs.md and of the README from the runs kept in ``benchmarks/results``.
 
 Run with ``python -m benchmarks.tables`` after a benchmark; ``--check`` only tells whether they are up to date. What stands between
 ``<!-- made from results: NAME -->`` and ``<!-- end -->`` is written anew, nothing else is touched.
@@ -10,15 +10,18 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import _plots
+from benchmarks._first_table_page import tell_means, tell_run, tell_sets
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = ("README.md", "docs/benchmarks.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/benchmarks-runs.md", "docs/first-table.md")
 BLOCK = re.compile(r"(<!-- made from results: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-NOT_TIMED = {"__init__.py", "_harness.py", "_peers.py", "_mkl_peer.py", "_easymkl_peer.py", "_one_thread.py", "tables.py"}
+NOT_TIMED = {"__init__.py", "_harness.py", "_peers.py", "_mkl_peer.py", "_easymkl_peer.py", "_one_thread.py", "_plots.py", "tables.py"}
 
 Record = dict[str, Any]
 
@@ -36,6 +39,8 @@ class Headline(NamedTuple):
         Name of the kept run.
     time, result
         What is shown of it: words with a place for each figure, and the names of the figures.
+    is_short
+        Whether the README shows it, too.
     """
 
     workload: str
@@ -44,6 +49,7 @@ class Headline(NamedTuple):
     file: str = ""
     time: tuple[str, ...] = ()
     result: tuple[str, ...] = ()
+    is_short: bool = False
 
 
 HEADLINES: tuple[Headline, ...] = (
@@ -57,8 +63,9 @@ HEADLINES: tuple[Headline, ...] = (
             "accuracy {}, {} after a refit of both; at the default C {}",
             "accuracy: FGM minus l1-SVM",
             "refitted: FGM minus l1-SVM",
-            "accuracy: FGM at C=10 minus l1-SVM",
+            "accuracy: FGM at its default C minus l1-SVM",
         ),
+        is_short=True,
     ),
     Headline(
         "8,192 x 65,536 dense, 300 features",
@@ -96,6 +103,7 @@ HEADLINES: tuple[Headline, ...] = (
             "extra memory of a fit",
             "planted products found, of 10",
         ),
+        is_short=True,
     ),
     Headline(
         "SVMlight text, 10^8 non-zeros, 10^7 columns",
@@ -124,6 +132,7 @@ HEADLINES: tuple[Headline, ...] = (
             "SGD: features",
             "greatest peak of a worker process",
         ),
+        is_short=True,
     ),
     Headline(
         "15 re-weighted support vector machines, n = 3,000",
@@ -148,6 +157,7 @@ HEADLINES: tuple[Headline, ...] = (
         "mkl_elastic--elastic-net-mkl-n-2000-200-kernels-v-0-5-c-1-0-gap-0-001",
         ("{}; {}", "ours : strong loop around SVC", "ours : EasyMKL"),
         ("upper bounds equal to {}", "upper bounds, relative difference"),
+        is_short=True,
     ),
     Headline(
         "the same as 200 given float32 matrices, checks included",
@@ -185,6 +195,7 @@ HEADLINES: tuple[Headline, ...] = (
             "wide, alpha_max/50, noise 1: ours : celer",
         ),
         ("objective above celer's by {}, relative", "tall, alpha_max/50: objective of ours above that of celer, relative"),
+        is_short=True,
     ),
     Headline(
         "20 tasks of 200 rows, 50 kernels, gap 1e-3",
@@ -220,6 +231,7 @@ HEADLINES: tuple[Headline, ...] = (
             "RIPPER, accuracy",
             "RIPPER, rules",
         ),
+        is_short=True,
     ),
     Headline(
         "groups among 42 tasks, 2^42 of them",
@@ -240,6 +252,7 @@ HEADLINES: tuple[Headline, ...] = (
             "ours: planted among the 10 chosen",
             "pyHSICLasso: planted among the 10 chosen",
         ),
+        is_short=True,
     ),
     Headline(
         "a stream of 100,000 x 1,000,000, settings of both sides by validation",
@@ -283,6 +296,15 @@ HEADLINES: tuple[Headline, ...] = (
 """A row of a program that was not run since results are kept says so."""
 EARLIER = " †"
 
+PEERS = {
+    "fgm_degree2.py": '`PolynomialFeatures` and `LinearSVC(penalty="l1")`',
+    "gram_distributed.py": "`rbf_kernel` by blocks of `dask.array`",
+    "svm_dual.py": "`SVC`, `SVR` or `KernelRidge`",
+}
+"""Who is meant by programs whose figures say "peer"."""
+QUIET_LOAD = 2.0
+"""Load of a machine on which nothing else runs: the program itself, and a little."""
+
 
 def kept_runs() -> list[tuple[str, Record]]:
     """Return (name of the file, record) of every kept run, by name."""
@@ -293,13 +315,21 @@ def kept_runs() -> list[tuple[str, Record]]:
 
 
 def state_of_rows(runs: list[tuple[str, Record]]) -> str:
-    """Return every figure that has a target, with its verdict and its run."""
+    """Return every figure that has a target, with its verdict, its program and its run, and the load if other work ran beside it."""
     rows = ["| workload | figure | value | target | verdict | run |", "|---|---|---|---|---|---|"]
     for name, record in runs:
         for figure, value, target, verdict in record["lines"]:
             if verdict:
-                rows.append(f"| {record['benchmark']} | {figure} | {value} | {target} | {verdict} | [{record['date']}](#{name}) |")
+                where = f"[{_run_text(record, 'peer' in figure)}](#{name})"
+                rows.append(f"| {record['benchmark']} | {figure} | {value} | {target} | {verdict} | {where} |")
     return "\n".join(rows)
+
+
+def _run_text(record: Record, names_peer: bool) -> str:
+    """Return program and date of a run, who its peer is, and the load."""
+    load = max(record["machine"]["load_at_start"], record["machine"]["load"])
+    peer = f", beside {PEERS[record['program']]}" if names_peer and record["program"] in PEERS else ""
+    return f"{Path(record['program']).stem}{peer}, {record['date']}" + (f", load {load:.0f}" if load > QUIET_LOAD else "")
 
 
 def whole_runs(runs: list[tuple[str, Record]]) -> str:
@@ -309,7 +339,7 @@ def whole_runs(runs: list[tuple[str, Record]]) -> str:
 
 def _section(name: str, record: Record) -> str:
     machine = record["machine"]
-    lines = [f'<a id="{name}"></a>', f"### {record['benchmark']}", "", "| figure | value | target | verdict |", "|---|---|---|---|"]
+    lines = [f"({name})=", f"### {record['benchmark']}", "", "| figure | value | target | verdict |", "|---|---|---|---|"]
     lines += [f"| {' | '.join(line)} |" for line in record["lines"]]
     lines += ["", *(f"* {note}" for note in record["notes"])]
     load = f"load {machine['load_at_start']:.1f} … {machine['load']:.1f}"
@@ -333,24 +363,53 @@ def not_run(runs: list[tuple[str, Record]]) -> str:
     return "\n".join(f"- `{name}`" for name in missing) or "- none"
 
 
-# -- README ----------------------------------------------------------------------------------------------------------------
+# -- headlines -------------------------------------------------------------------------------------------------------------
 
 
 def headlines(runs: list[tuple[str, Record]]) -> str:
-    """Return the README's table; rows without a kept run are marked."""
+    """Return the table of what matters most; rows without a kept run are marked."""
+    return _headline_rows(runs, HEADLINES)
+
+
+def short(runs: list[tuple[str, Record]]) -> str:
+    """Return the README's rows of it."""
+    return _headline_rows(runs, [row for row in HEADLINES if row.is_short])
+
+
+def _headline_rows(runs: list[tuple[str, Record]], headlines: Sequence[Headline]) -> str:
     kept = dict(runs)
     rows = ["| workload | peer | time | result |", "|---|---|---|---|"]
-    for row in HEADLINES:
+    for row in headlines:
         if row.file in kept:
             told = [_told(kept[row.file], words) for words in (row.time, row.result)]
         else:
             told = [words + EARLIER for words in row.earlier]
         rows.append(f"| {row.workload} | {row.peer} | {' | '.join(told)} |")
     if EARLIER in "\n".join(rows):
-        rows.append(
-            f"\n{EARLIER.strip()} measured before results were kept, and not run again yet ([earlier runs](docs/benchmarks-earlier.md))."
-        )
+        rows.append(f"\n{EARLIER.strip()} measured before results were kept, and not run again yet (docs/benchmarks-earlier.md).")
     return "\n".join(rows)
+
+
+def plot(runs: list[tuple[str, Record]]) -> str:
+    """Return the times of the headlines over their peers' as a plot."""
+    kept, rows = dict(runs), []
+    for row in HEADLINES:
+        shown = {figure: value for figure, value, *_ in kept[row.file]["lines"]} if row.file in kept else {}
+        values = [ratio for figure in row.time[1:] if (ratio := _plots.ratio_of(shown[figure])) is not None] if shown else []
+        if values:
+            rows.append((row.workload.partition(";")[0][:58], values))
+    return _plots.ratios(rows)
+
+
+def verdicts(runs: list[tuple[str, Record]]) -> str:
+    """Return the targets met and missed by the folder of their programs as a plot."""
+    counts: dict[str, list[int]] = {}
+    for _, record in runs:
+        folder = next((path.parent.name for path in RESULTS.parent.glob(f"*/{record['program']}")), "other")
+        for *_, verdict in record["lines"]:
+            if verdict:
+                counts.setdefault(folder, [0, 0])[verdict == "MISSED"] += 1
+    return _plots.verdicts([(folder.replace("_", "-"), *count) for folder, count in sorted(counts.items())])
 
 
 def _told(record: Record, wanted: tuple[str, ...]) -> str:
@@ -375,6 +434,12 @@ MADE: dict[str, Callable[[list[tuple[str, Record]]], str]] = {
     "runs": whole_runs,
     "not_run": not_run,
     "headlines": headlines,
+    "short": short,
+    "plot": plot,
+    "verdicts": verdicts,
+    "first_table_means": tell_means,
+    "first_table_sets": tell_sets,
+    "first_table_run": tell_run,
 }
 
 

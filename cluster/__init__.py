@@ -8,7 +8,7 @@ _NAMES = {
     "PlaintextRefused PreflightFailed Stalled TaskFailed VersionMismatch WorkerDiskFull WorkersKilled bytes_text",
     "events": "JsonLinesSink LogSink MemorySink Sink tee",
     "executor": "Executor",
-    "opening": "executor_for_client open_executor",
+    "opening": "executor_for_client open_executor share_local_clusters",
     "program": "BlockProgram Plan combine_tree plan",
     "security": "TLSFiles make_certificates",
 }

@@ -29,6 +29,7 @@ from .events import tee as tee
 from .executor import Executor as Executor
 from .opening import executor_for_client as executor_for_client
 from .opening import open_executor as open_executor
+from .opening import share_local_clusters as share_local_clusters
 from .program import BlockProgram as BlockProgram
 from .program import Plan as Plan
 from .program import combine_tree as combine_tree
@@ -36,4 +37,4 @@ from .program import plan as plan
 from .security import TLSFiles as TLSFiles
 from .security import make_certificates as make_certificates
 
-__all__ = ['BlockProgram', 'ClusterConfig', 'ClusterConfigError', 'ClusterError', 'ClusterLost', 'ClusterUnreachable', 'Executor', 'FORMS', 'JsonLinesSink', 'Limits', 'LogSink', 'MemoryBoundExceeded', 'MemorySink', 'PlaintextRefused', 'Plan', 'PreflightFailed', 'Sink', 'Stalled', 'TLSFiles', 'TaskFailed', 'VersionMismatch', 'WorkerDiskFull', 'WorkersKilled', 'bytes_text', 'combine_tree', 'default_driver_memory', 'driver_bytes', 'executor_for_client', 'machine_memory', 'make_certificates', 'open_executor', 'parse_bytes', 'parse_cluster', 'plan', 'tee']
+__all__ = ['BlockProgram', 'ClusterConfig', 'ClusterConfigError', 'ClusterError', 'ClusterLost', 'ClusterUnreachable', 'Executor', 'FORMS', 'JsonLinesSink', 'Limits', 'LogSink', 'MemoryBoundExceeded', 'MemorySink', 'PlaintextRefused', 'Plan', 'PreflightFailed', 'Sink', 'Stalled', 'TLSFiles', 'TaskFailed', 'VersionMismatch', 'WorkerDiskFull', 'WorkersKilled', 'bytes_text', 'combine_tree', 'default_driver_memory', 'driver_bytes', 'executor_for_client', 'machine_memory', 'make_certificates', 'open_executor', 'parse_bytes', 'parse_cluster', 'plan', 'share_local_clusters', 'tee']

@@ -13,6 +13,8 @@ from .errors import BlockFailure, MemoryBoundExceeded, bytes_text
 from .events import Sink, ignore_event
 from .program import Done, Plan, fold_plan
 
+SECONDS_PER_EVENT = 1.0  # between two events that tell how far a pass is
+
 
 class Executor:
     """Runs plans; this base class is the in-process executor.
@@ -113,9 +115,22 @@ class Executor:
 
     def _compute(self, plan: Plan[Any]) -> Done:
         try:
-            return fold_plan(plan, self._limits)
+            return fold_plan(plan, self._limits, self._tasks_told(plan))
         except BlockFailure as failure:
             raise failure.as_task_failed(plan.program.name) from failure.__cause__
+
+    def _tasks_told(self, plan: Plan[Any]) -> Callable[[], None]:
+        """Return what counts the steps of a plan that are done, and tells their number now and then."""
+        done, at = 0, time.monotonic() + SECONDS_PER_EVENT
+
+        def count() -> None:
+            nonlocal done, at
+            done += 1
+            if time.monotonic() > at:
+                at = time.monotonic() + SECONDS_PER_EVENT
+                self._emit({"event": "tasks", "program": plan.program.name, "done": min(done, plan.n_tasks), "n_tasks": plan.n_tasks})
+
+        return count
 
     def _memory_text(self) -> str:
         text = f"worker memory {bytes_text(self.worker_memory)}"

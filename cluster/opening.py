@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,20 @@ from .executor import Executor
 
 if TYPE_CHECKING:
     from distributed import Client
+
+
+_SHARED: ContextVar[tuple[dict[ClusterConfig, Client], contextlib.ExitStack] | None] = ContextVar("gramplane_clusters", default=None)
+
+
+@contextlib.contextmanager
+def share_local_clusters() -> Iterator[None]:
+    """Let all executors that are opened inside the ``with`` block on worker processes of this machine share them, as far as their settings
+    are the same: processes take seconds to start. They end with the block.
+    """
+    with contextlib.ExitStack() as stack:
+        token = _SHARED.set(({}, stack))
+        stack.callback(_SHARED.reset, token)
+        yield
 
 
 @contextlib.contextmanager
@@ -39,17 +54,31 @@ def open_executor(
     if settings.kind == "sync":
         yield Executor(worker_memory=settings.worker_memory, limits=settings.limits, events=events)
         return
-    from .workers.connect import open_client
     from .workers.dask_executor import DaskExecutor
 
     began = time.perf_counter()
     patience = settings.limits.connect_timeout if connect_timeout is None else connect_timeout
     with (
-        open_client(settings, patience, events or ignore_event) as client,
+        _client(settings, patience, events or ignore_event) as client,
         DaskExecutor(client, settings, kind=settings.kind, events=events, preflight=preflight) as executor,
     ):
         executor.announce(time.perf_counter() - began)
         yield executor
+
+
+@contextlib.contextmanager
+def _client(settings: ClusterConfig, patience: float, events: Sink) -> Iterator[Client]:
+    from .workers.connect import open_client
+
+    shared = _SHARED.get()
+    if shared is None or settings.kind != "local":
+        with open_client(settings, patience, events) as client:
+            yield client
+        return
+    clients, stack = shared
+    if settings not in clients:
+        clients[settings] = stack.enter_context(open_client(settings, patience, events))
+    yield clients[settings]
 
 
 def executor_for_client(

@@ -189,13 +189,17 @@ def run_combine(step: Step, parts: Sequence[Done], worker: str) -> Done:
         raise BlockFailure(f"joining the results of tasks {joined}", f"blocks {joined}", 1, worker) from error
 
 
-def fold_plan(plan: Plan[Any], limits: Limits) -> Done:
-    """Run a plan in this process: depth first, in the order of its tree, with at most ``split_every`` parts held per level."""
+def fold_plan(plan: Plan[Any], limits: Limits, count: Callable[[], object] = tuple) -> Done:
+    """Run a plan in this process: depth first, in the order of its tree, with at most ``split_every`` parts held per level. ``count`` is
+    called after every task.
+    """
     step = Step.of(plan, limits)
 
     def node(level: int, index: int) -> Done:
         if level == 0:
-            return run_chunk(step, index, plan.refs[index], "driver")
+            done = run_chunk(step, index, plan.refs[index], "driver")
+            count()
+            return done
         lo, hi = plan.levels[level - 1][index]
         parts = [node(level - 1, child) for child in range(lo, hi)]
         return parts[0] if hi - lo == 1 else run_combine(step, parts, "driver")

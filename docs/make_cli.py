@@ -47,6 +47,16 @@ def _option_rows(options: list[click.Option]) -> list[str]:
     return rows
 
 
+def summary(command: click.Command) -> str:
+    """Return what a command does: the first paragraph of its help."""
+    return " ".join((command.help or "").split("\n\n")[0].split())
+
+
+def _index(found: list[tuple[tuple[str, ...], click.Command]]) -> list[str]:
+    rows = (f"| [`{' '.join(path)}`](#gramplane-{'-'.join(path)}) | {summary(command)} |" for path, command in found)
+    return ["| command | what it does |", "|---|---|", *rows, ""]
+
+
 def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     words = [param.make_metavar(click.Context(command)) for param in command.params if isinstance(param, click.Argument)]
     options = [
@@ -56,7 +66,7 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
     # A command that has some options of a group alone lists them as its own.
     shared = {name: group for name, group in (("cluster options", CLUSTER), ("common options", COMMON)) if names.issuperset(group)}
     own = [option for option in options if not any(option.name in group for group in shared.values())]
-    text = " ".join((command.help or "").split("\n\n")[0].split())
+    text = summary(command)
     more = [" ".join(part.split()) for part in (command.help or "").split("\n\n")[1:]]
     lines = [f"## gramplane {' '.join(path)}", "", f"`gramplane {' '.join((*path, *words))}`", "", text, ""]
     lines += [line for part in more for line in (part, "")]
@@ -69,7 +79,14 @@ def _section(path: tuple[str, ...], command: click.Command) -> list[str]:
 def page() -> str:
     """Return the page."""
     found = list(leaves(cli))
-    lines = [HEAD, "| exit code | meaning |", "|---|---|", *(f"| {int(code)} | {text} |" for code, text in MEANING.items()), ""]
+    lines = [
+        HEAD,
+        *_index(found),
+        "| exit code | meaning |",
+        "|---|---|",
+        *(f"| {int(code)} | {text} |" for code, text in MEANING.items()),
+        "",
+    ]
     for path, command in found:
         lines += _section(path, command)
     fit = next(command for path, command in found if path == ("fit",))

@@ -16,8 +16,8 @@ HEAD = f"""# What the driver holds
 Written by `python docs/make_memory.py` from what the methods declare: plans (`--dry-run`) and refusals have it from the same place.
 
 `--driver-memory`, L below, is what the process that starts a run may hold beside its programs; by default half of the memory of machine
-or container. More than that ends with 5 before any work; [operations.md](operations.md#memory-of-the-driver) tells how. A plan has the
-sum as `driver_bytes`, and each thing as a row of `driver_holds`.
+or container. More than that ends with 5 before any work; [the guide](guides/memory_and_blocks.md#memory-of-the-driver) tells how. A
+plan has the sum as `driver_bytes`, and each thing as a row of `driver_holds`.
 
 Without workers (`--cluster sync`) the tasks run in this process, too: one step of a pass (`task_bytes`), and blocks that are kept from
 one pass to the next as far as L leaves room for them, up to 256 MiB. `process_bytes` is the sum of all three. Measured peaks stay within

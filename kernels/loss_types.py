@@ -93,7 +93,7 @@ class MarginLoss(SumLoss):
     def best_scaled_dual(self, alpha: FloatArray, cost: FloatArray, norm2: float) -> float:
         """Return max over s >= 0 of U(s alpha) - s^2 norm2 / 2, s alpha within the dual bounds: here by sections of a concave function.
         With norm2 = ||c(alpha)||_(B)^2, the sum of the B largest scores, it is a lower bound of the Feature Generating Machine's exact
-        optimum from any dual vector (docs/methods.md, "Outer bounds").
+        optimum from any dual vector (docs/theory/fgm.md, "Outer bounds").
         """
         used = alpha > 0
         if not used.any():

@@ -17,7 +17,7 @@ huber             r^2 / 2 where |r| <= delta,    r between -delta and delta   y 
 ================  =============================  ===========================  ==========================================  ==========
 
 A sum over rows with costs has the dual variables u_i = C_i s_i (of labels also alpha_i = y_i u_i) and the utility sum_i C_i U(u_i / C_i);
-rows with C_i = 0 do not exist. At any f the pair (f, u) satisfies U(u) = P(f) + sum_i u_i f_i (docs/methods.md, "Losses and duals").
+rows with C_i = 0 do not exist. At any f the pair (f, u) satisfies U(u) = P(f) + sum_i u_i f_i (docs/theory/fgm.md, "Losses and duals").
 
 To add a loss: a number in :class:`LossKind`, a class in :data:`LOSSES`, and a branch in the compiled functions of the loops that shall take
 it. A solver names the attributes it needs of a loss; :func:`require_loss` refuses losses without them.
@@ -181,7 +181,7 @@ class SquaredHinge(MarginLoss):
 @dataclass(frozen=True)
 class Logistic(MarginLoss, RowLoss):
     """Logistic loss, P = sum_i C_i log(1 + exp(-y_i f_i)). The utility contains the constant n C log C that Tan, Tsang and Wang drop
-    (docs/methods.md, "Losses and duals").
+    (docs/theory/fgm.md, "Losses and duals").
     """
 
     name = "logistic"

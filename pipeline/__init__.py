@@ -20,7 +20,7 @@ _RUNS = {
     "tune": "runs.tune",
     "use_client": "estimators.inputs",
 }
-_HOMES = {**_RUNS, **{name: f"methods.{info.system}.estimator" for info in METHODS.values() for name in (*info.estimators, *info.others)}}
+_HOMES = {**_RUNS, **{name: f"methods.{info.system}.estimator" for info in METHODS.values() for name in info.public_names}}
 
 __all__ = sorted([*_HOMES, "METHODS", "MethodInfo"])  # pyright: ignore[reportUnsupportedDunderAll] (names of the stub)
 

@@ -52,7 +52,7 @@ class ColoredMVU(_embeddings.ColoredMVU):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class FGMClassifier(_fgm.FGMClassifier):
@@ -83,7 +83,46 @@ class FGMClassifier(_fgm.FGMClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class FGMClassifierCV(_fgm.FGMClassifierCV):
+    def __init__(
+        self,
+        B: int = 10,
+        Bs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 5,
+        max_rounds: int = 10,
+        n_features_to_select: int | None = None,
+        loss: Literal['squared_hinge', 'logistic'] = 'squared_hinge',
+        fit_intercept: bool = True,
+        groups: Any = None,
+        group_weight: Any = None,
+        feature_map: Literal['poly2', 'hik', 'additive_gaussian'] | None = None,
+        gamma: float = 1.0,
+        coef0: float = 1.0,
+        n_bins: int = 100,
+        solver: Literal['auto', 'newton', 'apg', 'mkl'] = 'auto',
+        inner_tol: float = 0.001,
+        inner_stop: Literal['gap', 'decrease'] = 'gap',
+        max_inner: int | None = None,
+        outer_tol: float | None = None,
+        allow_repeat: bool = True,
+        debias: bool = False,
+        outer_stop: Literal['gap', 'decrease'] = 'gap',
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class FGMRegressor(_fgm.FGMRegressor):
@@ -114,7 +153,46 @@ class FGMRegressor(_fgm.FGMRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class FGMRegressorCV(_fgm.FGMRegressorCV):
+    def __init__(
+        self,
+        B: int = 10,
+        Bs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 5,
+        max_rounds: int = 10,
+        n_features_to_select: int | None = None,
+        loss: Literal['squared', 'squared_epsilon_insensitive', 'huber'] = 'squared',
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        fit_intercept: bool = True,
+        groups: Any = None,
+        group_weight: Any = None,
+        feature_map: Literal['poly2', 'hik', 'additive_gaussian'] | None = None,
+        gamma: float = 1.0,
+        coef0: float = 1.0,
+        n_bins: int = 100,
+        solver: Literal['auto', 'newton', 'apg', 'mkl'] = 'auto',
+        inner_tol: float = 0.001,
+        inner_stop: Literal['gap', 'decrease'] = 'gap',
+        max_inner: int | None = None,
+        outer_tol: float | None = None,
+        allow_repeat: bool = True,
+        debias: bool = False,
+        outer_stop: Literal['gap', 'decrease'] = 'gap',
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
@@ -141,7 +219,41 @@ class GroupLassoClassifier(_group_lasso.GroupLassoClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class GroupLassoClassifierCV(_group_lasso.GroupLassoClassifierCV):
+    def __init__(
+        self,
+        penalty: Literal['gl', 'sgl', 'egl', 'l1'] = 'gl',
+        lams: int | Sequence[float] | None = 10,
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal['auto', 'da', 'fobos', 'fista'] = 'auto',
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal['auto', 'logistic', 'squared', 'hinge'] = 'auto',
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        edges: Any = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
@@ -166,7 +278,39 @@ class GroupLassoRegressor(_group_lasso.GroupLassoRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class GroupLassoRegressorCV(_group_lasso.GroupLassoRegressorCV):
+    def __init__(
+        self,
+        penalty: Literal['gl', 'sgl', 'egl', 'l1'] = 'gl',
+        lams: int | Sequence[float] | None = 10,
+        gamma: float = 1.0,
+        groups: Any = None,
+        r: float | list[float] = 1.0,
+        rho: float = 0.0,
+        algorithm: Literal['auto', 'da', 'fobos', 'fista'] = 'auto',
+        epochs: int = 1,
+        batch_size: int = 1,
+        shuffle: bool = True,
+        fit_intercept: bool = True,
+        average: bool = False,
+        loss: Literal['auto', 'squared'] = 'auto',
+        tol: float = 0.0001,
+        max_iter: int = 1000,
+        edges: Any = None,
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClassifier):
@@ -175,7 +319,7 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         dag: str | Sequence[Any] | Mapping[str, Any] | KernelDag | None = None,
         rho: float = 1.5,
         a: float = 2.0,
-        C: float = 1.0,
+        C: float = 10.0,
         loss: Literal['auto', 'hinge', 'squared_hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         task_kernel: float | Sequence[Sequence[float]] | numpy.ndarray | None = None,
         solver: Literal['auto', 'mirror'] = 'auto',
@@ -184,9 +328,9 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         max_rounds: int = 50,
         max_nodes: int = 500,
         max_solves: int = 500,
-        max_visits: int = 20000,
+        max_visits: int | Literal['auto'] = 'auto',
         n_add: int = 30,
-        rest: float | None = None,
+        rest: float | None = 0.001,
         threshold: float = 0.001,
         max_iter: int = 5000,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
@@ -196,7 +340,8 @@ class HierarchicalKernelClassifier(_hierarchical_kernels.HierarchicalKernelClass
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegressor):
@@ -205,7 +350,7 @@ class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegres
         dag: str | Sequence[Any] | Mapping[str, Any] | KernelDag | None = None,
         rho: float = 1.5,
         a: float = 2.0,
-        C: float = 1.0,
+        C: float = 10.0,
         loss: Literal['auto', 'hinge', 'squared_hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         epsilon: float = 0.1,
         task_kernel: float | Sequence[Sequence[float]] | numpy.ndarray | None = None,
@@ -215,9 +360,9 @@ class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegres
         max_rounds: int = 50,
         max_nodes: int = 500,
         max_solves: int = 500,
-        max_visits: int = 20000,
+        max_visits: int | Literal['auto'] = 'auto',
         n_add: int = 30,
-        rest: float | None = None,
+        rest: float | None = 0.001,
         threshold: float = 0.001,
         max_iter: int = 5000,
         grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
@@ -225,7 +370,8 @@ class HierarchicalKernelRegressor(_hierarchical_kernels.HierarchicalKernelRegres
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class KTASelectionPath(_kta_path.KTASelectionPath):
@@ -243,12 +389,41 @@ class KTASelectionPath(_kta_path.KTASelectionPath):
         order: int = 1,
         C: float = 1.0,
         n_machines: int = 11,
+        p: float | Literal['auto'] | None = 'auto',
         class_weight: Literal['balanced'] | dict[Any, float] | None = None,
         probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+class KTASelectionPathCV(_kta_path.KTASelectionPathCV):
+    def __init__(
+        self,
+        kernel: Literal['rbf', 'linear', 'precomputed'] = 'rbf',
+        divergence: Literal['euclidean', 'kl'] = 'euclidean',
+        lam1: float | None = None,
+        lam2: float | None = None,
+        eta0: float = 0.0,
+        p_start: float = 2.0,
+        p_end: float = 1.0,
+        dp: float = 0.01,
+        eps: float = 0.0001,
+        order: int = 1,
+        Cs: int | Sequence[float] | None = (1.0, 10.0, 100.0),
+        n_machines: int = 11,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
@@ -259,7 +434,7 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         q: float = 1.5,
         a: float = 1.5,
         mu: float = 1.0,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         inverted: bool = False,
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
@@ -277,7 +452,8 @@ class LatentTaskMKLClassifier(_latent_task_mkl.LatentTaskMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
@@ -288,7 +464,7 @@ class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
         q: float = 1.5,
         a: float = 1.5,
         mu: float = 1.0,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         inverted: bool = False,
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         epsilon: float = 0.1,
@@ -305,7 +481,8 @@ class LatentTaskMKLRegressor(_latent_task_mkl.LatentTaskMKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLClassifier(_mkl.MKLClassifier):
@@ -329,7 +506,39 @@ class MKLClassifier(_mkl.MKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class MKLClassifierCV(_mkl.MKLClassifierCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        constraint: Literal['elastic_net', 'simplex', 'l2', 'lp'] = 'elastic_net',
+        v: float = 0.5,
+        vs: int | Sequence[float] | None = None,
+        p: float = 2.0,
+        Cs: int | Sequence[float] | None = 10,
+        solver: Literal['auto', 'level', 'silp', 'simplemkl', 'alternate', 'uniform', 'single'] = 'auto',
+        tau: float = 0.3,
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 200,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MKLRegressor(_mkl.MKLRegressor):
@@ -352,7 +561,38 @@ class MKLRegressor(_mkl.MKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class MKLRegressorCV(_mkl.MKLRegressorCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        constraint: Literal['elastic_net', 'simplex', 'l2', 'lp'] = 'elastic_net',
+        v: float = 0.5,
+        vs: int | Sequence[float] | None = None,
+        p: float = 2.0,
+        Cs: int | Sequence[float] | None = 10,
+        solver: Literal['auto', 'level', 'silp', 'simplemkl', 'alternate', 'uniform', 'single'] = 'auto',
+        tau: float = 0.3,
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 200,
+        epsilon: float = 0.1,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
@@ -368,7 +608,7 @@ class MinimumVolumeEmbedding(_embeddings.MinimumVolumeEmbedding):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
@@ -391,7 +631,39 @@ class MultiTaskMKLClassifier(_multitask_mkl.MultiTaskMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class MultiTaskMKLClassifierCV(_multitask_mkl.MultiTaskMKLClassifierCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        p: float = 2.0,
+        ps: int | Sequence[float] | None = None,
+        q: float = 1.0,
+        qs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 10,
+        loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
+        solver: Literal['auto', 'mirror'] = 'auto',
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 500,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
@@ -413,7 +685,38 @@ class MultiTaskMKLRegressor(_multitask_mkl.MultiTaskMKLRegressor):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
+    ) -> None: ...
+
+class MultiTaskMKLRegressorCV(_multitask_mkl.MultiTaskMKLRegressorCV):
+    def __init__(
+        self,
+        kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
+        p: float = 2.0,
+        ps: int | Sequence[float] | None = None,
+        q: float = 1.0,
+        qs: int | Sequence[float] | None = None,
+        Cs: int | Sequence[float] | None = 10,
+        loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
+        epsilon: float = 0.1,
+        solver: Literal['auto', 'mirror'] = 'auto',
+        normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
+        tol: float = 0.001,
+        max_iter: int = 500,
+        threshold: float = 0.0001,
+        grams: Literal['auto', 'memory', 'store', 'recompute'] = 'auto',
+        gram_store: str | None = None,
+        cluster: str | None = None,
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
@@ -437,7 +740,8 @@ class MultiTaskSelector(_multitask_selector.MultiTaskSelector):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
@@ -445,7 +749,7 @@ class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
         self,
         rho: float = 1.1,
         a: float = 2.0,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         n_thresholds: int = 9,
         refine_cuts: bool = True,
         categorical: Sequence[int | str] | None = None,
@@ -454,7 +758,7 @@ class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
         max_rounds: int = 50,
         max_rules: int = 1000,
         max_visits: int = 2000000,
-        rest: float | None = 0.0001,
+        rest: float | None = 0.001,
         add: int = 30,
         skip_implied: bool = True,
         prune: float = 0.02,
@@ -465,7 +769,40 @@ class RuleEnsembleClassifier(_rule_ensemble.RuleEnsembleClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+    ) -> None: ...
+
+class RuleEnsembleClassifierCV(_rule_ensemble.RuleEnsembleClassifierCV):
+    def __init__(
+        self,
+        rho: float = 1.1,
+        rhos: int | Sequence[float] | None = None,
+        a: float = 2.0,
+        Cs: int | Sequence[float] | None = 5,
+        n_thresholds: int = 9,
+        refine_cuts: bool = True,
+        categorical: Sequence[int | str] | None = None,
+        task_kernel: Sequence[Sequence[float]] | numpy.ndarray | None = None,
+        tol: float = 0.001,
+        max_rounds: int = 50,
+        max_rules: int = 1000,
+        max_visits: int = 2000000,
+        rest: float | None = 0.001,
+        add: int = 30,
+        skip_implied: bool = True,
+        prune: float = 0.02,
+        solver: Literal['auto', 'newton', 'mirror'] = 'auto',
+        class_weight: Literal['balanced'] | dict[Any, float] | None = None,
+        probability: Literal['auto', 'sigmoid', 'isotonic', False] = 'auto',
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool | str = True,
+        one_standard_error: bool = False,
+        n_jobs: int | None = None,
+        cluster: str | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SemanticKernelRanker(_semantic_ranker.SemanticKernelRanker):
@@ -488,7 +825,7 @@ class SemanticKernelRanker(_semantic_ranker.SemanticKernelRanker):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifier):
@@ -496,7 +833,7 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         self,
         kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
         q: float = 1.5,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         solver: Literal['auto', 'mirror', 'alternate'] = 'auto',
         normalize: Literal['none', 'trace', 'unit_trace', 'multiplicative', 'cosine'] = 'trace',
@@ -509,7 +846,8 @@ class SharedSubspaceMKLClassifier(_shared_subspace_mkl.SharedSubspaceMKLClassifi
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor):
@@ -517,7 +855,7 @@ class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor
         self,
         kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
         q: float = 1.5,
-        C: float = 1.0,
+        C: float | Literal['auto'] = 'auto',
         loss: Literal['auto', 'hinge', 'epsilon_insensitive', 'squared'] = 'auto',
         epsilon: float = 0.1,
         solver: Literal['auto', 'mirror', 'alternate'] = 'auto',
@@ -529,7 +867,8 @@ class SharedSubspaceMKLRegressor(_shared_subspace_mkl.SharedSubspaceMKLRegressor
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class SimpleNPKL(_npkl.SimpleNPKL):
@@ -551,7 +890,7 @@ class SimpleNPKL(_npkl.SimpleNPKL):
         run_on: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class SocialStrengthRanker(_social_strength.SocialStrengthRanker):
@@ -574,7 +913,7 @@ class SocialStrengthRanker(_social_strength.SocialStrengthRanker):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class StructurePreservingEmbedding(_embeddings.StructurePreservingEmbedding):
@@ -590,7 +929,7 @@ class StructurePreservingEmbedding(_embeddings.StructurePreservingEmbedding):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class TriClassSVC(_tri_class_svm.TriClassSVC):
@@ -621,14 +960,15 @@ class TriClassSVC(_tri_class_svm.TriClassSVC):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
     def __init__(
         self,
         kernels: Sequence[KernelSpec | str | Callable[..., Any]] | Literal['precomputed'] | None = None,
-        C: float = 1.0,
+        C: float = 10.0,
         infinite: bool = False,
         penalty: float | None = None,
         rule: Literal['descent', 'thesis'] = 'descent',
@@ -646,7 +986,8 @@ class TwoLayerMKLClassifier(_two_layer_mkl.TwoLayerMKLClassifier):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        scale: Literal['auto', 'standard', 'max-abs', 'unit-column'] | None = 'auto',
     ) -> None: ...
 
 class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
@@ -668,7 +1009,7 @@ class UnsupervisedMKL(_unsupervised_mkl.UnsupervisedMKL):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
 class VisualRank(_semantic_ranker.VisualRank):
@@ -682,7 +1023,7 @@ class VisualRank(_semantic_ranker.VisualRank):
         cluster: str | None = None,
         random_state: Any = None,
         verbose: int = 0,
-        callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
+        callbacks: Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None = None,
     ) -> None: ...
 
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMRegressor', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoClassifierCV', 'GroupLassoRegressor', 'GroupLassoRegressorCV', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'KTASelectionPathCV', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLClassifierCV', 'MKLRegressor', 'MKLRegressorCV', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLClassifierCV', 'MultiTaskMKLRegressor', 'MultiTaskMKLRegressorCV', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RuleEnsembleClassifierCV', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', 'cross_validate', 'generalization_bound', 'load_model', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'tune', 'use_client']

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import numpy as np
 
+from ..storage import MemoryBlocks
+from .inputs.fit_warnings import fit_warnings
 from .inputs.labels import Inputs
-from .inputs.scores import with_held_out
+from .inputs.scores import accuracy_metrics, fit_tracker, with_held_out
 from .loops.protocol import Loop, LoopState
 from .models.kernel import kernel_names
 from .models.predictor import Predictor
@@ -24,6 +26,9 @@ C = TypeVar("C", bound=MethodConfig)
 I = TypeVar("I", bound=Any)  # noqa: E741 (inputs)
 S = TypeVar("S", bound=LoopState)
 M = TypeVar("M")
+
+
+FOLD_TOL_FACTOR = 10.0  # of tolerances in fits made for their decision values: what is left changes them less than other rows would
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,10 @@ class Method(Generic[C, I, S, M]):
     held: ClassVar[tuple[Held, ...]]  # what its driver may hold
     # Module under `gramplane.pipeline` whose block programs a worker loads before its memory is measured.
     programs: ClassVar[str] = "grams.grams"
+    # Tolerances that are wider in fits made for their decision values on some rows, and up to which.
+    fold_tols: ClassVar[Mapping[str, float]] = {}
+    starts_from_whole: ClassVar[bool] = False  # whether paths of folds begin where a fit of all rows ends
+    shares_points: ClassVar[bool] = False  # whether fits of several parameters share passes, and do not start from one another
 
     config: C
     inputs: I
@@ -108,9 +117,26 @@ class Method(Generic[C, I, S, M]):
         """Return what the user should know of a fit."""
         return []
 
+    def all_warnings(self, state: S, model: M, ctx: RunContext, history: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return what the user should know of a fit: what the method says, and what follows from target, selection and answers."""
+        own, last = self.warnings(state, model, ctx), history[-1] if history else {}
+        has_own_rows = type(self).labelled.__func__ is not Method.labelled.__func__  # pyright: ignore[reportFunctionMemberAccess]
+        if not has_own_rows and not isinstance(self.inputs, Inputs):
+            return own  # no rows with a target
+        rows = self.labelled(cast(I, self.inputs))
+        if isinstance(ctx.data, MemoryBlocks) and last.get("n_answers") is None:
+            values = dict(enumerate(self.decision_values(state, ctx)))
+            last = {**last, **accuracy_metrics([fit_tracker(rows, rows.held_out)], values)}
+        return [*own, *fit_warnings(self.name, self.config, rows, self.summary(state, model), last, own)]
+
     def summary(self, state: S, model: M) -> dict[str, Any]:
         """Return the figures of a finished run as a small JSON object."""
         raise NotImplementedError
+
+    @property
+    def column_names(self) -> Sequence[str] | None:
+        """Names of the columns that kernels of the run read, if they have some."""
+        return self.ctx.data.feature_names()
 
     def tables(self, state: S, model: M) -> dict[str, list[dict[str, Any]]]:
         """Return the report's tables: name to rows."""
@@ -135,9 +161,18 @@ class Method(Generic[C, I, S, M]):
         return getattr(config, "loss", None) == "logistic"
 
     @classmethod
+    def probability_kind(cls, config: C) -> str:
+        """Return how decision values of a fit with these parameters become probabilities: logistic, sigmoid or isotonic."""
+        if cls.is_logistic(config):
+            return "logistic"
+        return "isotonic" if getattr(config, "probability", None) == "isotonic" else "sigmoid"
+
+    @classmethod
     def for_folds(cls, config: C) -> C:
-        """Return the parameters of fits that are made for their decision values alone."""
-        return config
+        """Return the parameters of fits that are made for their decision values alone: tolerances are wider, see :attr:`fold_tols`."""
+        given = {name: getattr(config, name) for name in cls.fold_tols}
+        wider = {name: max(min(FOLD_TOL_FACTOR * tol, cls.fold_tols[name]), tol) for name, tol in given.items() if tol is not None}
+        return config.model_copy(update=wider) if wider else config
 
     @classmethod
     def labelled(cls, inputs: I) -> Inputs:
@@ -146,17 +181,43 @@ class Method(Generic[C, I, S, M]):
         return inputs
 
     @classmethod
+    def truth(cls, inputs: I) -> np.ndarray:
+        """Return the class of every labelled row as its index, -1 of rows of neither class; or its number. ``(n_labelled,)``."""
+        return cls.labelled(inputs).target
+
+    @classmethod
     def without(cls, inputs: I, held_out: np.ndarray) -> I:
         """Return inputs with the weights of some rows ``(n_labelled,)`` zero."""
         assert isinstance(inputs, Inputs)
         return cast(I, with_held_out(inputs, held_out))
 
     @classmethod
-    def shared_folds(cls, config: C, inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
-        """Return one run of fits without the rows of every mask, where such fits share passes; else ``None``. MemoryBoundExceeded: together
-        they are more than the memory allows.
+    def shared_fits(cls, configs: Sequence[C], inputs: I, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+        """Return one run of fits with each of some parameters, and for each without the rows of every mask, where such fits share passes;
+        else ``None``. MemoryBoundExceeded: together they are more than the memory allows.
         """
         return None
+
+    def follow_path(self, before: Self | None) -> None:
+        """Make the run ready for :meth:`path_values`, and take over what a run on the same rows has made of the data, if there was one."""
+
+    def warm_start(self, fresh: S, before: Self, last: S) -> S:
+        """Return the state to begin with where a run with other parameters on the same rows, ``before``, ended with ``last``; ``fresh`` is
+        the state to begin with otherwise.
+        """
+        return fresh
+
+    def fold_start(self, fresh: S, whole: Self, last: S) -> S:
+        """Return the state to begin with where a fit of all rows with the same parameters, ``whole``, ended with ``last``. Called where
+        :attr:`starts_from_whole` is set, at the beginning of a path.
+        """
+        return fresh
+
+    def path_values(self, state: S, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield what the models along the path of the fits decide on all labelled rows, as :meth:`decision_values` does, each with the
+        parameters that a fit would end there with. Without a path that is the end.
+        """
+        yield {}, self.decision_values(state, ctx)
 
     def decision_values(self, state: S, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all labelled rows, ``(n_machines, n_labelled)``, machines fit after fit."""
@@ -203,11 +264,11 @@ def kernel_rows(names: Sequence[str], labels: Sequence[Any], weights: np.ndarray
     return [{"kernel": names[q], **weights_by_label(weights[:, q], labels)} for q in heaviest_first(weights.max(axis=0))]
 
 
-def followed_tables(model: Any) -> dict[str, list[dict[str, Any]]]:
+def followed_tables(model: Any, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
     """Return the tables of `weight_tables` of a model on kernels that keeps the weights of its machines along the iterations."""
     labels, count = json.loads(model.classes_json) or (), len(model.theta)
     paths = [model.arrays[f"weights_path_{m}"] for m in range(count)]
-    return weight_tables(kernel_names(model), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)
+    return weight_tables(kernel_names(model, names), [str(label) for label in labels] if count > 1 else [""], model.theta, paths)
 
 
 def bound_figures(lower: float, upper: float, state: LoopState, unfinished: Sequence[str]) -> dict[str, float]:

@@ -133,9 +133,9 @@ def class_model(model: TaskModel, machine: int) -> TaskModel:
     return replace(model.machine(machine), figures=figures, arrays=arrays)
 
 
-def class_tables(method: type[Method], model: TaskModel) -> dict[str, list[dict[str, Any]]]:
+def class_tables(method: type[Method], model: TaskModel, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
     """Return the tables that follow from a model of several classes, class by class."""
-    return by_class([method.model_tables(class_model(model, m)) for m in range(model.n_machines)], model.labels)
+    return by_class([method.model_tables(class_model(model, m), names) for m in range(model.n_machines)], model.labels)
 
 
 def of_machines(parts: list[Any]) -> Any:

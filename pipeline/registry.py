@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .records.context import RunContext
     from .records.extra_input import ExtraInput
     from .records.holdings import Held
+    from .records.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,14 @@ class MethodInfo:
 
     ``estimator`` and ``regressor`` are scikit-learn classes in ``estimator.py``: of a method that has two the second is for real-valued
     targets, and a run follows the target of its store.
+
+    Examples
+    --------
+    >>> from gramplane import METHODS
+    >>> METHODS["group-lasso"].estimators
+    ('GroupLassoClassifier', 'GroupLassoRegressor')
+    >>> METHODS["group-lasso"].config().lam
+    'auto'
     """
 
     name: str  # on the command line
@@ -33,6 +42,7 @@ class MethodInfo:
     estimator: str
     regressor: str | None = None
     others: tuple[str, ...] = ()  # further public names of `estimator.py`
+    cross_validated: tuple[str, ...] = ()  # classes there that choose their parameters by cross-validation
 
     @property
     def package(self) -> str:
@@ -49,10 +59,21 @@ class MethodInfo:
         return (self.estimator,) if self.regressor is None else (self.estimator, self.regressor)
 
     @property
+    def public_names(self) -> tuple[str, ...]:
+        """Public names of its ``estimator.py``."""
+        return (*self.estimators, *self.cross_validated, *self.others)
+
+    @property
     def extra_inputs(self) -> tuple[ExtraInput, ...]:
         """What it takes beside its data."""
         items: tuple[ExtraInput, ...] = getattr(import_module(self.package), "EXTRA_INPUTS", ())
         return tuple(item for item in items if not item.methods or self.name in item.methods)
+
+    @property
+    def profile(self) -> Profile | None:
+        """What it is for; ``None`` of a system that does not say."""
+        profiles: tuple[Profile, ...] = getattr(import_module(self.package), "PROFILES", ())
+        return next((profile for profile in profiles if profile.method == self.name), None)
 
     @cached_property
     def config(self) -> type[MethodConfig]:
@@ -99,14 +120,45 @@ class MethodInfo:
 METHODS = {
     info.name: info
     for info in (
-        MethodInfo("fgm", "Feature Generating Machine", "fgm", "FGM", "FGMClassifier", "FGMRegressor", others=("PathPoint",)),
         MethodInfo(
-            "group-lasso", "Group lasso on a stream of rows", "group_lasso", "GroupLasso", "GroupLassoClassifier", "GroupLassoRegressor"
+            "fgm",
+            "Feature Generating Machine",
+            "fgm",
+            "FGM",
+            "FGMClassifier",
+            "FGMRegressor",
+            ("PathPoint",),
+            ("FGMClassifierCV", "FGMRegressorCV"),
         ),
-        MethodInfo("mkl", "Generalized multiple kernel learning", "mkl", "MKL", "MKLClassifier", "MKLRegressor"),
+        MethodInfo(
+            "group-lasso",
+            "Group lasso on a stream of rows",
+            "group_lasso",
+            "GroupLasso",
+            "GroupLassoClassifier",
+            "GroupLassoRegressor",
+            cross_validated=("GroupLassoClassifierCV", "GroupLassoRegressorCV"),
+        ),
+        MethodInfo(
+            "mkl",
+            "Generalized multiple kernel learning",
+            "mkl",
+            "MKL",
+            "MKLClassifier",
+            "MKLRegressor",
+            cross_validated=("MKLClassifierCV", "MKLRegressorCV"),
+        ),
         MethodInfo("tri-class-svm", "Tri-class support vector machine", "tri_class_svm", "TriClass", "TriClassSVC"),
         MethodInfo("unsupervised-mkl", "Unsupervised multiple kernel learning", "unsupervised_mkl", "UMKL", "UnsupervisedMKL"),
-        MethodInfo("kta-path", "Kernel selection path", "kta_path", "KTAPath", "KTASelectionPath", others=("PathMachine",)),
+        MethodInfo(
+            "kta-path",
+            "Kernel selection path",
+            "kta_path",
+            "KTAPath",
+            "KTASelectionPath",
+            others=("PathMachine",),
+            cross_validated=("KTASelectionPathCV",),
+        ),
         MethodInfo(
             "two-layer-mkl",
             "Two-layer multiple kernel learning",
@@ -123,7 +175,14 @@ METHODS = {
             "LatentTaskMKLClassifier",
             "LatentTaskMKLRegressor",
         ),
-        MethodInfo("rule-ensemble", "Rule ensemble on the lattice of conjunctions", "rule_ensemble", "Rule", "RuleEnsembleClassifier"),
+        MethodInfo(
+            "rule-ensemble",
+            "Rule ensemble on the lattice of conjunctions",
+            "rule_ensemble",
+            "Rule",
+            "RuleEnsembleClassifier",
+            cross_validated=("RuleEnsembleClassifierCV",),
+        ),
         MethodInfo(
             "hierarchical-kernels",
             "Hierarchical kernel learning",
@@ -139,6 +198,7 @@ METHODS = {
             "MultiTaskMKL",
             "MultiTaskMKLClassifier",
             "MultiTaskMKLRegressor",
+            cross_validated=("MultiTaskMKLClassifierCV", "MultiTaskMKLRegressorCV"),
         ),
         MethodInfo(
             "shared-subspace-mkl",
@@ -164,6 +224,7 @@ METHODS = {
         MethodInfo("social-strength", "Strength of ties between users", "social_strength", "Social", "SocialStrengthRanker"),
     )
 }
+"""Every method, by the name of its command: what it is called, where it lies, which estimators it has."""
 
 
 def extra_inputs(scored: bool = False) -> dict[str, tuple[ExtraInput, list[str]]]:

@@ -2,7 +2,8 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -12,9 +13,10 @@ import scipy.sparse as sp
 
 from .blocks.store import Block, BlockMeta, BlockSource, ColumnScale, VerifyReport
 from .blocks.tables import COLUMN_TABLES, check_ids, check_rows, column_tables, mark_canonical
-from .errors import SchemaError
+from .column_scale import factors_of
+from .errors import DataError, SchemaError
 from .layout import STRIPE_BYTES, STRIPE_ENTRIES, DenseLayout, StripeLayout, place_blocks, plan_dense, plan_dense_rows, plan_stripes
-from .meta import Label
+from .meta import Label, ScaleKind
 from .sparse_door import admit
 from .value_types import Matrix, SparseMatrix, UserData
 
@@ -79,6 +81,34 @@ class MemoryBlocks(BlockSource):
         self._groups = None if groups is None else np.asarray(_check_length("groups", groups, d), dtype=np.int64)
         self._stripe_bytes = stripe_bytes
         self._entries = max(STRIPE_ENTRIES, stripe_bytes // self.meta.itemsize) if stripe_bytes > STRIPE_BYTES else STRIPE_ENTRIES
+
+    def with_scale(self, kind: ScaleKind, *, centred: bool = True, weight: npt.ArrayLike | None = None) -> "MemoryBlocks":
+        """Return the same arrays under a scaling of their columns, as a store ingested with it has; no value is copied.
+
+        ``centred``: shift dense columns, too, where the kind does; ``weight`` (n_rows,): how often each row counts.
+        """
+        scaled = copy(self)
+        scaled.scale = self._column_scale(kind, centred, None if weight is None else np.asarray(weight, np.float64))
+        scaled.meta = replace(self.meta, scale=kind)
+        return scaled
+
+    def _column_scale(self, kind: ScaleKind, centred: bool, weight: npt.NDArray[np.float64] | None) -> ColumnScale:
+        parts: list[Any] = []
+        used = None if weight is None or np.ptp(weight) == 0 else np.flatnonzero(weight > 0)
+        weight = None if weight is None or used is None else weight[used]
+        for ref in self.column_blocks():
+            loaded = ref.load()
+            block = loaded if isinstance(loaded, np.ndarray) else sp.csc_array(loaded)
+            if used is not None and len(used) < self.n_rows:
+                block = block[used] if isinstance(block, np.ndarray) else sp.csc_array(block[used])
+            factor, shift, beyond = factors_of(block, kind, weight)
+            if beyond.size:
+                at = ref.cols[0] + int(beyond[0])
+                raise DataError(f"column {at}: the sum of its squares overflows, so scale={kind!r} has no factor for it")
+            parts.append((factor, shift))
+        factors = np.concatenate([np.zeros(0), *(factor for factor, _ in parts)])
+        has_shift = centred and any(shift is not None for _, shift in parts)
+        return ColumnScale(kind, factors, np.concatenate([shift for _, shift in parts]) if has_shift else None)
 
     @cached_property
     def digest(self) -> str:

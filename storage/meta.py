@@ -21,8 +21,8 @@ missing values and names of tasks."""
 _SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES, SCHEMA_WITH_CODES)
 
 Label = str | int | float | bool
-ScaleKind = Literal["none", "unit-column", "standard", "unit-row"]
-_SCALES = ("none", "unit-column", "standard", "unit-row")
+ScaleKind = Literal["none", "unit-column", "standard", "unit-row", "max-abs"]
+_SCALES = ("none", "unit-column", "standard", "unit-row", "max-abs")
 _VALUES = ("float32", "float64")
 _YOUNG = {"n_missing": 0, "task_names": None, "n_coded": 0, "covariates": None}  # attributes that older stores do not have
 

@@ -45,7 +45,18 @@ class MethodCase:
     """A method on a small data set. ``method``, ``params``, ``extra``: as for :func:`~gramplane.pipeline.run_method`; ``data``: writes the
     store to a path; ``other``: parameters that differ in one value, and the name of that parameter; ``driver_memory``: with so little
     that rows or matrices have no room in this process, the case goes the way that is distributed; ``sizes``: attributes of modules that
-    have other values meanwhile, by dotted name, so that small data have several blocks."""
+    have other values meanwhile, by dotted name, so that small data have several blocks.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest
+    >>> from gramplane.testing import MethodCase
+    >>> data = load_iris(return_X_y=True)
+    >>> case = MethodCase("fgm", {"B": 2}, lambda path: ingest(data, path), ({"B": 1}, "B"))
+    >>> case.method
+    'fgm'
+    """
 
     method: str
     params: dict[str, Any]

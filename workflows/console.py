@@ -3,18 +3,21 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ..cluster.events import ignore_event
 from ..storage.value_types import plain_json
 from .exits import Exit, exit_code
 from .signals import find_signal
 
+Emit = Callable[[Mapping[str, Any]], None]
 OUTPUT = "the standard output"
 COMPLETE = "_GRAMPLANE_COMPLETE"  # variable by which a shell asks for completions, as click calls it
 JSON_LIMIT = 4096  # bytes of the last line: what Airflow keeps of a task
@@ -107,13 +110,22 @@ def write_output(text: str) -> None:
 def describe_error(error: BaseException) -> str:
     """Return the one message of an error; a bug names its class and how to see the traceback."""
     if isinstance(error, click.ClickException):
-        return error.format_message()
+        return _misplaced_option(error) or error.format_message()
     stop = find_signal(error)
     text = _path_trouble(error) or str(stop or error) or type(error).__name__
     if exit_code(error) is Exit.BUG:
         text = f"{type(error).__name__}: {text}\nthis is a bug of gramplane; --debug shows where"
     notes = getattr(error, "__notes__", [])
     return "\n".join([*(f"{note}:" for note in notes), text])
+
+
+def _misplaced_option(error: click.ClickException) -> str | None:
+    """Return which commands have an option that this one has not: nearer to what was meant than options of a like name."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return None
+    commands = getattr(error.ctx.find_root().command, "commands", {})
+    takers = [name for name, command in commands.items() if any(error.option_name in param.opts for param in command.params)]
+    return f"{error.ctx.info_name} has no option {error.option_name}: it is one of {', '.join(takers)}" if takers else None
 
 
 def _path_trouble(error: BaseException) -> str | None:
@@ -174,13 +186,20 @@ def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def plan_result(plan: Mapping[str, Any]) -> Result:
     """Return what to say of a plan: its figures, and each thing that is held on a line of its own."""
+    return Result("planned", {"plan": plan}, plan_text(plan))
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """Return a plan for a reader: what is held, and what takes time, on lines of their own."""
     rows: list[tuple[str, Any]] = []
     for key, value in plan.items():
         if isinstance(value, list) and key.endswith("_holds"):
             rows += [("holds", f"{item['bytes']:,} bytes  {item['what']} ({item['formula']})") for item in value]
+        elif isinstance(value, list) and key == "takes":
+            rows += [("takes", f"{format_figure(item['seconds'])} s  {item['what']} ({item['formula']})") for item in value]
         else:
-            rows.append((key, value))
-    return Result("planned", {"plan": plan}, f"plan; nothing was run\n{align_rows(rows)}")
+            rows.append((key, value if value != [] else "nothing"))
+    return f"plan; nothing was run\n{align_rows(rows)}"
 
 
 def format_figure(value: object) -> str:
@@ -202,3 +221,26 @@ def version_text() -> str:
         return version("gramplane")
     except PackageNotFoundError:
         return "unknown (a checkout that is not installed)"
+
+
+def json_line(event: Mapping[str, Any]) -> None:
+    """Write the events that belong in a log as one JSON line each; work does not end because nobody reads them any more."""
+    from ..cluster.progress import LINES
+
+    if event.get("event") in LINES:
+        with suppress(OSError):
+            click.echo(one_line(event), err=True)
+
+
+@contextmanager
+def show_progress(quiet: bool = False, as_json: bool = False) -> Iterator[Emit]:
+    """Yield the sink of a run's events. ``quiet``: drop all of them; ``as_json``: what goes into a file or pipe are JSON lines."""
+    from ..cluster.progress import LineSink, progress_bar
+
+    if quiet:
+        yield ignore_event
+    elif sys.stderr.isatty():
+        with progress_bar() as emit:
+            yield emit
+    else:
+        yield json_line if as_json else LineSink(partial(click.echo, err=True))

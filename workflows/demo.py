@@ -9,7 +9,7 @@ import numpy as np
 
 from .checking import ConfigError
 from .commands.options import ComputeOptions
-from .progress import Emit
+from .console import Emit
 
 WORKFLOW = "fgm_poly2.yaml"
 TEST_SHARE = 0.3
@@ -42,6 +42,7 @@ def run_demo(out: Path, compute: ComputeOptions, emit: Emit) -> dict[str, Any]:
     began = time.perf_counter()
     write_digits(out / "data")
     write_workflow(out / WORKFLOW, emit)
+    emit({"event": "step", "step": "waiting for workers to start and, the first time on a machine, for code to be compiled"})
     outcome = run_workflow(read_workflow(out / WORKFLOW), where=compute, sink=emit)
     results = outcome.last["results"]
     if not set(STEPS) <= set(results):

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..cluster import share_local_clusters
 from ..storage.value_types import plain_json
 from .checking import ConfigError, Loc, Locator, choose
 from .commands.actions import parse_size
 from .commands.options import ComputeOptions, method_config
-from .console import version_text
+from .console import Emit, ignore_event, version_text
 from .kernel_files import kernel_entries, kernel_specs, names_file
-from .progress import Emit, ignore_event
 from .schema import ID, FitStep, GramStep, IngestStep, Step, TuneStep, Workflow
 from .steps import ACTIONS, StepContext, fit_files, gram_kernels, source_mark, source_of, step_values
 
@@ -169,8 +169,9 @@ def run_workflow(
     if only is not None:
         _need_done(context, steps[0])
     states, results = {}, {}
-    for step in steps:
-        states[step.id], results[step.id] = run_step(context, step)
+    with share_local_clusters():
+        for step in steps:
+            states[step.id], results[step.id] = run_step(context, step)
     last = results[only] if only is not None else {"results": results}
     status = "already-done" if set(states.values()) == {"already-done"} else "done"
     return WorkflowOutcome(status, name, context.folder, states, last)

@@ -57,8 +57,10 @@ class IngestArgs(Closed):
     qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
     no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")
     dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
-    scale: Literal["none", "unit-column", "standard", "unit-row"] = Field("none", description="scaling, stored as factors")
-    task: Literal["classification", "regression"] = Field("classification", description="whether the target is a class or a number")
+    scale: Literal["none", "unit-column", "standard", "max-abs", "unit-row"] = Field("none", description="scaling, stored as factors")
+    task: Literal["classification", "regression"] | None = Field(
+        None, description="whether the target is a class or a number; default: a class, but more than 20 different numbers are refused"
+    )
     labels: list[str | int | float] | None = Field(None, description="class labels in the order wanted; others are refused")
     target: str | None = Field(None, description="column or array of the target, where the source has names")
     task_column: str | None = Field(None, description="column or array naming the task of each row")
@@ -145,6 +147,16 @@ class TuneArgs(FitArgs):
     grid: dict[str, list[Any]] = Field(min_length=1, description="values of each parameter to try")
     folds: int = Field(5, ge=2, description="folds of the cross-validation")
     repeats: int = Field(1, ge=1, description="how often the folds are drawn, each time from another seed")
+    scoring: str | list[str] | None = Field(None, description="scores of scikit-learn, such as roc_auc, that settings are compared by")
+    refit: str | None = Field(None, description="which of several scores decides; default: the first")
+
+    @model_validator(mode="after")
+    def _scores_are_known(self) -> TuneArgs:
+        if self.scoring is not None or self.refit is not None:
+            from ..pipeline.models.held_out_scores import read_scoring
+
+            read_scoring(self.scoring, self.refit)
+        return self
 
     @model_validator(mode="after")
     def _rows_are_read_again(self) -> TuneArgs:

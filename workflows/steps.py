@@ -12,8 +12,8 @@ from ..storage.places import is_local
 from .commands.actions import answer_users, collect_extras, ingest_source, plan_source, require_path, tune_plan, user_questions
 from .commands.gram import build_store, open_store
 from .commands.options import ComputeOptions, explicit_values, method_config
+from .console import Emit
 from .kernel_files import POLICIES, names_file
-from .progress import Emit
 from .schema import FitStep, GramStep, IngestStep, PredictStep, ReportStep, ScoreStep, StabilityStep, Step, TuneStep, VerifyStep, Workflow
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _tune(context: StepContext, step: TuneStep, dry_run: bool = False) -> StepRe
     args, params, training = step.args, fit_params(context.read, step), _training_arguments(context, step)
     if dry_run:
         return StepResult(tune_plan(args.method, params, args.grid, {"folds": args.folds, "repeats": args.repeats}, training), {})
-    split = {"folds": args.folds, "repeats": args.repeats}
+    split = {"folds": args.folds, "repeats": args.repeats, "scoring": args.scoring, "refit": args.refit}
     return _fit_result(context, step, tune(args.method, args.grid, params=params, **split, **training))
 
 

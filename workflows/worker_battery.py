@@ -148,7 +148,18 @@ WORKER_CHECKS: tuple[Callable[..., Any], ...] = (
 def check_method(case: MethodCase, clusters: Sequence[str] = ()) -> None:
     """Check that a method keeps what every method of the registry keeps. ``case``: the method by name, with parameters, a small data set,
     and parameters that differ in one value; ``clusters``: where it must find the same bits, such as ``("local:1", "local:2")``. Raises
-    AssertionError: the first check that fails is named."""
+    AssertionError: the first check that fails is named.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest
+    >>> from gramplane.testing import MethodCase, check_method
+    >>> case = MethodCase(
+    ...     "fgm", {"B": 2, "max_rounds": 2}, lambda path: ingest(load_iris(return_X_y=True), path), ({"B": 1, "max_rounds": 2}, "B")
+    ... )
+    >>> check_method(case)  # doctest: +SKIP
+    """
     on_workers = [partial(check, cluster=cluster) for cluster in clusters for check in WORKER_CHECKS]
     with temporary_folder() as place:
         folder = prepare_case(case, place)

@@ -237,7 +237,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.tiny:
         options.sets, options.repeats, options.n, options.reps, options.triples = "spiral", 2, 30, 1, 0
-    report = bench.Report("Embeddings beside tables 3.8 and 3.9", options)
+    report = bench.Report(f"Embeddings beside tables 3.8 and 3.9: {options.parts}, {options.sets}", options)
     names = [name for name in options.sets.split(",") if name in ("wine", "breast", "spiral") or "GRAMPLANE_DATA" in os.environ]
     if "accuracy" in options.parts:
         for name in names:

@@ -1,17 +1,19 @@
 """Degree-2 pair search on Zipf-popular sparse data: seconds, products a second, extra memory.
 
-Run with ``python -m benchmarks.fgm.fgm_pairs [small|i|ii|dense] [--reps N]``. One thread. Set i: n = 1e5, d = 2e4, 54 non-zeros a row; set
-ii: n = 1e6, d = 4.6e6, 30 a row (about 1 GB); dense: n = 12,000, d = 784, 60 % of u non-zero.
+Run with ``python -m benchmarks.fgm.fgm_pairs --sets small,i,ii,dense``. One thread. Set i: n = 1e5, d = 2e4, 54 non-zeros a row; set ii:
+n = 1e6, d = 4.6e6, 30 a row (about 1 GB); dense: n = 12,000, d = 784, 60 % of u non-zero, beside the general matrix product that any
+search by a Gram matrix of columns needs. There is no peer for the sparse sets; what a later round takes is what a round of a fit takes.
 """
 
 from __future__ import annotations
 
-import argparse
+import benchmarks._harness as bench  # isort: skip
 import ctypes
 import os
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,16 +58,6 @@ def duals(X: sp.csc_array, seed: int = 1) -> dict[str, np.ndarray]:
     return {"labels": y, "uneven": uneven}
 
 
-def timed(call, reps: int) -> tuple[float, object]:
-    """Return the best of some runs and the result."""
-    best, out = float("inf"), None
-    for _ in range(reps):
-        start = time.perf_counter()
-        out = call()
-        best = min(best, time.perf_counter() - start)
-    return best, out
-
-
 def extra_memory(call) -> float:
     """Return by how many MB the resident size rises while a call runs."""
 
@@ -104,47 +96,71 @@ class Search:
         return self.events.named("pairs")[-1]["survivors"]
 
 
-def report_sparse(name: str, reps: int) -> None:
-    """Time a whole round and its parts on one of the sparse sets."""
+def report_sparse(report: bench.Report, name: str, reps: int) -> None:
+    """Add the times of a whole round and of its parts on one of the sparse sets."""
     X, m = zipf(*SETS[name]), PairMap()
     counts = np.diff(X.indptr)
-    print(f"{name}: n={X.shape[0]} d={X.shape[1]} nnz={X.nnz}, top column in {counts.max() / X.shape[0]:.0%} of rows")
-    row_max = row_max_abs(X)
+    report.note(
+        f"{name}: {X.shape[0]} x {X.shape[1]}, {X.nnz} non-zeros, the most frequent column in {counts.max() / X.shape[0]:.0%} of rows"
+    )
+    row_max, head = row_max_abs(X), most_frequent(counts, 512)
     for label, u in duals(X).items():
         search = Search(X)
-        extra = extra_memory(lambda u=u, search=search: search(u))
-        first, _ = timed(lambda u=u: Search(X)(u), 1)
-        seconds, top = timed(lambda u=u, search=search: search(u), reps)
+        report.value(f"{name}, {label}: extra memory of a first round", extra_memory(lambda u=u, search=search: search(u)), unit=" MiB")
+        calls: dict[str, Callable[[], Any]] = {
+            "first round": lambda u=u: Search(X)(u),
+            "later round": lambda u=u, search=search: search(u),
+        }
         survivors = search.survivors()
-        print(f"  {label}: first round {first:.3f} s, later {seconds:.3f} s, extra memory {extra:.0f} MB, {survivors} survivors")
         known = Search(X, PairLimits(head_start=min(survivors, PairLimits().max_head)))
         known(u)
-        hinted, again = timed(lambda u=u, known=known: known(u), reps)
-        assert all(np.array_equal(a, b) for a, b in zip(top, again, strict=True))
-        bounds, _ = timed(lambda u=u: pair_bounds(X, u, row_weight(u, row_max)), reps)
-        head = most_frequent(counts, 512)
-        alone, _ = timed(lambda u=u, head=head: head_pairs(X, u, head, m, 100, columns=head), reps)
-        rate = expected_products(X, u, columns=head) / alone / 1e6
-        print(f"    with K known {hinted:.3f} s; bounds {bounds:.3f} s; head of 512 {alone:.3f} s ({rate:.0f} M products/s)")
+        calls |= {
+            "later round, size of the head known": lambda u=u, known=known: known(u),
+            "bounds alone": lambda u=u: pair_bounds(X, u, row_weight(u, row_max)),
+            "head of 512 alone": lambda u=u: head_pairs(X, u, head, m, 100, columns=head),
+        }
+        times = bench.alternate(calls, reps, warm=0)
+        for what, timing in times.items():
+            report.time(f"{name}, {label}: {what}", timing)
+        one, two = (times[what].result for what in ("later round", "later round, size of the head known"))
+        assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+        rate = expected_products(X, u, columns=head) / times["head of 512 alone"].cpu_median / 1e6
+        report.value(f"{name}, {label}: products of the head", rate, unit=" M/s (processor time)")
+        report.value(f"{name}, {label}: survivors of the screening", survivors)
 
 
-def report_dense(reps: int) -> None:
-    """Time the dense search against a general matrix product."""
+def report_dense(report: bench.Report, reps: int, n: int) -> None:
+    """Add the time of the dense search beside that of a general matrix product."""
     rng = np.random.default_rng(0)
-    X = rng.random((12_000, 784)) * (rng.random((12_000, 784)) < 0.5)
-    u = np.where(rng.random(12_000) < 0.6, rng.normal(size=12_000), 0.0)
+    X = rng.random((n, 784)) * (rng.random((n, 784)) < 0.5)
+    u = np.where(rng.random(n) < 0.6, rng.normal(size=n), 0.0)
     for dtype in (np.float64, np.float32):
         Z = X.astype(dtype)
         search = Search(Z)
+        calls: dict[str, Callable[[], Any]] = {
+            "search": lambda search=search: search(u),
+            "product": lambda Z=Z: (Z * u.astype(Z.dtype)[:, None]).T @ Z,
+        }
         with one_thread():
-            naive, _ = timed(lambda Z=Z: (Z * u.astype(Z.dtype)[:, None]).T @ Z, reps)
-            seconds, _ = timed(lambda search=search: search(u), reps)
-        print(f"dense {np.dtype(dtype).name}: round {seconds:.3f} s, naive product alone {naive:.3f} s")
+            times = bench.alternate(calls, reps)
+        name = f"dense {np.dtype(dtype).name}"
+        report.time(f"{name}: a whole round of the search", times["search"])
+        report.time(f"{name}: the matrix product alone", times["product"])
+        report.ratio(f"{name}: round of the search : matrix product alone", times["search"], times["product"], None)
+
+
+def main() -> None:
+    """Run the sets that are asked for."""
+    options = bench.arguments(__doc__ or "", sets="small,i,dense").parse_args()
+    if options.tiny:
+        options.sets, options.reps = "small,dense", 1
+    for name in options.sets.split(","):
+        report = bench.Report(f"pairs of features, search of the best 100: {name}", options)
+        report_dense(report, options.reps, 500 if options.tiny else 12_000) if name == "dense" else report_sparse(
+            report, name, options.reps
+        )
+        report.show()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("set", nargs="?", default="small", choices=[*SETS, "dense"])
-    parser.add_argument("--reps", type=int, default=3)
-    chosen = parser.parse_args()
-    report_dense(chosen.reps) if chosen.set == "dense" else report_sparse(chosen.set, chosen.reps)
+    main()

@@ -1,6 +1,7 @@
 """Real data: accuracy at equal feature counts of FGM, l1-SVM, l1-logistic regression, a chi2 screen and a one-pass screen, each refitted.
 
-Run with ``GRAMPLANE_DATA=FOLDER python -m benchmarks.fgm.fgm_real [--only NAMES]``. The same protocol for every method, on the same splits:
+Run with ``GRAMPLANE_DATA=FOLDER python -m benchmarks.fgm.fgm_real [--only NAMES] [--folder FOLDER]``: splits that the folder has are not
+run again. The same protocol for every method, on the same splits:
 
 * a method selects k features on the training part: l1 by the smallest C that keeps k of them (the k heaviest if there are more), chi2 and
   FGM's first pass (T=1) by rank, FGM by 10 rounds of k / 10 new features;
@@ -264,10 +265,19 @@ class Result:
         return np.mean([self.accuracy[method, count] for count in self.task.counts], axis=0)
 
 
-def run_task(task: Task, splits: int) -> Result:
-    """Run all splits of a task."""
+def run_task(task: Task, splits: int, keep: bench.Parts) -> Result:
+    """Run all splits of a task that were not run before."""
     splitter = StratifiedShuffleSplit(splits, train_size=task.train, random_state=0)
-    found = [one_split(task, train, test, seed) for seed, (train, test) in enumerate(splitter.split(task.codes, task.codes))]
+
+    def of_split(seed: int, train: np.ndarray, test: np.ndarray) -> list[tuple[str, int, float, float]]:
+        accuracy, features = one_split(task, train, test, seed)
+        return [(*key, accuracy[key], features[key]) for key in accuracy]
+
+    rows = [
+        keep(f"{task.name}, split {seed}", lambda seed=seed, train=train, test=test: of_split(seed, train, test))
+        for seed, (train, test) in enumerate(splitter.split(task.codes, task.codes))
+    ]
+    found = [({(m, c): a for m, c, a, _ in row}, {(m, c): n for m, c, _, n in row}) for row in rows]
     accuracy = {key: np.array([row[key] for row, _ in found]) for key in found[0][0]}
     return Result(task, accuracy, {key: float(np.mean([row[key] for _, row in found])) for key in found[0][1]})
 
@@ -312,7 +322,7 @@ def verdicts(results: list[Result]) -> dict[str, tuple[str, float, float]]:
 
 
 def main() -> None:
-    parser = bench.arguments(__doc__, splits=5)
+    parser = bench.arguments(__doc__, splits=5, folder="")
     parser.add_argument("--data", default=os.environ.get("GRAMPLANE_DATA"), help="folder of the data sets (default: $GRAMPLANE_DATA)")
     parser.add_argument("--only", default="", help="data sets, separated by commas")
     options = parser.parse_args()
@@ -321,12 +331,13 @@ def main() -> None:
         options.splits = 2
     elif not options.data:
         parser.error("--data or $GRAMPLANE_DATA must name the folder of the data sets")
-    report = bench.Report(f"Accuracy at equal feature counts, {options.splits} splits", options)
-    results = []
+    named = f": {options.only}" * bool(options.only)
+    report = bench.Report(f"Accuracy at equal feature counts, {options.splits} splits{named}", options)
+    results, keep = [], bench.Parts(options.folder)
     for name, tasks in sets.items():
         if not options.only or name in options.only.split(","):
             for task in tasks(Path(options.data or ".")):
-                results.append(run_task(task, options.splits))
+                results.append(run_task(task, options.splits, keep))
                 print_task(results[-1])
     good = 0
     for name, (rival, gain, deviation) in verdicts(results).items():
@@ -334,7 +345,7 @@ def main() -> None:
         good += holds
         report.value(f"{name}: FGM minus {rival}", gain, form="+.4f")
         report.note(f"{name}: {gain:+.4f} ± {deviation:.4f} against {rival}: {'best or within one standard error' if holds else 'WORSE'}")
-    report.value("data sets where FGM is best or within one standard error", good, ">= 5")
+    report.value("data sets where FGM is best or within one standard error", good, "" if options.only else ">= 5")
     report.note("every figure: mean ± standard error over splits; * a method that has fewer features to give")
     report.figures["tasks"] = {f"{result.task.name}/{m}/{k}": v for result in results for (m, k), v in result.accuracy.items()}
     report.show()

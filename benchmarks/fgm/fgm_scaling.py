@@ -50,7 +50,12 @@ def read_rate(processes: int, megabytes: int = 128, seconds: float = 1.0) -> flo
 
 def run_places(options, folder: Path) -> dict[str, list[dict[str, Any]]]:
     """Alternate the places; every run in a process of its own."""
-    given = {"params": {"B": options.B, "C": 100.0, "max_rounds": options.rounds}, "worker_memory": "1GiB", "n": options.n, "n_test": 0}
+    given = {
+        "params": {"B": options.B, "C": 100.0, "max_rounds": options.rounds, "fit_intercept": False},
+        "worker_memory": "1GiB",
+        "n": options.n,
+        "n_test": 0,
+    }
     found: dict[str, list[dict[str, Any]]] = {place: [] for place in PLACES}
     for rep in range(options.reps):
         for place in PLACES:

@@ -68,7 +68,9 @@ def ours(B: int, wanted: int, cost: float, loss: str = "squared", covariates: in
 
     X, rng = HELD["X"], np.random.default_rng(1)
     beside = {"covariates": rng.standard_normal((len(X), covariates))} if covariates else {}
-    made = FGMRegressor(B=B, max_rounds=wanted, n_features_to_select=wanted, C=cost, loss=loss, allow_repeat=False)
+    made = FGMRegressor(
+        B=B, max_rounds=wanted, n_features_to_select=wanted, C=cost, loss=loss, allow_repeat=False, fit_intercept=True, scale=None
+    )
     clock, model = bench.clocked(lambda: made.fit(X, HELD["y"], **beside))
     at_test = {"covariates": np.zeros((len(HELD["y_test"]), covariates))} if covariates else {}
     told = _told(clock, model.selected_, model.predict(HELD["X_test"], **at_test))
@@ -209,7 +211,7 @@ def by_fgm(X: np.ndarray, y: np.ndarray, k: int, rounds: int = 5) -> np.ndarray:
 
     def chosen(rows: np.ndarray, C: float) -> np.ndarray:
         B = max(1, -(-k // rounds))
-        made = FGMRegressor(B=B, max_rounds=k, n_features_to_select=k, C=C, allow_repeat=False)
+        made = FGMRegressor(B=B, max_rounds=k, n_features_to_select=k, C=C, allow_repeat=False, fit_intercept=True, scale=None)
         return quiet_fit(made, X[rows], y[rows]).selected_
 
     def value(C: float) -> float:

@@ -244,7 +244,7 @@ def main() -> None:
     if not folder and not options.tiny:
         parser.error("$GRAMPLANE_DATA must name the folder of the data sets")
     options.draws = 20 if options.tiny else options.draws
-    report = bench.Report("splice sites, groups of positions", options)
+    report = bench.Report(f"splice sites, groups of positions: {options.sets}", options)
     for name in options.sets.split(","):
         clock = bench.stopwatch()
         compared(report, name, SETS[name](Path(folder) if folder else None, options.tiny), options.draws)

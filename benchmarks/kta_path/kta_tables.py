@@ -4,7 +4,7 @@ Run with ``GRAMPLANE_DATA=FOLDER python -m benchmarks.kta_path.kta_tables [--set
 its distances as width, centred, trace one; p from 2 to 1. Table 7.2: five folds, the best accuracy along the path, chosen on the
 test fold as the thesis does (and, honestly, the accuracy at the point that is best on a fifth of the training rows), beside equal weights.
 Table 7.3: half of the rows for training, at most 200 features, chosen on a fifth of them; Gaussian and linear kernels, chi square on the
-same split. C from 0.1 to 100 by the same fifth. madelon has 2,600 rows here, of which 2,000 are drawn.
+same split. C from 0.1 to 100 by the same fifth; ``--machines`` along a path. madelon has 2,600 rows here, of which 2,000 are drawn.
 Splits that ``--folder`` has are not run again.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import benchmarks._harness as bench  # isort: skip
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,6 @@ PUBLISHED = {
 """Accuracy in per cent and features of Table 7.2 (path, equal weights) and 7.3 (Gaussian, linear, chi square)."""
 
 COSTS = (0.1, 1.0, 10.0, 100.0)
-N_MACHINES = 21
 MOST = 200
 
 
@@ -50,25 +50,37 @@ def load(name: str, folder: str) -> tuple[np.ndarray, np.ndarray]:
     return np.log1p(X.astype(float)), y
 
 
-def along(kernel: str, C: float, X: np.ndarray, y: np.ndarray, Z: np.ndarray, t: np.ndarray, most: int | None = None) -> Iterator[Any]:
-    """Yield p, number of features and accuracy on other rows of machines along the path."""
-    path = KTASelectionPath(kernel=kernel, C=C, n_machines=1).fit(X, y)
-    counts = np.asarray(path.n_active_)
-    points = np.flatnonzero(counts > 0) if most is None else np.flatnonzero((counts > 0) & (counts <= most))
-    for at in np.unique(np.linspace(0, len(points) - 1, N_MACHINES).astype(int)) if len(points) else ():
-        p = float(path.p_grid_[points[at]])
-        machine = path.svm_at(p)
-        yield p, int(counts[points[at]]), float(np.mean(machine.predict(Z) == t))
+@dataclass(frozen=True)
+class Protocol:
+    """Kernels, greatest number of features, and machines along a path."""
+
+    kernel: str
+    most: int | None
+    machines: int
+
+    def path_of(self, X: np.ndarray, y: np.ndarray) -> KTASelectionPath:
+        """Return the path, which does not depend on C."""
+        return KTASelectionPath(kernel=self.kernel, n_machines=1).fit(X, y)  # pyright: ignore[reportArgumentType]
+
+    def along(self, path: KTASelectionPath, C: float, Z: np.ndarray, t: np.ndarray) -> Iterator[tuple[float, int, float]]:
+        """Yield p, number of features and accuracy on other rows of machines along the path."""
+        counts = np.asarray(path.n_active_)
+        points = np.flatnonzero(counts > 0) if self.most is None else np.flatnonzero((counts > 0) & (counts <= self.most))
+        if len(points):
+            chosen = points[np.unique(np.linspace(0, len(points) - 1, self.machines).astype(int))]
+            for machine, count in zip(path.svm_path(np.asarray(path.p_grid_)[chosen], C), counts[chosen], strict=True):
+                yield float(machine.p_), int(count), float(np.mean(machine.predict(Z) == t))
 
 
-def fitted(kernel: str, train: Any, test: Any, seed: int, most: int | None = None) -> dict[str, tuple[float, int]]:
+def fitted(protocol: Protocol, train: Any, test: Any, seed: int) -> dict[str, tuple[float, int]]:
     """Return accuracy and features at the best point of the test rows (C fixed before), and at the point chosen on a fifth of training."""
     (X, y), (Z, t) = train, test
     part, rest = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(y, y))
-    tried = {C: list(along(kernel, C, X[part], y[part], X[rest], y[rest], most)) for C in COSTS}
+    path = protocol.path_of(X[part], y[part])
+    tried = {C: list(protocol.along(path, C, X[rest], y[rest])) for C in COSTS}
     C = max(COSTS, key=lambda cost: max(row[2] for row in tried[cost]))
     p = max(tried[C], key=lambda row: row[2])[0]
-    rows = list(along(kernel, C, X, y, Z, t, most))
+    rows = list(protocol.along(protocol.path_of(X, y), C, Z, t))
     best, honest = max(rows, key=lambda row: row[2]), min(rows, key=lambda row: abs(row[0] - p))
     return {"best on the test rows": (best[2], best[1]), "chosen on training rows": (honest[2], honest[1])}
 
@@ -111,7 +123,8 @@ def tell(report: bench.Report, name: str, found: list[tuple[float, int]], publis
     right = 100 * np.array([row[0] for row in found])
     told = "" if published is None else f"; thesis {published[0]} ({published[1]})"
     report.value(name, float(right.mean()), form=".2f")
-    report.note(f"{name}: {right.mean():.2f} +- {right.std(ddof=1):.2f} with {np.mean([row[1] for row in found]):.0f} features{told}")
+    spread = np.std(right, ddof=min(1, len(right) - 1))
+    report.note(f"{name}: {right.mean():.2f} +- {spread:.2f} with {np.mean([row[1] for row in found]):.0f} features{told}")
 
 
 def run_set(name: str, options: Any, report: bench.Report) -> None:
@@ -125,7 +138,8 @@ def run_set(name: str, options: Any, report: bench.Report) -> None:
 
     def rows_of(what: str, kernel: str, most: int | None) -> list[Any]:
         named = f"{name}-{what}-{kernel}{'-tiny' * options.tiny}"
-        return [keep(f"{named}-{seed}", lambda seed=seed, part=part: fitted(kernel, *part, seed, most)) for seed, part in enumerate(parts)]
+        protocol = Protocol(kernel, most, options.machines)
+        return [keep(f"{named}-{seed}", lambda seed=seed, part=part: fitted(protocol, *part, seed)) for seed, part in enumerate(parts)]
 
     rows = rows_of("7.2", "rbf", None)
     for key in rows[0]:
@@ -141,7 +155,7 @@ def run_set(name: str, options: Any, report: bench.Report) -> None:
 
 
 def main() -> None:
-    parser = bench.arguments(__doc__ or "", splits=5, sets=",".join(PUBLISHED), uniform="madelon", folder="")
+    parser = bench.arguments(__doc__ or "", splits=5, machines=21, sets=",".join(PUBLISHED), uniform="madelon", folder="")
     parser.add_argument("--data", default=os.environ.get("GRAMPLANE_DATA"), help="folder of the data sets (default: $GRAMPLANE_DATA)")
     options = parser.parse_args()
     if options.data is None:

@@ -107,7 +107,7 @@ def fitted(params: Mapping[str, Any], data: Data, epochs: int, seed: int) -> Mul
     """Return a fit; what it has to say is known here: that nothing was selected."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return MultiTaskSelector(epochs=epochs, random_state=seed, **params).fit(*data)
+        return MultiTaskSelector(epochs=epochs, random_state=seed, scale=None, **{"fit_intercept": False, **params}).fit(*data)
 
 
 def explained(model: MultiTaskSelector, data: Data) -> float:
@@ -166,7 +166,7 @@ def time(report: bench.Report, options: Any) -> None:
     X, y, task, _ = planted(0, n_tasks=8 if options.tiny else 139, each=ROWS)
     # As many entries as School's rows have: 8 of 27.
     X = X * (np.random.default_rng(1).random(X.shape) < 8 / 27)
-    machine = MultiTaskSelector("mtfts", lam=0.2, gamma=10.0, epochs=options.epochs)
+    machine = MultiTaskSelector("mtfts", lam=0.2, gamma=10.0, algorithm="da", epochs=options.epochs, fit_intercept=False, scale=None)
     rows, penalty = task_rows(X, task, y, np.ones(len(y))), task_penalty("mtfts", X.shape[1], 0.01)
     order = np.tile(np.arange(len(y)).reshape(-1, ROWS).T.ravel(), options.epochs)
     rounds, tasks = Rounds(penalty, 0.2, 10.0, "squared"), len(np.unique(task))
@@ -255,7 +255,7 @@ def main() -> None:
     options = bench.arguments(__doc__ or "", parts="time,school,planted", splits=20, epochs=120).parse_args()
     if options.tiny:
         options.epochs, options.reps = 3, 1
-    report = bench.Report("feature selection over many tasks", options)
+    report = bench.Report(f"feature selection over many tasks: {options.parts}", options)
     with one_thread():
         for name in options.parts.split(","):
             PARTS[name](report, options)

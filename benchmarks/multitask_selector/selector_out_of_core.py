@@ -100,8 +100,8 @@ def main() -> None:
         options.driver_memory = "8MiB"
     shape, place = f"{options.n} x {options.d} float32", f"{options.cluster}, driver {options.driver_memory}"
     report = bench.Report(f"Feature selection over {options.tasks} tasks, {shape}, {place}", options)
-    batch = {"algorithm": "fista", "lam": options.lam, "tol": 1e-4}
-    rounds = {"algorithm": "da", "lam": options.lam, "gamma": options.gamma}
+    batch = {"algorithm": "fista", "lam": options.lam, "tol": 1e-4, "fit_intercept": False}
+    rounds = {"algorithm": "da", "lam": options.lam, "gamma": options.gamma, "fit_intercept": False}
     with bench.kept_or_scratch(options.folder) as folder:
         for name, n, d in (("large", options.n, options.d), ("small", options.n_small, options.d_small)):
             if not (folder / name).exists():

@@ -1,12 +1,13 @@
-"""Write and read column stripes: gramplane against Zarr's default codec, in one process, alternated, best of several.
+"""Write and read column stripes: gramplane against Zarr's default codec, in one process, alternating.
 
-Run: ``python -m benchmarks.storage.storage_io [--megabytes 64] [--repeat 3]``. Figures are MB/s of payload (row numbers + values).
+Run with ``python -m benchmarks.storage.storage_io [--megabytes 256] [--folder FOLDER]``. Rates are of the payload (row numbers and
+values). Ours counts the check sums of what it writes and reads first; both read what they wrote just before, out of the system's cache.
 """
 
-import argparse
+from __future__ import annotations
+
+import benchmarks._harness as bench  # isort: skip
 import shutil
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,16 +72,9 @@ def read_zarr(work: Workload, place: Path) -> float:
     return total
 
 
-def best(action: Callable[[], object], repeat: int) -> float:
-    seconds = []
-    for _ in range(repeat):
-        begin = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)
-
-
 def fresh(action: Callable[[Path], object], place: Path) -> Callable[[], object]:
+    """Return the action on a folder that is not there."""
+
     def run() -> object:
         shutil.rmtree(place, ignore_errors=True)
         return action(place)
@@ -88,38 +82,41 @@ def fresh(action: Callable[[Path], object], place: Path) -> Callable[[], object]
     return run
 
 
-def measure(payload: int, repeat: int = 3, folder: str | None = None) -> dict[str, float]:
-    """MB/s of every operation (see `main` for the table)."""
-    with tempfile.TemporaryDirectory(dir=folder) as base:
-        return _measure(Workload(payload), Path(base, "ours"), Path(base, "zarr"), repeat)
-
-
-def _measure(work: Workload, ours: Path, theirs: Path, repeat: int) -> dict[str, float]:
-    seconds = {
-        "write ours": best(fresh(lambda place: write_ours(work, place), ours), repeat),
-        "write zarr": best(fresh(lambda place: write_zarr(work, place), theirs), repeat),
-        "first read ours (crc32c)": best(lambda: read_ours(BlockStore.open(ours)), repeat),
-        "read zarr": best(lambda: read_zarr(work, theirs), repeat),
-    }
+def measured(work: Workload, ours: Path, theirs: Path, reps: int) -> dict[str, bench.Timing]:
+    """Return the times of every operation."""
+    found = bench.alternate(
+        {
+            "write, ours": fresh(lambda place: write_ours(work, place), ours),
+            "write, Zarr's default": fresh(lambda place: write_zarr(work, place), theirs),
+        },
+        reps,
+    )
     store = BlockStore.open(ours)
-    read_ours(store)
-    seconds["later read ours"] = best(lambda: read_ours(store), repeat)
-    seconds["verify ours"] = best(store.verify, repeat)
-    return {name: work.payload / 1e6 / value for name, value in seconds.items()}
+    reads: dict[str, Callable[[], object]] = {
+        "first read with checks, ours": lambda: read_ours(BlockStore.open(ours)),
+        "read, Zarr's default": lambda: read_zarr(work, theirs),
+        "later read, ours": lambda: read_ours(store),
+        "verify, ours": store.verify,
+    }
+    return found | bench.alternate(reads, reps)
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=64)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--folder", default=None, help="where to write (default: the temporary folder)")
-    options = parser.parse_args()
-    speed = measure(options.megabytes << 20, options.repeat, options.folder)
-    for name, value in speed.items():
-        print(f"{name:28s} {value:9.0f} MB/s")
-    print(f"{'write, ours : zarr':28s} {speed['write ours'] / speed['write zarr']:9.1f} x")
-    print(f"{'first read, ours : zarr':28s} {speed['first read ours (crc32c)'] / speed['read zarr']:9.1f} x")
+    options = bench.arguments(__doc__ or "", megabytes=256, folder=None).parse_args()
+    if options.tiny:
+        options.megabytes, options.reps = 4, 1
+    work = Workload(options.megabytes << 20)
+    report = bench.Report(f"column stripes of {options.megabytes} MiB, {work.layout.n_stripes} stripes", options)
+    with bench.scratch(options.folder) as base:
+        times = measured(work, base / "ours", base / "zarr", options.reps)
+    for name, timing in times.items():
+        report.time(name, timing)
+        report.value(f"{name}: rate", work.payload / 1e6 / timing.median, unit=" MB/s")
+    write, zarr_write, first, zarr_read, *_ = times.values()
+    report.value("write, ours : Zarr's default, rate", zarr_write.median / write.median, ">= 2", unit="x")
+    report.value("first read with checks, ours : Zarr's default, rate", zarr_read.median / first.median, ">= 2", unit="x")
+    report.show()
 
 
 if __name__ == "__main__":

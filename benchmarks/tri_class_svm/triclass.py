@@ -92,7 +92,7 @@ def wrapper(
 
 def ours(start: str, X: np.ndarray, y: np.ndarray, U: np.ndarray) -> TriClassSVC:
     """Our machine from one start, or from all."""
-    return TriClassSVC(C, SHARE, eps=EPS, start=start, tol=1e-3).fit(X, y, U)
+    return TriClassSVC(C, SHARE, eps=EPS, start=start, tol=1e-3, scale=None).fit(X, y, U)
 
 
 def searched(gram: DenseGram, y: np.ndarray, unlabelled: int) -> Any:

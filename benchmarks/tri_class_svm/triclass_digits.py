@@ -165,7 +165,7 @@ def main() -> None:
     options = bench.arguments(__doc__, sets="usps,mnist_t10k_a", draws=10).parse_args()
     if options.tiny:
         options.sets, options.draws = "digits", 2
-    report = bench.Report("Digits 5 against 8 with few labels and irrelevant rows (Table 5.2)", options)
+    report = bench.Report(f"Digits 5 against 8 with few labels and irrelevant rows (Table 5.2): {options.sets}", options)
     with one_thread():
         for name in options.sets.split(","):
             data = digits(name, os.environ.get("GRAMPLANE_DATA"), options.tiny)

@@ -138,7 +138,7 @@ def one_fit(n: int, reps: int, report: bench.Report) -> None:
     calls: dict[str, Callable[[], Any]] = {"fit": lambda: machine.fit(X, y), "SVC": lambda: SVC(gamma=0.1).fit(X, y)}
     times = bench.alternate(calls, reps)
     report.time(f"two layers, {n} rows, 20 kernels", times["fit"])
-    report.value("the same, median", times["fit"].median, "<= 6", unit=" s")
+    report.value("the same, processor seconds", times["fit"].cpu_median, "<= 6", unit=" s")
     report.time("SVC, one Gaussian, the same rows", times["SVC"])
     report.value("steps", machine.n_iter_)
     report.value("objective", machine.objective_)

@@ -82,7 +82,8 @@ class DaskExecutor(Executor):
 
     def measure(self, held: Callable[[], int]) -> None:
         """Measure what worker processes take by themselves."""
-        # The question may compile what it loads, on a machine where that was never done.
+        # The question may compile what it loads, on a machine where that was never done: one does, the others load it from disk.
+        self._link.ask(own_bytes, held, timeout=_PREFLIGHT_TIMEOUT, one_alone=True)
         answers = self._link.ask(own_bytes, held, timeout=_PREFLIGHT_TIMEOUT)
         sizes = [size for size in answers.values() if isinstance(size, int)]
         if sizes:
@@ -194,7 +195,7 @@ class DaskExecutor(Executor):
             futures = cast(list[Future], self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
         limits = replace(self._limits, stall_timeout=math.inf) if plan.program.patient else self._limits
         try:
-            return _Run(futures, Watchdog(self._link, limits, graph.leaves)).result()
+            return _Run(futures, Watchdog(self._link, limits, graph.leaves), self._tasks_told(plan)).result()
         except _Reported as report:
             status = {"connected": self._link.connected, "hung": self._link.hung}
             raise translate_error(report.error, plan, graph, self.worker_memory, **status) from original_cause(report.error)
@@ -232,9 +233,9 @@ class _Reported(Exception):
 class _Run:
     """Waits for the futures of one run, in whatever order they finish."""
 
-    def __init__(self, futures: list[Future], watchdog: Watchdog) -> None:
+    def __init__(self, futures: list[Future], watchdog: Watchdog, count: Callable[[], None]) -> None:
         self._news: queue.SimpleQueue[Future | Done | _Reported] = queue.SimpleQueue()
-        self._watchdog = watchdog
+        self._watchdog, self._count = watchdog, count
         self._root = futures[-1]
         for future in dict.fromkeys(futures):
             future.add_done_callback(self._news.put)
@@ -258,6 +259,7 @@ class _Run:
             raise _Reported(cast(BaseException, future.exception()))
         if future.status == "cancelled":
             raise _Reported(_why_cancelled(future))
+        self._count()
         if future.key == self._root.key:
             threading.Thread(target=self._gather, name="gramplane-gather", daemon=True).start()
         else:

@@ -88,8 +88,8 @@ class Link:
 
         return "no-worker" in self._wait(states, ANSWER_SECONDS).values()
 
-    def ask(self, function: Callable[..., Any], *args: object, timeout: float = ANSWER_SECONDS) -> dict[str, Any]:
-        """Run ``function`` on every worker; where it fails its exception stands in place of the answer.
+    def ask(self, function: Callable[..., Any], *args: object, timeout: float = ANSWER_SECONDS, one_alone: bool = False) -> dict[str, Any]:
+        """Run ``function`` on every worker, or on one alone; where it fails its exception stands in place of the answer.
 
         Each worker is asked by itself: one that hangs keeps the answers of the others from nobody, and is left out when it has given no
         sign of life for too long. One that lives and has not answered within ``timeout`` seconds has a ``TimeoutError`` for an answer.
@@ -99,7 +99,8 @@ class Link:
             return (await self.client.run(function, *args, workers=[worker], on_error="return"))[worker]
 
         async def run() -> dict[str, Any]:
-            requests = {worker: asyncio.ensure_future(one(worker)) for worker in await self._ncores()}
+            workers = sorted(await self._ncores())[: 1 if one_alone else None]
+            requests = {worker: asyncio.ensure_future(one(worker)) for worker in workers}
             await self._patiently(requests.values(), timeout)
             return {worker: _task_answer(task, timeout) for worker, task in requests.items()}
 

@@ -46,10 +46,11 @@ Entries = tuple[Array, Array, Array]  # Values, their rows, and the first entry 
 
 
 class _Target(NamedTuple):
-    """Centred labels, and how often every row counts: > 0, float64 ``(m,)`` each."""
+    """Centred labels, and how often every row counts: > 0, float64 ``(m,)`` each; and the rows that they count as in all."""
 
     labels: Array
     times: Array
+    count: float
 
 
 class _Tile(NamedTuple):
@@ -84,7 +85,7 @@ def _read_tiles(X: Columns) -> Iterator[_Tile]:
         lo = hi
 
 
-@compiled
+@compiled(deferred=True)
 def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, v: Array, before: Array) -> int:
     """Fill v with the distinct values of a column, entries sorted, and before with the counts in front of each; return how many."""
     zeros = m
@@ -112,7 +113,7 @@ def _collect_distinct(ordered: Array, times: Array, lo: int, hi: int, m: float, 
     return n
 
 
-@compiled
+@compiled(deferred=True)
 def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usual: float, work: Array) -> tuple[float, float, float]:
     """Return alignment, trace and the error bound by the expansion, refined until it is tol max(a, usual); trace 0 if it never is."""
     weight = 0.0
@@ -136,14 +137,14 @@ def _align_by_expansion(z: Array, s: Array, c: Array, m: float, tol: float, usua
         eps = finer
 
 
-@compiled
+@compiled(deferred=True)
 def _align_many_valued(
     entries: Entries, ordered: Array, counted: Array, which: Array, target: _Target, sigmas: Array, tol: float, out: Array
 ) -> None:
     """Write alignment, trace, width and error bound of the columns ``which`` into out (4, k); tol = 0 sums over every pair."""
     values, rows, starts = entries
-    labels, times = target
-    rank, m = labels.size, times.sum()
+    labels, times, m = target
+    rank = labels.size
     x, s, c, z, work = np.empty(rank), np.empty(rank), np.empty(rank), np.empty(rank), np.empty((WORK_ROWS, rank))
     v, before = np.empty(rank), np.empty(rank + 1)
     usual = 0.0
@@ -288,7 +289,7 @@ def alignments(
         return alignments(
             X[used] if isinstance(X, np.ndarray) else type(X)(X[used]), np.asarray(y)[used], sample_weight=times[used], **options
         )
-    target = _Target(centre_target(y, m, None if sample_weight is None else times), times)
+    target = _Target(centre_target(y, m, None if sample_weight is None else times), times, float(times.sum()))
     out = np.zeros((4, k))
     for tile in _read_tiles(X):
         _check_values(tile)

@@ -25,7 +25,7 @@ ROOT_TWO = math.sqrt(2.0)
 SLOT_BITS = 7  # Four times as many slots as values: a look-up seldom takes a second step.
 
 
-@compiled
+@compiled(deferred=True)
 def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, times: Array, m: float, x: Array, s: Array, c: Array) -> int:
     """Fill x, s, c with the points of a column, whose rows count ``times`` each and m together; return how many."""
     n, total, counted = 0, 0.0, 0.0
@@ -43,7 +43,7 @@ def load_points(values: Array, rows: Array, lo: int, hi: int, labels: Array, tim
     return n + 1
 
 
-@compiled
+@compiled(deferred=True)
 def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
     """Sort the first n entries of all three by x (Shell's method; equal points keep an order that depends on nothing else)."""
     gap = 1
@@ -59,13 +59,13 @@ def sort_points(x: Array, s: Array, c: Array, n: int) -> None:
             x[j], s[j], c[j] = xi, si, ci
 
 
-@compiled(inline=True)
+@compiled(inline=True, deferred=True)
 def _find_slot(bits: int) -> int:
     """Return where to look first for a value with these bits (multiplicative hashing; the top bits are the best mixed)."""
     return int(np.int64((np.uint64(bits) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - SLOT_BITS)))
 
 
-@compiled
+@compiled(deferred=True)
 def fill_value_table(
     entries: Entries, lo: int, hi: int, labels: Array, times: Array, m: float, table: Table, slots: Array, filled_at: Array
 ) -> int:
@@ -107,7 +107,7 @@ def fill_value_table(
     return n
 
 
-@compiled
+@compiled(deferred=True)
 def median_table_distance(v: Array, c: Array, n: int) -> float:
     """Return the median non-zero distance of a table of counts, n >= 2."""
     before = np.empty(n + 1)
@@ -117,7 +117,7 @@ def median_table_distance(v: Array, c: Array, n: int) -> float:
     return median_distance(v, before, n)
 
 
-@compiled
+@compiled(deferred=True)
 def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> tuple[float, float]:
     """Return ``y~' K y~`` and ``trace(H K H)`` of the Gaussian kernel from every pair of the table."""
     form, mass = 0.0, 0.0
@@ -133,15 +133,15 @@ def sum_pairs(x: Array, s: Array, c: Array, n: int, m: float, width: float) -> t
     return max(form, 0.0), mass / m
 
 
-@compiled
+@compiled(deferred=True)
 def align_few_valued(
-    values: Array, rows: Array, starts: Array, labels: Array, times: Array, sigmas: Array, limit: int, out: Array, many: Array
+    values: Array, rows: Array, starts: Array, labels: Array, times: Array, m: float, sigmas: Array, limit: int, out: Array, many: Array
 ) -> None:
     """Write alignment, trace, width of columns of at most ``limit`` distinct values into out (4, k); mark the others. ``sigmas`` (k,), 0
     for the median. A constant column keeps its zeros.
     """
     v, s, c, slots = np.empty(limit), np.empty(limit), np.empty(limit), np.empty(1 << SLOT_BITS, np.int64)
-    bits, m = values.view(np.int64), times.sum()
+    bits = values.view(np.int64)
     filled_at = np.empty(labels.size, np.int64)
     for j in range(many.size):
         n = fill_value_table((values, bits, rows), starts[j], starts[j + 1], labels, times, m, (v, s, c), slots, filled_at)
@@ -161,10 +161,9 @@ def align_few_valued(
         out[2, j] = width
 
 
-@compiled
-def align_linear_columns(values: Array, rows: Array, starts: Array, labels: Array, times: Array, out: Array) -> None:
+@compiled(deferred=True)
+def align_linear_columns(values: Array, rows: Array, starts: Array, labels: Array, times: Array, m: float, out: Array) -> None:
     """Write alignment and trace of the linear kernel of every column into out (4, k)."""
-    m = times.sum()
     x, s, c = np.empty(labels.size), np.empty(labels.size), np.empty(labels.size)
     for j in range(starts.size - 1):
         n = load_points(values, rows, starts[j], starts[j + 1], labels, times, m, x, s, c)

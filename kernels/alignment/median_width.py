@@ -19,7 +19,7 @@ MAX_EXACT_VALUES = 32  # Up to so many distinct values the median is exact.
 COARSE_GROUPS = 96  # Groups of neighbouring values in the coarse search.
 
 
-@compiled
+@compiled(deferred=True)
 def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float, float, float]:
     """Return the number of pairs with 0 < distance <= t, the greatest of these distances (or 0) and the least one above t (or inf). ``v``
     (n,) ascending distinct values, ``before`` (n + 1,) the number of entries in front of each.
@@ -44,7 +44,7 @@ def count_pairs_within(v: Array, before: Array, n: int, t: float) -> tuple[float
     return pairs, below, above
 
 
-@compiled
+@compiled(deferred=True)
 def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target: float, slack: float, t: float) -> float:
     """Return a distance with target of all ``total`` pairs within it, give or take slack; failing that, the least with at least target."""
     low, high = 0.0, v[n - 1] - v[0]
@@ -66,7 +66,7 @@ def _find_ranked_distance(v: Array, before: Array, n: int, total: float, target:
     return high
 
 
-@compiled
+@compiled(deferred=True)
 def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array) -> None:
     """Cut the values into len(centres) groups of about equal numbers of entries, each at its middle one."""
     groups = centres.size
@@ -83,7 +83,7 @@ def _group_values(v: Array, before: Array, n: int, centres: Array, edges: Array)
         edges[g + 1] = before[at]
 
 
-@compiled
+@compiled(deferred=True)
 def median_distance(v: Array, before: Array, n: int) -> float:
     """Return the median of the non-zero distances between entries (the lower one of two middle ones). The first n >= 2 entries of ``v`` are
     the distinct values, ascending; ``before`` ``(n + 1,)`` are the numbers of entries in front of each, ``before[n]`` of all. The result is

@@ -118,7 +118,7 @@ def p_for(junctures: FloatArray, n_features: int, p_start: float = 2.0, p_end: f
     high = float(ordered[n_features])
     n_last = int(np.searchsorted(ordered, p_end, side="left"))
     if high == ALWAYS_ACTIVE or high < p_end:
-        raise ValueError(f"n_features is {n_features}; at p = {p_end} still {n_last} kernels are active: raise lam2 or eps (see lam2_for)")
+        raise ValueError(f"n_features is {n_features}; at p = {p_end} still {n_last} kernels are active: raise lam2 or eps")
     if not np.searchsorted(ordered, high, side="left"):
         raise ValueError(f"n_features is {n_features}; the last {int((ordered == high).sum())} kernels leave together at p = {high}")
     return 0.5 * (max(float(ordered[ordered < high][-1]), p_end) + high)

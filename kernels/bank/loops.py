@@ -106,20 +106,31 @@ def add_rows_at(out: FloatArray, values: Array, at: int, stride: int, rows: IntA
 
 
 @compiled
+def list_nonzero(vector: FloatArray, out: IntArray) -> int:
+    """Write the places of the first BAND entries that are not zero, and return how many: numba's own way compiles four times as long."""
+    count = 0
+    for k in range(min(vector.size, BAND)):
+        if vector[k] != 0.0:
+            out[count] = k
+            count += 1
+    return count
+
+
+@compiled
 def sum_forms(values: Array, n: int, bands: IntArray, chosen: IntArray, betas: FloatArray, out: FloatArray) -> None:
     """Add beta' R beta to out (len(chosen), len(betas)), raw matrices, reading the rows where beta is not zero."""
-    total = np.empty(n)
+    total, support = np.empty(n), np.empty(BAND, np.int64)
     for q in range(chosen.size):
         entries = values[chosen[q]]
         for band in range(len(bands)):
             first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
             for m in range(len(betas)):
                 beta = betas[m, first:]
-                support = np.flatnonzero(beta[:BAND])
-                if support.size:
+                count = list_nonzero(beta, support)
+                if count:
                     part = total[: beta.size]
                     part[:] = 0.0
-                    add_rows_at(part, entries, at, stride, support, beta)
+                    add_rows_at(part, entries, at, stride, support[:count], beta)
                     out[q, m] = _add_tiles(out[q, m], part, beta)
 
 
@@ -147,18 +158,18 @@ def sum_tiles(block: Array, on_diagonal: bool, left: FloatArray, right: FloatArr
     but for the ends of the matrix.
     """
     height, width = block.shape[1:]
-    total = np.empty(width)
+    total, support = np.empty(width), np.empty(BAND, np.int64)
     for q in range(block.shape[0]):
         entries = block[q].reshape(height * width)
         for band in range(out.shape[2]):
             top = band * BAND
             first = top if on_diagonal else 0
             for m in range(len(left)):
-                support = np.flatnonzero(left[m, top : top + BAND])
-                if support.size:
+                count = list_nonzero(left[m, top:], support)
+                if count:
                     part = total[: width - first]
                     part[:] = 0.0
-                    add_rows_at(part, entries, top * width + first, width, support, left[m, top : top + BAND])
+                    add_rows_at(part, entries, top * width + first, width, support[:count], left[m, top : top + BAND])
                     for lo in range(0, part.size, BAND):
                         twice = lo > 0 or not on_diagonal
                         out[q, m, band, (first + lo) // BAND] = _tile_product(part, right[m, first:], lo) * (2.0 if twice else 1.0)

@@ -82,20 +82,31 @@ def add_band(
 
 
 @compiled
+def _list_rows(beta: FloatArray, wanted: Mask, out: IntArray) -> int:
+    """Write the rows of a band that have a weight or are wanted, and return how many."""
+    count = 0
+    for k in range(beta.size):
+        if beta[k] != 0.0 or wanted[k]:
+            out[count] = k
+            count += 1
+    return count
+
+
+@compiled
 def bank_products(
     values: Array, n: int, bands: IntArray, chosen: IntArray, betas: FloatArray, wanted: Mask, units: FloatArray, out: FloatArray
 ) -> None:
     """Add R_q beta to out (len(chosen), m, n) at the wanted rows (m, n); the other rows of out mean nothing."""
-    part = np.empty(n)
+    part, rows = np.empty(n), np.empty(BAND, np.int64)
     for q in range(chosen.size):
         for band in range(len(bands)):
             first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
             for m in range(len(betas)):
                 left = betas[m, first : first + BAND]
-                read = np.flatnonzero((left != 0.0) | wanted[m, first : first + BAND])
-                if read.size:
+                count = _list_rows(left, wanted[m, first : first + BAND], rows)
+                if count:
                     into = out[q, m, first:]
-                    add_band(values[chosen[q], at:], stride, n > 0, read, left, betas[m, first:], units[q, m], part, into, into)
+                    add_band(values[chosen[q], at:], stride, n > 0, rows[:count], left, betas[m, first:], units[q, m], part, into, into)
 
 
 @compiled
@@ -105,7 +116,7 @@ def block_products(
 ) -> None:  # fmt: skip
     """Add the share of a block (k, rows, columns) in R_q beta to its rows (k, m, rows) and columns (k, m, columns)."""
     k, height, width = block.shape
-    part = np.empty(width)
+    part, listed = np.empty(width), np.empty(BAND, np.int64)
     for q in range(k):
         flat = block[q].reshape(height * width)
         for top in range(0, height, BAND):
@@ -113,10 +124,10 @@ def block_products(
             first = top if on_diagonal else 0
             for m in range(len(left)):
                 beta = left[m, top : top + rows]
-                read = np.flatnonzero((beta != 0.0) | wanted[m, top : top + rows])
-                if read.size:
+                count = _list_rows(beta, wanted[m, top : top + rows], listed)
+                if count:
                     start = top * width + first
                     add_band(
-                        flat[start:], width, on_diagonal, read, beta, right[m, first:], units[q, m], part,
+                        flat[start:], width, on_diagonal, listed[:count], beta, right[m, first:], units[q, m], part,
                         to_rows[q, m, top:], to_cols[q, m, first:],
                     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Additive feature maps: each feature becomes ``width`` columns whose inner product is a kernel of that feature alone.
 
-Source: Proposition 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/methods.md, "Additive maps".
+Source: Proposition 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Additive maps".
 
 The score of feature j is ``s_j = u' K_j u = ||Phi_j' u||^2`` with ``Phi_j`` its ``(n, width)`` columns; it is computed without them. All
 sums run over ascending rows, and zeros add nothing, so sparse and dense blocks, stripes and memory order give the same bits.

@@ -1,6 +1,6 @@
 """Groups of features: disjoint, nested (a tree) or overlapping; scores, selection, and the columns of a cut.
 
-Source: Definition 1 and Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/methods.md, "Groups".
+Source: Definition 1 and Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Groups".
 
 The score of a group is ``eta_G ||c_G||^2``. The sum is carried in two words (104 bits), so that cutting a group at any stripe borders and
 adding the parts in any order rounds to the same float64: equal groups tie, wherever they lie.
@@ -356,7 +356,8 @@ def tree_select(c: Array, index: GroupIndex, B: int, *, threshold: float = 0.0) 
 
 def cut_columns(index: GroupIndex, chosen: Array) -> tuple[Array, Array]:
     """Return the columns of a cut made of distinct groups: ascending features, and the factor of each. A feature shared by several of them
-    is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for each group (docs/methods.md, "Groups").
+    is one column, scaled by ``sqrt(sum of their eta)``: the same kernel as a copy of the column for each group
+    (docs/theory/fgm.md, "Groups").
     """
     ids = np.sort(np.asarray(chosen, np.int64))
     if ids.size and (ids[0] < 0 or ids[-1] >= index.n_groups):

@@ -2,7 +2,7 @@
 
 The kernel ``(gamma x'z + r)^2`` is the inner product of the coordinates ``r``, ``sqrt(2 gamma r) x_j``, ``gamma x_j^2`` and
 ``sqrt(2) gamma x_i x_j``. With ``G = X' diag(u) X`` their correlations with a dual vector are ``r sum(u)``, ``sqrt(2 gamma r) c_j``,
-``gamma G_jj`` and ``sqrt(2) gamma G_ij`` (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Degree-2
+``gamma G_jj`` and ``sqrt(2) gamma G_ij`` (Algorithm 5 of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Degree-2
 coordinates"). The constant coordinate is never selected.
 
 Coordinates are named by pairs of int64: ``(j, -1)`` linear, ``(j, j)`` square, ``(i, j)`` with ``i < j`` product. The total order is
@@ -176,7 +176,7 @@ def row_weight(u: Array, row_max: Array) -> Array:
 def pair_bounds(X: sp.csc_array, u: Array, weight: Array) -> PairBounds:
     """Return bounds of all products, linear terms and squares of a sparse stripe in one pass.
 
-    ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (docs/methods.md, "Degree-2 coordinates").
+    ``|G_jk| <= p_j = sum_i |u_i| |x_ij| max_k |x_ik|`` (docs/theory/fgm.md, "Degree-2 coordinates").
 
     ``X``: ``(n, k)`` stripe; ``weight``: ``(n,)`` from :func:`row_weight`, over all stripes.
     """

@@ -1,8 +1,9 @@
 """Products of dense features with the largest scores, by symmetric matrix products and an exact second look.
 
 ``G = X' diag(u) X`` splits by the sign of u into two matrices of the form ``A'A``, which BLAS forms at half the cost of a general product
-(docs/methods.md, "Degree-2 coordinates"). Its rounding differs from the fixed sums of :mod:`gramplane.kernels.features.pairs` and depends
-on the BLAS; so it only *proposes*: every product whose key, error bound included, may reach the B-th is summed again in the fixed order.
+(docs/theory/fgm.md, "Degree-2 coordinates"). Its rounding differs from the fixed sums of :mod:`gramplane.kernels.features.pairs`
+and depends on the BLAS; so it only *proposes*: every product whose key, error bound included, may reach the B-th is summed again in the
+fixed order.
 The result has the bits of the sparse search, whatever the tiles, the BLAS, or float32 in place of float64.
 """
 

@@ -1,6 +1,6 @@
 """Products of sparse features with the largest scores: a compact head, screening by bounds, and a fallback by column.
 
-Method: docs/methods.md, "Degree-2 coordinates". Features come in frequency order, where the
+Method: docs/theory/fgm.md, "Degree-2 coordinates". Features come in frequency order, where the
 survivors of the screening are almost a prefix: the products among the K most frequent features fit a triangle of ``4 K^2`` bytes that the
 row-wise outer product fills at cache speed. Definitions, total order and bits are those of :mod:`gramplane.kernels.features.pairs`.
 """

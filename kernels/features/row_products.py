@@ -36,7 +36,8 @@ def row_product(X: Array, vectors: Array) -> Array:
     def multiply(first: int) -> None:
         with one_thread():
             for span in spans[first::threads]:
-                np.matmul(X[span], right, out=out[span])
+                # BLAS sums rows that lie one after another in another order than columns that do: the same rows have the same bits.
+                np.matmul(np.ascontiguousarray(X[span]), right, out=out[span])
 
     with one_thread():
         if threads == 1:

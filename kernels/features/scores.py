@@ -1,6 +1,6 @@
 """Worst-case analysis for features: correlations ``c = X'u`` and the B largest of them.
 
-Source: Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/methods.md, "Scores and the column skip rule".
+Source: Algorithm 2 of Tan, Tsang and Wang (JMLR 15, 2014); docs/theory/fgm.md, "Scores and the column skip rule".
 
 Bits. Every ``c_j`` is the plain sum over ascending rows ``((0 + x_1j u_1) + x_2j u_2) + ...`` in float64, products and sums rounded
 one by one. Zero terms change nothing, so sparse and dense columns, both memory orders, any stripes, row chunks (:func:`accumulate`) and
@@ -270,7 +270,7 @@ def select_sparse(
     """Return the B largest ``|s_j (x_j'u - mu_j sum(u))|``, reading only columns that can be among them.
 
     A column is skipped if ``|s_j| norm1_j max|u|`` is strictly below the current B-th key, so ties are read and the result equals the
-    full pass bit for bit (docs/methods.md, "Scores and the column skip rule").
+    full pass bit for bit (docs/theory/fgm.md, "Scores and the column skip rule").
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The B best of many candidates by a total order: bounded heap, threshold scan, merge of partial lists.
 
 Candidates are ordered by ``(-key, id)``. The order is total, so local lists merged in any tree give the list of the whole (near the
-optimum ties are structural, so the rule matters: docs/methods.md, "Scores and the column skip rule").
+optimum ties are structural, so the rule matters: docs/theory/fgm.md, "Scores and the column skip rule").
 """
 
 from __future__ import annotations

@@ -32,18 +32,18 @@ def series_lengths(epsilon: float) -> tuple[float, float]:
     return math.sqrt(math.log(4.2 / epsilon)), float(erfcinv(0.5 * epsilon))
 
 
-@compiled
 def _column_counts(columns: Array, widths: Array, copies: float, tail: float, longest: int, out: Array) -> None:
     """Write the number of columns of each kernel: 0 for a constant feature, 1 for two values, -1 for too many."""
-    for j in range(len(columns)):
-        low, high = columns[j].min(), columns[j].max()
-        two = True
-        for x in columns[j]:
-            two = two and x in (low, high)
-        span = (high - low) / (ROOT_TWO * widths[j])
+    for j, column in enumerate(columns):
+        low, high = column.min(), column.max()
         # Compared as a float: it may be too large for an integer.
-        terms = tail * (span + copies) / math.pi
-        out[j] = 0 if low == high else 1 if two else -1 if terms > longest else 2 * math.ceil(terms)
+        terms = tail * ((high - low) / (ROOT_TWO * widths[j]) + copies) / math.pi
+        if low == high:
+            out[j] = 0
+        elif np.all((column == low) | (column == high)):
+            out[j] = 1
+        else:
+            out[j] = -1 if terms > longest else 2 * math.ceil(terms)
 
 
 @compiled(reassociate=True)
@@ -65,7 +65,9 @@ def _fill_waves(columns: Array, widths: Array, counts: Array, copies: float, out
         constants[j] = 1.0 if counts[j] == 0 else 0.0
         if counts[j] < 1:
             continue
-        low, high = columns[j].min(), columns[j].max()
+        low, high = columns[j, 0], columns[j, 0]
+        for i in range(n):
+            low, high = min(low, columns[j, i]), max(high, columns[j, i])
         span = (high - low) / (ROOT_TWO * widths[j])
         if counts[j] == 1:
             far = math.exp(-span * span)

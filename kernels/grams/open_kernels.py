@@ -59,6 +59,37 @@ class OpenKernel:
 AnySpec = KernelSpec | OpenKernel
 
 
+@dataclass(frozen=True)
+class Closing:
+    """What closes kernels: ``numbers`` looks up the columns of the data by name, ``gamma`` the width of a Gaussian in some of them."""
+
+    numbers: Callable[[], Mapping[str, int]]
+    gamma: Callable[[tuple[int, ...] | None], float]
+
+    def close(self, kernel: OpenKernel) -> KernelSpec:
+        """Return a kernel over these data. Raises ValueError: a name that no column has."""
+        return kernel.closed(self.numbers() if kernel.column_names else {}, self.gamma)
+
+    def read(self, text: str) -> KernelSpec:
+        """Return the kernel of a short text over these data."""
+        opened = _as_open_kernel(text)
+        return KernelSpec.parse(text) if opened is None else self.close(opened)
+
+
+class _StandIns(dict[str, int]):
+    """Numbers for columns of any name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> int:
+        return self.setdefault(name, _SOME_COLUMN + len(self))
+
+
+NO_DATA = Closing(_StandIns, lambda columns: 1.0)
+"""Closes kernels where there are no data yet: what is wrong with any data is found."""
+
+
 def as_kernels(kernels: KernelLike | OpenKernel | Iterable[KernelLike | OpenKernel], d: int | None) -> list[AnySpec]:
     """Return kernels as :func:`~gramplane.kernels.grams.spec.as_specs` takes them, and open ones, for data of ``d`` columns (``None``: of
     strings).

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from ..arrays import Array
 from .spec import FORMAT, KernelSpec
+from .texts import KernelParts, format_kernel
 
 Term = tuple[float, KernelSpec | None]  # Weight and kernel; None is the constant kernel.
 
@@ -43,9 +44,9 @@ class ProductSpec:
         return cls(tuple(((1.0, spec),) for spec in kernels), scale)
 
     @classmethod
-    def parse(cls, text: str) -> ProductSpec:
-        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``."""
-        return cls() if text.strip() == CONSTANT_TEXT else cls.of([KernelSpec.parse(part) for part in _STAR.split(text)])
+    def parse(cls, text: str, read: Callable[[str], KernelSpec] = KernelSpec.parse) -> ProductSpec:
+        """Return the product of a text such as ``rbf(gamma=1.0)[0] * linear[3]``; ``read`` makes a kernel of each part."""
+        return cls() if text.strip() == CONSTANT_TEXT else cls.of([read(part) for part in _STAR.split(text)])
 
     @property
     def kernels(self) -> tuple[KernelSpec, ...]:
@@ -98,6 +99,23 @@ AnyKernel = KernelSpec | ProductSpec
 def kernel_from_json(record: Mapping[str, Any]) -> AnyKernel:
     """Return the kernel, or product, of its JSON record."""
     return ProductSpec.from_json(record) if record.get("name") == "product" else KernelSpec.from_json(record)
+
+
+MAX_NAMED = 4  # columns of a kernel up to which their names stand in its text
+
+
+def named_text(kernel: AnyKernel, columns: Sequence[str] | None) -> str:
+    """Return the text of a kernel, or product, with the names of its columns where it has few; ``None`` of columns without names."""
+    if columns is None:
+        return str(kernel)
+    if isinstance(kernel, KernelSpec):
+        if kernel.columns is None or len(kernel.columns) > MAX_NAMED:
+            return str(kernel)
+        names = tuple(str(columns[j]) for j in kernel.columns)
+        return format_kernel(KernelParts(kernel.name, kernel.params, names, kernel.normalize, kernel.centre))
+    factors = [factor[0][1] if len(factor) == 1 and factor[0][0] == 1.0 else None for factor in kernel.factors]
+    named = [named_text(spec, columns) for spec in factors if spec is not None]
+    return " * ".join(named) if named and len(named) == len(factors) else str(kernel)
 
 
 def distinct_kernels(specs: Sequence[AnyKernel]) -> list[KernelSpec]:

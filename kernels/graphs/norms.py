@@ -17,7 +17,7 @@ psi(eta) = sum_w zeta_w M_w^rhobar,   zeta_w = ( sum_{v in A(w)} d_v^rho eta_v^(
 
 psi is concave and homogeneous of degree one, hence at most max_i d psi / d eta_i whatever eta > 0: a bound that needs no maximisation.
 Source: Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 5, (5.10)-(5.12) and A.1; the
-closed-form weights are docs/methods.md's. Powers with 1 / (1 - rho) are taken in logarithms: rho may come close to 1.
+closed-form weights are docs/theory/hierarchical_kernels.md's. Powers with 1 / (1 - rho) are taken in logarithms: rho may come close to 1.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def _log_above(values: FloatArray, floor: float = MIN_LOG_ETA) -> FloatArray:
         return np.maximum(np.log(values), floor)
 
 
-@compiled
+@compiled(deferred=True)
 def log_total(terms: FloatArray) -> float:
     """Return the logarithm of the sum of exponentials."""
     top = -np.inf
@@ -193,7 +193,7 @@ def log_total(terms: FloatArray) -> float:
     return top + math.log(total)
 
 
-@compiled
+@compiled(deferred=True)
 def log_sums(
     indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
     powers: FloatArray, rho: float, zeta: FloatArray, slopes: FloatArray,
@@ -224,7 +224,6 @@ def log_sums(
             slopes[i] = rho * log_d[i] + top + math.log(total)
 
 
-@compiled
 def improve_eta(
     indptr: IntArray, indices: IntArray, below_indptr: IntArray, below: IntArray, log_d: FloatArray, log_eta: FloatArray,
     powers: FloatArray, rho: float, power: float, passes: int, tight: float,

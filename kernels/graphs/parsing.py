@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ..grams.open_kernels import NO_DATA, Closing
+from ..grams.products import ProductSpec
 from ..grams.spec import KernelSpec
+from ..grams.texts import format_kernel, parse_kernel
 from .kernel_graphs import KernelDag, KernelGrid, KernelList
 
 DEFAULT_GRAPH = "subsets(gaussian)"
@@ -27,26 +30,28 @@ _HERMITE = "gramplane.kernels.graphs.parsing:hermite"
 _RECORD = ("name", "kernel", "parents", "d")
 
 
-def parse_graph(graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None) -> KernelDag:
+def parse_graph(
+    graph: object, a: float = 2.0, d: int | None = None, spread: np.ndarray | None = None, closing: Closing = NO_DATA
+) -> KernelDag:
     """Return the graph that a user means; ValueError that names the part that cannot be read. Forms: ``None`` for the default, a graph, a
     short text, a list of records ``{name, kernel, parents, d}``, or a dictionary from names to ``(kernel, parents)`` or to such records
     without name. Penalties are ``a^depth`` where ``graph`` is none yet. The number of features d is needed where kernels of a text name no
     columns. Widths of ``gaussian`` are multiples of the standard deviations ``spread`` ``(d,)``, ones by default; features of spread 0 are
-    left out of its grid.
+    left out of its grid. Names of columns, and widths of ``rbf`` without gamma, are looked up in ``closing``.
     """
     if isinstance(graph, (KernelGrid, KernelList)):
         return graph
     if graph is None or isinstance(graph, str):
-        return _parse_grid(DEFAULT_GRAPH if graph is None else graph, a, d, spread)
+        return _parse_grid(DEFAULT_GRAPH if graph is None else graph, a, d, spread, closing)
     if isinstance(graph, Mapping) and set(graph) == {"nodes"}:
         graph = graph["nodes"]
     if isinstance(graph, Mapping) and "chains" in graph:
-        chains = tuple(tuple(KernelSpec.parse(text) for text in chain) for chain in graph["chains"])
+        chains = tuple(tuple(closing.read(text) for text in chain) for chain in graph["chains"])
         return KernelGrid(chains, float(graph.get("a", a)), graph.get("depth"))
     if isinstance(graph, Mapping):
         graph = [_node_record(str(name), node) for name, node in graph.items()]
     if isinstance(graph, Sequence) and len(graph):
-        return _parse_nodes(graph, a)
+        return _parse_nodes(graph, a, closing)
     if isinstance(graph, KernelDag):
         return graph
     raise ValueError(f"dag={graph!r}: must be {GRAPH_FORM}, a list of nodes, or a graph")
@@ -90,7 +95,7 @@ def _node_record(name: str, node: object) -> dict[str, Any]:
     return {"name": name, "kernel": node}
 
 
-def _parse_nodes(entries: Sequence[Any], a: float) -> KernelList:
+def _parse_nodes(entries: Sequence[Any], a: float, closing: Closing) -> KernelList:
     for position, entry in enumerate(entries):
         if not isinstance(entry, Mapping) or "kernel" not in entry or set(entry) - set(_RECORD):
             raise ValueError(f"dag[{position}]={entry!r}: a node is a record of {', '.join(_RECORD)}; name and kernel are needed")
@@ -99,10 +104,18 @@ def _parse_nodes(entries: Sequence[Any], a: float) -> KernelList:
     names = [str(entry.get("name", entry["kernel"])) for entry in entries]
     penalties = {name: float(entry["d"]) for name, entry in zip(names, entries, strict=True) if entry.get("d") is not None}
     above = [[str(one) for one in entry.get("parents") or ()] for entry in entries]
-    return KernelList(names, [entry["kernel"] for entry in entries], above, a, penalties)
+    return KernelList(names, [_read_product(*pair, closing) for pair in zip(names, entries, strict=True)], above, a, penalties)
 
 
-def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -> KernelGrid:
+def _read_product(name: str, entry: Mapping[str, Any], closing: Closing) -> ProductSpec | KernelSpec:
+    kernel = entry["kernel"]
+    try:
+        return ProductSpec.parse(kernel, closing.read) if isinstance(kernel, str) else kernel
+    except ValueError as error:
+        raise ValueError(f"node {name!r}: {error}") from None
+
+
+def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None, closing: Closing) -> KernelGrid:
     match = _TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f"dag={text!r}: must be of the form {GRAPH_FORM}")
@@ -117,7 +130,7 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -
     chains: dict[int, list[KernelSpec]] = {}
     try:
         for part in kernels:
-            for column, specs in _parse_chains(part, d, spread):
+            for column, specs in _parse_chains(part, d, spread, closing):
                 chains.setdefault(column, []).extend(specs)
     except ValueError as error:
         raise ValueError(f"dag={text!r}: {error}") from None
@@ -126,16 +139,18 @@ def _parse_grid(text: str, a: float, d: int | None, spread: np.ndarray | None) -
     return KernelGrid(tuple(tuple(chains[column]) for column in sorted(chains)), a, None if depth is None else int(depth))
 
 
-def _parse_chains(text: str, d: int | None, spread: np.ndarray | None) -> list[tuple[int, list[KernelSpec]]]:
+def _parse_chains(text: str, d: int | None, spread: np.ndarray | None, closing: Closing) -> list[tuple[int, list[KernelSpec]]]:
     word = _WORD.fullmatch(text)
-    spec = KernelSpec.parse(f"linear{word[4] or ''}") if word else KernelSpec.parse(text)
-    if spec.normalize != "none" or spec.centre:
+    parts = parse_kernel(f"linear{word[4] or ''}" if word else text)
+    if parts.normalize != "none" or parts.centre:
         raise ValueError(f"kernel {text!r}: factors of a grid are neither normalised nor centred by themselves")
-    if spec.columns is None and d is None:
+    if parts.columns is None and d is None:
         raise ValueError(f"kernel {text!r} names no features, and their number is not known")
-    columns = range(d or 0) if spec.columns is None else spec.columns
+    columns = tuple(range(d or 0))
+    if parts.columns is not None:
+        columns = closing.read(format_kernel(parts._replace(name="linear", params=()))).columns or ()
     if word is None:
-        return [(j, [KernelSpec(spec.name, spec.params, (j,))]) for j in columns]
+        return [(j, [closing.read(format_kernel(parts._replace(columns=(j,))))]) for j in columns]
     return _word_chains(word[1], word[2], word[3], list(columns), spread)
 
 
@@ -147,11 +162,11 @@ def _word_chains(
     if key not in (None, parameter):
         raise ValueError(f"{name} has no parameter {key!r}; it takes {parameter}")
     if name == "gaussian":
-        widths = np.ones(max(columns, default=0) + 1) if spread is None else spread
+        widths = {j: 1.0 if spread is None else float(spread[j]) for j in columns}
         varying = [j for j in columns if widths[j] > 0]
         if not varying:
             raise ValueError("every feature is constant: there is no width to choose")
-        return [(j, [KernelSpec("rbf", (("gamma", 0.5 / (number * float(widths[j])) ** 2),), (j,))]) for j in varying]
+        return [(j, [KernelSpec("rbf", (("gamma", 0.5 / (number * widths[j]) ** 2),), (j,))]) for j in varying]
     degrees = range(1, int(number) + 1)
     if name == "monomial":
         return [(j, [KernelSpec("poly", (("degree", q), ("gamma", 1.0), ("coef0", 0.0)), (j,)) for q in degrees]) for j in columns]

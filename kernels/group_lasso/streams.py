@@ -8,11 +8,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ..arrays import Array
-from ..losses import named_loss
+from ..losses import LossKind, named_loss
 from .dual_averaging import N_TOTALS, ActiveGroups, Rows, Rule, activate_groups, advance_average
 from .fobos import advance_fobos
 from .groups import Groups, add_shrunken, mark_active, stream_groups
 from .penalty import GroupPenalty
+from .step_lengths import StepWatch
 
 Algorithm = Literal["da", "fobos"]
 
@@ -63,6 +64,7 @@ class StreamLearner:
         self._scales = np.zeros((n_machines, self.groups.cost.size, 2))
         self._counts, self._totals = np.zeros(2, np.int64), np.zeros((n_machines, N_TOTALS))
         self._open, self._spare = _OpenRows(n_machines), np.zeros(n_features if algorithm == "fobos" else 0)
+        self.watch = StepWatch(float(gamma))
 
     # -- the stream ------------------------------------------------------------------------------------------------------------------
 
@@ -71,6 +73,7 @@ class StreamLearner:
         the open round, however few rows it has. Raises ValueError when the loss is not finite any more: the iterates diverge.
         """
         before, slopes, first = self._counts, np.empty(targets.shape), 0
+        totals = self._totals.copy()
         for k in range(len(self._sums)):
             self._counts = before.copy()
             first = self._advance(k, rows, targets[k], weight, slopes[k], finish)
@@ -79,7 +82,12 @@ class StreamLearner:
         self._open.append(rows, max(first, 0), slopes)
         if not np.isfinite(self._totals).all():
             sign = f"the loss of the stream is not finite after {int(self._counts[0])} rounds: the iterates diverge"
-            raise ValueError(f"{sign}; raise gamma={self.rule.gamma!r}, or scale features and target")
+            raise ValueError(f"{sign}; {self.watch.remedy(rows.indptr, rows.values, weight)}")
+        if self.rule.loss == LossKind.SQUARED:
+            learnt = self._totals - totals
+            self.watch.remember(rows.indptr, rows.values, weight)
+            if self.watch.look(learnt[:, 1], learnt[0, 2], targets):
+                self.watch.tell(rows.indptr, rows.values, weight)
 
     def _advance(self, k: int, rows: Rows, target: Array, weight: Array, slopes: Array, finish: bool) -> int:
         open_rows, open_slopes = self._open.rows, self._open.slopes(k)

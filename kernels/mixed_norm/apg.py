@@ -1,8 +1,8 @@
 """Accelerated proximal gradient on the sub-problem with columns without a penalty eliminated; needs no p x p matrix.
 
 The smooth part is P(omega) = min_g P(Z omega + X g), whose gradient is -Z'u at the best g (Algorithm 4 of Tan, Tsang and Wang, JMLR 15,
-2014, corrected: no cap on the line search, a restart when F rises, the bias never stepped on its own; docs/methods.md, "Columns without a
-penalty" and "Sub-problem").
+2014, corrected: no cap on the line search, a restart when F rises, the bias never stepped on its own; docs/theory/fgm.md, "Columns without
+a penalty" and "Sub-problem").
 """
 
 from __future__ import annotations

@@ -116,11 +116,13 @@ class _Search:
     def _invert(self) -> FloatArray:
         """Return the inverse of S; in the directions in which that is flat, of the majorant."""
         values, vectors = np.linalg.eigh(self._rows.free_bends(self._g))
-        is_steep = values > FLAT * max(float(values[-1]), 0.0)
+        majorant = self._rows.free_majorant()
+        # Where all rows lie far out nothing bends: what is next to nothing beside the majorant is no model of P either.
+        is_steep = values > FLAT * max(float(values[-1]), FLAT * float(np.trace(majorant)))
         steep, flat = vectors[:, is_steep], vectors[:, ~is_steep]
         inverse = (steep / values[is_steep]) @ steep.T
         if flat.size:
-            inverse += flat @ np.linalg.pinv(flat.T @ self._rows.free_majorant() @ flat, hermitian=True) @ flat.T
+            inverse += flat @ np.linalg.pinv(flat.T @ majorant @ flat, hermitian=True) @ flat.T
         return inverse
 
 

@@ -4,7 +4,7 @@ On a live group (r_h = ||omega_h|| > 0) F has the gradient gamma v - c and the s
 
 H = Z'DZ - Z'DX (X'DX)^+ X'DZ + v v' + blockdiag((gamma / r_h) (I - v_h v_h')),   v_h = omega_h / r_h
 
-where X are columns without a penalty, eliminated; a bias is a column of ones (docs/methods.md, "Columns without a penalty").
+where X are columns without a penalty, eliminated; a bias is a column of ones (docs/theory/fgm.md, "Columns without a penalty").
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def live_groups(
     return LiveColumns(columns, owner, unit, stiffness), gradient
 
 
-@compiled
+@compiled(deferred=True)
 def _live_columns(
     omega: FloatArray, correlations: FloatArray, norms: FloatArray, gamma: float, starts: IntArray
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
@@ -98,7 +98,7 @@ def free_shift(direction: FloatArray, curvature: Curvature | RowCurvature) -> Fl
     return -(roots @ (roots.T @ (curvature.cross.T @ direction)))
 
 
-@compiled
+@compiled(deferred=True)
 def fill_hessian(out: FloatArray, gram: FloatArray, live: tuple[Array, ...], blend: float) -> float:
     """Write H but for what columns without a penalty take; `out` and `gram` are the transposed views of lower triangles. Return the largest
     diagonal entry.

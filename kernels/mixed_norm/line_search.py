@@ -55,7 +55,7 @@ class Path:
         return [Trial(step, *numbers) for step, numbers in zip(steps, values.T.tolist(), strict=True)]
 
 
-@compiled
+@compiled(deferred=True)
 def penalty_along(omega: FloatArray, direction: FloatArray, starts: IntArray, steps: FloatArray) -> FloatArray:
     """Return 1/2 (sum_h ||omega_h + s d_h||)^2, its slope (from the right) and its curvature at every step, shape (3, n_steps)."""
     out = np.empty((3, steps.size))

@@ -5,7 +5,7 @@ group vanishes, so two moves step over such points: groups with ||c_h|| > gamma 
 are dropped to exactly zero. And H is singular where groups can trade weight at no cost (cuts that share features), so it is blended with
 the penalty's majorant diag(gamma / r_h), less after full steps, more after short ones. F falls at every move.
 
-Formulas: docs/methods.md, "Sub-problem". On 300 small random problems the blend needs a quarter of the steps that proximal steps as
+Formulas: docs/theory/fgm.md, "Sub-problem". On 300 small random problems the blend needs a quarter of the steps that proximal steps as
 the only safeguard need to a relative gap of 1e-3, and a seventh to 1e-9.
 """
 
@@ -132,7 +132,7 @@ class _Newton:
             self._point = certify(self._problem, omega, self._point.evaluation)
 
 
-@compiled
+@compiled(deferred=True)
 def _activation_direction(
     correlations: FloatArray, norms: FloatArray, pulls: FloatArray, gamma: float, starts: IntArray
 ) -> tuple[bool, FloatArray]:
@@ -147,7 +147,7 @@ def _activation_direction(
     return any_active, direction
 
 
-@compiled
+@compiled(deferred=True)
 def _vanishing_direction(omega: FloatArray, direction: FloatArray, norms: FloatArray, starts: IntArray) -> tuple[bool, FloatArray]:
     """Return whether the full step turns a group around, and the step that sends all such groups to zero instead."""
     any_vanishes, cut = False, direction.copy()

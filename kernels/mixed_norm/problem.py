@@ -2,7 +2,8 @@
 
 min over (omega, g) of   F = 1/2 (sum_h ||omega_h||)^2 + P(sum_h Z_h omega_h + X g)
 
-with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/methods.md, "Sub-problem"), X columns without a penalty.
+with one group h per cut (equation (31) of Tan, Tsang and Wang, JMLR 15, 2014; docs/theory/fgm.md, "Sub-problem"), X columns
+without a penalty.
 The dual value of any u with X'u = 0 is U(u) - 1/2 max_h ||c_h||^2, c = Z'u.
 """
 
@@ -67,7 +68,7 @@ class Point(NamedTuple):
     shortest: float = 0.0
 
 
-@compiled
+@compiled(deferred=True)
 def group_lengths(
     omega: FloatArray, correlations: FloatArray, starts: IntArray
 ) -> tuple[FloatArray, FloatArray, tuple[float, float, float]]:

@@ -130,7 +130,7 @@ class _DenseBlock:
         return self._matrix[np.ix_(rows, columns)].astype(np.float64)
 
 
-@compiled
+@compiled(deferred=True)
 def _roots(rows: IntArray, weights: FloatArray, sign: float) -> tuple[IntArray, FloatArray]:
     """Return the rows whose weight has this sign, and the roots of its size."""
     size = 0

@@ -159,7 +159,7 @@ def target_curvature_pass(epsilon: float, delta: float, residual: FloatArray, co
         weights[i] = target_curvature(residual[i], cost[i], epsilon, delta)
 
 
-@compiled
+@compiled(deferred=True)
 def changed_rows(weights: FloatArray, summed: FloatArray) -> tuple[IntArray, FloatArray, int]:
     """Return the rows where the weights differ from those summed so far, the differences, and how many weights are not zero."""
     changed, used = 0, 0

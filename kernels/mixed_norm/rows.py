@@ -135,7 +135,7 @@ def check_rows(
     return labels, costs, law, further
 
 
-@compiled
+@compiled(deferred=True)
 def first_invalid_row(labels: FloatArray, costs: FloatArray, of_labels: bool) -> tuple[int, int]:
     """Return the first row whose label is not +-1 (whose target is not finite) and the first whose cost is negative, infinite or NaN; -1
     where there is none.

@@ -50,6 +50,15 @@ def unpack_bits(words: Words, n: int) -> Bytes:
     return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=1, count=n, bitorder="little")
 
 
+def set_bits(words: Words) -> list[list[int]]:
+    """Return the places of the ones of every row of words, ascending."""
+    node, word = np.nonzero(words)
+    which, bit = np.nonzero(unpack_bits(words[node, word][:, None], 64))
+    ends = np.cumsum(np.bincount(node[which], minlength=len(words))).tolist()
+    places = (64 * word[which] + bit).tolist()
+    return [places[lo:hi] for lo, hi in zip([0, *ends[:-1]], ends, strict=True)] if len(words) else []
+
+
 def pack_rows(flags: Bytes) -> Bytes:
     """Return the rows of (k, n) zeros and ones as (n, ceil(k / 8)) bytes, at least one byte a row."""
     k, n = flags.shape

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray, IntArray
 from ..graphs.hulls import NodeSet
-from .bits import MAX_UNPACKED_BYTES, Words, pack_conjunctions, pack_rows, unpack_bits
+from .bits import MAX_UNPACKED_BYTES, Words, pack_conjunctions, pack_rows, set_bits, unpack_bits
 from .machine import MergedRows, RuleProblem
 from .search import MAX_LENGTH, SignedRows, ViolatorSearch, find_violators, known_keys, node_keys, order_signed_rows
 
@@ -58,15 +58,21 @@ class Conjunctions:
 
     def items(self, keys: Words) -> list[list[int]]:
         """Return the propositions of nodes, ascending."""
-        node, word = np.nonzero(keys)
-        which, bit = np.nonzero(unpack_bits(keys[node, word][:, None], 64))
-        ends = np.cumsum(np.bincount(node[which], minlength=len(keys)))
-        return [part.tolist() for part in np.split(64 * word[which] + bit, ends[:-1])] if len(keys) else []
+        return set_bits(keys)
 
     def parents(self, key: Words) -> Words:
         """Return a node without each of its propositions in turn."""
-        item = self.items(key[None, :])[0]
-        return self.named([item[:k] + item[k + 1 :] for k in range(len(item))])
+        bits = list[tuple[int, int]]()
+        for word in np.flatnonzero(key).tolist():
+            value = int(key[word])
+            while value:
+                lowest = value & -value
+                bits.append((word, lowest))
+                value ^= lowest
+        out = np.repeat(key[None, :], len(bits), axis=0)
+        for row, (word, bit) in zip(out, bits, strict=True):
+            row[word] ^= np.uint64(bit)
+        return out
 
     def penalties(self, keys: Words) -> FloatArray:
         """Return d of nodes."""

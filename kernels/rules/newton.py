@@ -12,10 +12,13 @@ alpha_i = C_i H_h'(t_i), so alpha is feasible for the dual at every iterate.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import get_lapack_funcs
 
 from ..arrays import FloatArray, IntArray
 from ..jit import compiled
 from .bits import Bytes, apply_columns, apply_transpose, weighted_gram, zone_columns
+
+_potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 
 NEGLIGIBLE_SHARE = 1e-10  # Columns whose delta is a smaller share of the largest are dropped from a step.
 ARMIJO = 1e-4  # Share of the decrease along the slope that a step has to reach.
@@ -96,26 +99,15 @@ def smooth_value(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: fl
     return total
 
 
-@compiled
 def multipliers(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> FloatArray:
     """Return alpha_i = C_i clip((1 - y_i (F_i - b)) / h, 0, 1)."""
-    out = np.empty(F.size)
-    for i in range(F.size):
-        out[i] = cost[i] * min(max((1.0 - y[i] * (F[i] - b)) / h, 0.0), 1.0)
-    return out
+    return cost * np.minimum(np.maximum((1.0 - y * (F - b)) / h, 0.0), 1.0)
 
 
-@compiled
 def find_zone(F: FloatArray, y: FloatArray, cost: FloatArray, h: float, b: float) -> IntArray:
     """Return the rows whose hinge is in its parabola."""
-    out = np.empty(F.size, np.int64)
-    count = 0
-    for i in range(F.size):
-        t = 1.0 - y[i] * (F[i] - b)
-        if cost[i] > 0.0 and 0.0 < t < h:
-            out[count] = i
-            count += 1
-    return out[:count]
+    t = 1.0 - y * (F - b)
+    return np.flatnonzero((cost > 0.0) & (t > 0.0) & (t < h))
 
 
 @compiled
@@ -150,19 +142,20 @@ def zone_curvature(rows: Bytes, multiples: IntArray, unit: float, zone: IntArray
     return out
 
 
-@compiled
 def half_square(g: FloatArray) -> float:
     """Return 1/2 g'g."""
-    return 0.5 * np.sum(g * g)
+    return 0.5 * inner(g, g)
 
 
 @compiled
 def inner(a: FloatArray, b: FloatArray) -> float:
     """Return a'b."""
-    return np.sum(a * b)
+    total = 0.0
+    for v in range(a.size):
+        total += a[v] * b[v]
+    return total
 
 
-@compiled
 def search_line(
     F: FloatArray, dF: FloatArray, g: FloatArray, direction: FloatArray, b: float, value: float, slope: float, y: FloatArray,
     cost: FloatArray, h: float,
@@ -181,7 +174,6 @@ def search_line(
     return trial_F, trial_b, trial_g, trial
 
 
-@compiled
 def take_newton_steps(
     rows: Bytes, multiples: IntArray, unit: float, y: FloatArray, cost: FloatArray, delta: FloatArray, f: FloatArray, b: float, h: float,
     steps: int,
@@ -216,26 +208,13 @@ def take_newton_steps(
     return full, b, F, taken
 
 
-@compiled
 def newton_direction(H: FloatArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return -(I + D H D)^-1 gradient, by Cholesky's factors; overwrites H."""
-    n = D.size
-    top = 0.0
-    for v in range(n):
-        for w in range(n):
-            H[v, w] *= D[v] * D[w]
-        top = max(top, H[v, v])
-    for v in range(n):
-        H[v, v] += 1.0 + 1e-13 * top
-    L = np.linalg.cholesky(H)
-    x = -gradient
-    for i in range(n):
-        total = x[i]
-        for j in range(i):
-            total -= L[i, j] * x[j]
-        x[i] = total / L[i, i]
-    for i in range(n - 1, -1, -1):
-        x[i] /= L[i, i]
-        for j in range(i):
-            x[j] -= L[i, j] * x[i]
-    return x
+    H *= np.multiply.outer(D, D)
+    diagonal = H.reshape(-1)[:: D.size + 1]
+    diagonal += 1.0 + 1e-13 * diagonal.max(initial=0.0)
+    # Symmetric: the transpose, which LAPACK reads as it lies, is the matrix itself.
+    factor, failed = _potrf(H.T, lower=1, overwrite_a=1, clean=0)
+    if failed:
+        raise np.linalg.LinAlgError("Matrix is not positive definite.")
+    return _potrs(factor, -gradient, lower=1)[0]

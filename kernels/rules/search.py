@@ -263,6 +263,19 @@ def has_extension(search: _Walk, first: int, later: IntArray) -> bool:
 
 
 @compiled
+def contains_key(keys: Words, key: np.uint64) -> bool:
+    """Return whether a key is among sorted ones."""
+    low, high = 0, keys.size
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low < keys.size and keys[low] == key
+
+
+@compiled
 def visit_extensions(
     search: _Walk, path: _Path, level: int, items: IntArray, values: FloatArray, n_found: int, n_visits: int
 ) -> tuple[int, int, bool]:
@@ -288,8 +301,7 @@ def visit_extensions(
         in_hull = False
         if value > threshold or frontier:
             key = name ^ keys[e]
-            at = np.searchsorted(hull, key)
-            in_hull = at < hull.size and hull[at] == key
+            in_hull = contains_key(hull, key)
         if value > threshold and not in_hull:
             if n_found == items.shape[0]:
                 return n_found, n_visits, False
@@ -314,9 +326,31 @@ def visit_extensions(
 
 
 @compiled
+def _ranked_entry(values: FloatArray, rank: int) -> float:
+    """Return the entry that sorting would bring to a place. Hoare's selection; numba's own compiles for two seconds."""
+    ordered, low, high = values.copy(), 0, values.size - 1
+    while low < high:
+        pivot, i, j = ordered[rank], low, high
+        while i <= j:
+            while ordered[i] < pivot:
+                i += 1
+            while pivot < ordered[j]:
+                j -= 1
+            if i <= j:
+                ordered[i], ordered[j] = ordered[j], ordered[i]
+                i += 1
+                j -= 1
+        if j < rank:
+            low = i
+        if rank < i:
+            high = j
+    return ordered[rank]
+
+
+@compiled
 def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: FloatArray, most: int) -> int:
     """Keep the candidates of the greatest bounds, of equal ones the first, and those in the hull, in their order; returns how many."""
-    edge = np.partition(bounds, bounds.size - most)[bounds.size - most]
+    edge = _ranked_entry(bounds, bounds.size - most)
     room = most
     for bound in bounds:
         if bound > edge:
@@ -335,7 +369,8 @@ def keep_greatest(candidates: IntArray, is_known: NDArray[np.bool_], bounds: Flo
 @compiled
 def walk_lattice(search: _Walk, path: _Path, items: IntArray, values: FloatArray) -> tuple[int, int, int]:
     """Write the violators to `items` and `values`; returns their number, the visits, and how the walk ended."""
-    n_found, n_visits, end, level = 0, 0, COMPLETE, 0
+    # Not literals: for each kind of number, literal or not, numba compiles what it is handed to once more.
+    n_found, n_visits, end, level = int(np.int64(0)), int(np.int64(0)), COMPLETE, int(np.int64(0))
     while level >= 0:
         if path.at[level] < 0:
             n_found, n_visits, is_within_limits = visit_extensions(search, path, level, items, values, n_found, n_visits)

@@ -13,13 +13,14 @@ whose sum over i is the loss: hinge, squared hinge, epsilon-insensitive or squar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arrays import Array, FloatArray, IntArray
+from ..target_unit import LABELS, TargetUnit, in_machine_unit
 from .gram_access import DenseGram as DenseGram
 from .gram_access import Gram as Gram
 from .gram_access import Scratch as Scratch
@@ -34,8 +35,8 @@ class DualProblem:
     """max c'beta - sum_i e_i |beta_i| - 1/2 beta'(K + diag(ridge)) beta over a box, with or without a fixed sum. All arrays are ``(n,)``.
     The box ``lo``, ``hi`` is infinite only where ``ridge`` is positive. ``l1_weight`` is e >= 0, one for all variables or one for each.
     ``sum_constraint`` is s, the sum of beta; None leaves it free, and the machine has no bias. ``groups`` holds codes from 0 on: beta sums
-    to zero in every group, which has a bias of its own, and `sum_constraint` is 0. Raises ValueError if lengths differ, a number is not
-    finite, a box is empty, or no point of the box has the sum.
+    to zero in every group, which has a bias of its own, and `sum_constraint` is 0. ``unit`` is that of a
+    real target. Raises ValueError if lengths differ, a number is not finite, a box is empty, or no point of the box has the sum.
     """
 
     c: FloatArray
@@ -45,6 +46,7 @@ class DualProblem:
     sum_constraint: float | None = 0.0
     ridge: FloatArray | None = None
     groups: IntArray | None = None
+    unit: TargetUnit = LABELS
 
     def __post_init__(self) -> None:
         for name in ("c", "lo", "hi", "l1_weight", "ridge"):
@@ -111,7 +113,7 @@ class DualProblem:
         """Return the problem of some rows, without groups: those of one group, of a working set, or all in another order."""
         l1_weight = self.l1_weight[rows] if isinstance(self.l1_weight, np.ndarray) else self.l1_weight
         ridge = None if self.ridge is None else self.ridge[rows]
-        return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], l1_weight, sum_constraint, ridge)
+        return DualProblem(self.c[rows], self.lo[rows], self.hi[rows], l1_weight, sum_constraint, ridge, unit=self.unit)
 
     def feasible(self, beta: FloatArray) -> FloatArray:
         """Return beta if it is feasible, else the nearest clip(beta - t, lo, hi) with the right sum."""
@@ -301,6 +303,19 @@ def ridge_problem(target: ArrayLike, C: ArrayLike, *, bias: bool = True) -> Dual
     cost = check_cost(C, len(targets))
     bound = np.where(cost > 0, np.inf, 0.0)
     return DualProblem(targets, -bound, bound, 0.0, _sum_constraint(bias), _half_inverse_cost(cost))
+
+
+def target_problem(loss: str, target: FloatArray, epsilon: float, cost: FloatArray) -> DualProblem:
+    """Return the problem of real targets in the machine's unit, for a ``"squared"`` or an epsilon-insensitive loss.
+
+    Losses ``C_i`` and widths ``epsilon`` are about targets of standard deviation one: 1/2 ||w||^2 + sum_i C_i loss of (t - shift) / s.
+    """
+    scaled, unit = in_machine_unit(np.asarray(target, dtype=np.float64), cost, centred=True)
+    if loss == "squared":
+        problem = ridge_problem(scaled, cost)
+    else:
+        problem = svr_problem(scaled, epsilon * unit.spread, cost * unit.spread)
+    return replace(problem, unit=unit)
 
 
 def _signed_margins(labels: FloatArray, linear: ArrayLike | None) -> FloatArray:

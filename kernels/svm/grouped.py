@@ -98,7 +98,7 @@ def solve_grouped(gram: DenseGram, problem: DualProblem, beta: FloatArray, g: Fl
         g = gram.matvec(beta) + ridge * beta - problem.c
 
 
-@compiled
+@compiled(deferred=True)
 def move_pairs_in_groups(
     source: Array, layout: tuple[IntArray, IntArray, Array], fixed: tuple[FloatArray, ...], floor: float, beta: FloatArray, g: FloatArray,
     tol: float, cap: int, worst: FloatArray,

@@ -18,6 +18,7 @@ from .smo_shrink import CURVATURE_FLOORS, REFRESH_STEPS, ShrinkingSteps, curvatu
 from .smo_steps import BROKEN, CAPPED, SOLVED
 
 MAX_STEPS = 10_000_000  # Steps without a cap of the caller: minutes.
+GAP_PER_TOL, MAX_TIGHTENING = 0.5, 0.01  # A tolerance is tightened by this much of what the gap is to fall, and at most by that factor.
 MAX_TIGHTENINGS = 8  # Greatest number of tighter tolerances in :func:`solve_to_gap`.
 
 
@@ -69,9 +70,11 @@ def solve_to_gap(
     """Return a solution with a gap of at most ``aim(solution)``: solves with ever tighter ``tol``, each from the last point."""
     solution = solve_smo(gram, problem, warm=warm, tol=tol)
     for _ in range(MAX_TIGHTENINGS):
-        if solution.gap <= aim(solution) or not solution.converged:
+        wanted = aim(solution)
+        if solution.gap <= wanted or not solution.converged:
             break
-        tol *= tighter
+        # The gap falls about as the tolerance does, where few rows are free faster.
+        tol *= max(min(tighter, GAP_PER_TOL * wanted / solution.gap), MAX_TIGHTENING)
         solution = solve_smo(gram, problem, warm=solution.beta, tol=tol, gradient=solution.decision - problem.c)
     return solution
 

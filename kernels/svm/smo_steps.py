@@ -38,14 +38,14 @@ SOLVED, CAPPED, STUCK, BROKEN = 0, 1, 2, 3
 """Why the steps ended: tolerance reached, number of steps, no step left, numbers that are not finite."""
 
 
-@compiled
+@compiled(deferred=True)
 def set_offset(k: int, beta: FloatArray, lo: FloatArray, hi: FloatArray, kink: FloatArray, u: FloatArray, low: FloatArray) -> None:
     """Write u[k] and l[k]."""
     u[k] = BLOCKED_OFFSET if beta[k] >= hi[k] else (kink[k] if beta[k] >= 0 else -kink[k])
     low[k] = -BLOCKED_OFFSET if beta[k] <= lo[k] else (kink[k] if beta[k] > 0 else -kink[k])
 
 
-@compiled
+@compiled(deferred=True)
 def set_offsets(index: IntArray, beta: Array, lo: Array, hi: Array, kink: Array, u: FloatArray, low: FloatArray) -> None:
     """Write u and l at an index set."""
     for k in index:

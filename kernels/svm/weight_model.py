@@ -100,7 +100,7 @@ def minimise_model(theta: FloatArray, s: FloatArray, root: FloatArray, v: float,
         return _minimise(theta, s, root, np.ascontiguousarray(root.T), v, tol, MAX_STEPS)
 
 
-@compiled
+@compiled(deferred=True)
 def _minimise(theta: FloatArray, s: FloatArray, root: FloatArray, root_t: FloatArray, v: float, tol: float, max_steps: int) -> FloatArray:
     """Minimise by accelerated projected gradients with backtracking, restarted when the momentum points uphill; ``root_t`` is R'."""
     start = add_scaled(theta, 0.0, theta)

@@ -6,7 +6,7 @@ are the single tasks, and ``d_w = a^|w|``; in the inverse they are its supersets
 
 With ``A_j[s, t] = beta_s' K_j beta_t`` over the rows of tasks s and t, the form of kernel j of group w is
 ``m_wj = sum_{t in w} A_j[t, t] + (1/mu) sum_{s, t in w} A_j[s, t]``: no group's Gram matrix is ever built (source: Jawanpuria, "Learning
-Kernels for Multiple Predictive Tasks", 2014, chapter 6; closed forms: docs/methods.md).
+Kernels for Multiple Predictive Tasks", 2014, chapter 6; closed forms: docs/theory/latent_task_mkl.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``M_w = (sum_j m_wj^P)^(1/P)``, P = p / (2 (p - 1)) >= 1. Its square root is a norm of the vectors of the tasks in w, so r more tasks add at
 most the r greatest roots of single tasks; leaving tasks out of a group is bounded alike. That prunes all but some thousands of the 2^42
-groups of 42 tasks (docs/methods.md).
+groups of 42 tasks (docs/theory/latent_task_mkl.md).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _inner_norms(forms: FloatArray, inner: float) -> FloatArray:
     return np.where(top > 0, safe * ((np.maximum(forms, 0.0) / safe[..., None]) ** inner).sum(axis=-1) ** (1.0 / inner), 0.0)
 
 
-@compiled
+@compiled(deferred=True)
 def _branch_and_bound(
     forms: FloatArray, roots: FloatArray, shared: float, inner: float, a: float, inverted: bool, deepest: int, n_marks: int,
     threshold: float, max_visits: int, values: FloatArray, marks: NDArray[np.uint8],
@@ -136,7 +136,7 @@ def _branch_and_bound(
     return n_found, visits, bound, complete
 
 
-@compiled
+@compiled(deferred=True)
 def _bound_extensions(root: float, root_sums: FloatArray, scale: FloatArray, first: int, depth: int, n_marks: int) -> float:
     """Return a bound of the values of a set of a given root with further marks, from ``first`` on."""
     best = 0.0
@@ -146,7 +146,7 @@ def _bound_extensions(root: float, root_sums: FloatArray, scale: FloatArray, fir
     return best
 
 
-@compiled
+@compiled(deferred=True)
 def _row_norm(levels: FloatArray, row: int, inner: float) -> float:
     top, total = 0.0, 0.0
     for j in range(levels.shape[1]):

@@ -16,7 +16,7 @@ is the minimum over gamma in the unit ball of the norm ``qhat = q / (2 - q)`` of
     c'\beta - \text{kink} \|\beta\|_1 - \tfrac12 \beta' R \beta - \tfrac12 \| c(M) \|_{q/(2(q-1))}, \qquad
     c_j(M) = \big( \sum_t M_{jt}^{p/(2(p-1))} \big)^{2(p-1)/p}
 
-(Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 3; docs/methods.md).
+(Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 3; docs/theory/multitask_mkl.md).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..svm.dual import DualProblem, best_response
 MIN_SHARE = 1e-6  # Least share of a task in a kernel, relative to the largest: a task that does not use a kernel may come back to it.
 EXPONENT_RANGE = (0.25, 8.0)  # Range of the exponents of a closed-form step.
 MIN_STRENGTH_SHARE = 1e-3  # A strength counts at least this share of the mean: a kernel without weight may come back.
-MAX_SECTIONS = 12  # Times the way between two dual points is cut to two thirds.
+GOLDEN, MAX_SECTIONS = 0.5 * (5**0.5 - 1.0), 9  # Times the way between two dual points is cut to this share, to a hundredth in all.
 LEVEL_SLOPE_SHARE = 1e-12
 """A slope of the loss in the bias below this share of the sum of costs is level: the middle of the interval is taken."""
 
@@ -185,13 +185,20 @@ def mixed_dual(problem: DualProblem, one: FloatArray, other: FloatArray, forms: 
         mixture = np.maximum(mixture, 0.0)
         return MixedDual(beta, mixture, dual_value(problem, beta, mixture, p, q))
 
-    low, high, ends = 0.0, 1.0, [at(0.0), at(1.0)]
+    # Golden sections: of two points inside one is inside of the next interval, too.
+    low, high, shares = 0.0, 1.0, [1.0 - GOLDEN, GOLDEN]
+    points = [at(0.0), at(1.0), *map(at, shares)]
+    left, right = points[2:]
     for _ in range(MAX_SECTIONS):
-        third = (high - low) / 3.0
-        left, right = at(low + third), at(high - third)
-        low, high = (low + third, high) if left.value < right.value else (low, high - third)
-        ends += [left, right]
-    return max(ends, key=lambda point: point.value)
+        if left.value < right.value:
+            low, shares = shares[0], [shares[1], shares[0] + GOLDEN * (high - shares[0])]
+            left, right = right, at(shares[1])
+            points.append(right)
+        else:
+            high, shares = shares[1], [shares[1] - GOLDEN * (shares[1] - low), shares[0]]
+            left, right = at(shares[0]), left
+            points.append(left)
+    return max(points, key=lambda point: point.value)
 
 
 def greatest_scale(problem: DualProblem, beta: FloatArray) -> float:

@@ -19,7 +19,7 @@ the best D for fixed parts is
 and any feasible beta bounds the optimum from below by
 ``c'beta - kink ||beta||_1 - 1/2 beta' R beta - 1/2 ||lambda_max(A)||_{q/(2(q-1))}``
 (Jawanpuria, "Learning Kernels for Multiple Predictive Tasks", PhD thesis, IIT Bombay, 2014, chapter 4; Argyriou, Evgeniou and Pontil,
-"Convex multi-task feature learning", Machine Learning 73, 2008; docs/methods.md).
+"Convex multi-task feature learning", Machine Learning 73, 2008; docs/theory/shared_subspace_mkl.md).
 """
 
 from __future__ import annotations

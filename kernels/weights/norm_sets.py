@@ -192,7 +192,7 @@ def _with_support(direction: FloatArray, best: FloatArray, domain: ElasticNetSet
 # Loops, because expressions of whole arrays take seconds to compile.
 
 
-@compiled
+@compiled(deferred=True)
 def greatest_entry(s: FloatArray) -> float:
     """Return the greatest entry."""
     top = -np.inf
@@ -201,7 +201,7 @@ def greatest_entry(s: FloatArray) -> float:
     return top
 
 
-@compiled
+@compiled(deferred=True)
 def _sort_descending(s: FloatArray) -> FloatArray:
     """Return the entries in descending order by Shell's sort: on hundreds of them as fast as numba's, which compiles for two seconds."""
     ordered, gap = s.copy(), 1
@@ -218,7 +218,7 @@ def _sort_descending(s: FloatArray) -> FloatArray:
     return ordered
 
 
-@compiled
+@compiled(deferred=True)
 def _shared_top(s: FloatArray, top: float) -> FloatArray:
     """Return equal weights with sum one on the entries equal to the greatest."""
     best, count = np.zeros(s.size), 0
@@ -230,7 +230,7 @@ def _shared_top(s: FloatArray, top: float) -> FloatArray:
     return best
 
 
-@compiled
+@compiled(deferred=True)
 def elastic_response(s: FloatArray, v: float) -> FloatArray:
     """Return the maximiser of :meth:`ElasticNetSet.support`, zero without a positive entry. With the entries in descending order the active
     ones are the greatest m with z_m s_(m) > v, z_m = sqrt((4 (1 - v) + m v^2) / sum_{i <= m} s_(i)^2).
@@ -264,7 +264,7 @@ def elastic_response(s: FloatArray, v: float) -> FloatArray:
     return best
 
 
-@compiled
+@compiled(deferred=True)
 def power_response(s: FloatArray, p: float) -> FloatArray:
     """Return the maximiser of :meth:`LpBall.support`, zero without a positive entry: s_+^(1 / (p - 1)), scaled."""
     top = greatest_entry(s)
@@ -282,7 +282,7 @@ def power_response(s: FloatArray, p: float) -> FloatArray:
     return best
 
 
-@compiled
+@compiled(deferred=True)
 def project_elastic(w: FloatArray, v: float) -> FloatArray:
     """Return the projection of :meth:`ElasticNetSet.project`. With m active entries, a = 1 - v, their sum A and their sum of squares B, the
     constraint is the quadratic equation a eta^2 + eta = (v A + a B - 1) / (m v^2 + 4 a).

@@ -9,7 +9,7 @@ from ..jit import compiled
 from .norm_sets import elastic_response, greatest_entry, power_response, project_elastic
 
 
-@compiled
+@compiled(deferred=True)
 def inner_product(x: FloatArray, y: FloatArray) -> float:
     """Return x'y."""
     total = 0.0
@@ -18,7 +18,7 @@ def inner_product(x: FloatArray, y: FloatArray) -> float:
     return total
 
 
-@compiled
+@compiled(deferred=True)
 def add_scaled(x: FloatArray, a: float, y: FloatArray) -> FloatArray:
     """Return x + a y."""
     out = np.empty(x.size)
@@ -33,12 +33,12 @@ def multiply(matrix: FloatArray, x: FloatArray) -> FloatArray:
     return matrix @ x
 
 
-@compiled
+@compiled(deferred=True)
 def _support_point(s: FloatArray, elastic: bool, shape: float) -> FloatArray:
     return elastic_response(s, shape) if elastic else power_response(s, shape)
 
 
-@compiled
+@compiled(deferred=True)
 def _project_simplex(w: FloatArray) -> FloatArray:
     """Return the projection onto the weights with sum one: of a point above the boundary, it is that onto the sum at most one."""
     ones = np.ones(w.size)
@@ -49,7 +49,7 @@ def _project_simplex(w: FloatArray) -> FloatArray:
     return lifted
 
 
-@compiled
+@compiled(deferred=True)
 def ascend_cut_weights(
     c: FloatArray, S: FloatArray, S_t: FloatArray, p: FloatArray, elastic: bool, shape: float, tol: float, max_iter: int
 ) -> tuple[FloatArray, FloatArray, int]:
@@ -99,7 +99,7 @@ def ascend_cut_weights(
     return best_p, best_theta, steps
 
 
-@compiled
+@compiled(deferred=True)
 def _is_inside(p: FloatArray) -> bool:
     lowest = 0.0
     for k in range(p.size):

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...cluster import MemoryBoundExceeded
 from ...storage import RunStore
-from ..grams.lazy import hand_over
+from ...storage.value_types import UserData
 from ..inputs.labels import Inputs
 from ..loops.run import run_loop
 from ..method import Method
@@ -59,6 +59,8 @@ class Fit:
 
 def kept_grams(loop: object) -> Any:
     """Return the matrices that a loop keeps, for others over the same kernels."""
+    from ..grams.lazy import hand_over  # most fits of features have no matrices
+
     return hand_over(None, loop)
 
 
@@ -95,23 +97,43 @@ def fold_values(fit: Fit, ctx: RunContext, folds: Folds, place: Path | None = No
 
 
 def fold_runs(fit: Fit, ctx: RunContext, folds: Folds) -> Iterator[tuple[Sequence[int], Method]]:
-    """Yield runs without the rows of a fold, each with the folds that it stands for: one run for all where they share passes, and together
-    fit the memory.
+    """Yield the runs of a fit without the rows of a fold, each with the folds that it stands for."""
+    for pairs, run in FoldRuns(fit.method, fit.inputs, folds.masks, ctx, fit.grams).of([fit.method.for_folds(fit.config)]):
+        yield [fold for _, fold in pairs], run
+
+
+class FoldRuns:
+    """Fits without the rows of some masks: one run for all where they share passes, and together fit the memory; otherwise all over the
+    same kernels read the matrices that the first of them makes, or those given.
     """
-    method, config, inputs, grams = fit.method, fit.method.for_folds(fit.config), fit.inputs, fit.grams
-    ctx = replace(ctx, tell=hush)  # what is to be told of such a fit was told of the whole one
-    try:
-        shared = method.shared_folds(config, inputs, folds.masks, ctx)
-    except MemoryBoundExceeded:
-        shared = None
-    if shared is not None:
-        hand_over(grams, shared.loop)
-        yield range(folds.count), shared
-        return
-    for k, mask in enumerate(folds.masks):
-        ready = method.start(config, method.without(inputs, mask), ctx)
-        grams = hand_over(grams, ready.loop)
-        yield [k], ready
+
+    def __init__(self, method: type[Method], inputs: UserData, masks: Sequence[np.ndarray], ctx: RunContext, grams: object = None) -> None:
+        self.method, self.inputs, self.masks, self.grams = method, inputs, tuple(masks), grams
+        # What is to be said of such a fit is said of the whole one.
+        self.ctx = replace(ctx, emit=ignore, tell=hush, warn=hush)
+
+    def of(self, configs: Sequence[Any]) -> Iterator[tuple[list[tuple[int, int]], Method]]:
+        """Yield runs with some parameters, each with the fits that it stands for, as numbers of parameters and of a mask."""
+        from ..grams.lazy import hand_over
+
+        shared = self.shared(configs)
+        if shared is not None:
+            self.grams = hand_over(self.grams, shared.loop)
+            yield [(point, fold) for point in range(len(configs)) for fold in range(len(self.masks))], shared
+            return
+        for fold, mask in enumerate(self.masks):
+            inputs = self.method.without(self.inputs, mask)
+            for point, config in enumerate(configs):
+                run = self.method.start(config, inputs, self.ctx)
+                self.grams = hand_over(self.grams, run.loop)
+                yield [(point, fold)], run
+
+    def shared(self, configs: Sequence[Any]) -> Method | None:
+        """Return one run for all, or ``None`` where there is none that fits the memory."""
+        try:
+            return self.method.shared_fits(configs, self.inputs, self.masks, self.ctx)
+        except MemoryBoundExceeded:
+            return None
 
 
 def _finished(fit: Fit, ready: Method, ctx: RunContext, place: Path | None) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from ...cluster import machine_memory
+from ...cluster.events import Sink
 from ..calibration.fits import Fit, kept_grams
 from ..loops.protocol import LoopState
 from ..loops.run import run_loop
@@ -22,8 +23,9 @@ from ..models.predictor import Predictor
 from ..records.config import make_config
 from ..records.context import RunContext, ignore, once
 from .frames import known_names
-from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, warn_user
+from .inputs import OneThread, fan_out, fit_context, history_arrays, seed_of, shown_fit, warn_user
 from .parameters import RUN_PARAMETERS, Parameter, declare_parameters, method_parameters
+from .scaling import SCALE
 
 
 class MethodEstimator(OneThread, BaseEstimator):
@@ -53,6 +55,7 @@ class MethodEstimator(OneThread, BaseEstimator):
     n_features_in_: int
     classes_: np.ndarray
     converged_: bool
+    stop_reason_: str | None
 
     if TYPE_CHECKING:
 
@@ -71,12 +74,13 @@ class MethodEstimator(OneThread, BaseEstimator):
             declared.append(replace(item, kind=kind, hint=hint, default=cls._defaults.get(item.name, item.default)))
             if item.name in cls._own_parameters:
                 declared.append(cls._own_parameters[item.name])
-        return [*declared, *cls._run_parameters]
+        return [*declared, *cls._run_parameters, *([SCALE] if cls._method.config_type.scale_matters else [])]
 
     def _config(self) -> Any:
         """Return the checked parameters."""
         fields = self._method.config_type.model_fields
-        params = self._plain({name: value for name, value in self.get_params(deep=False).items() if name in fields})
+        given = {name: value for name, value in self.get_params(deep=False).items() if name in fields and name not in self._left_out}
+        params = self._plain(given)
         plain = {name: value.tolist() if isinstance(value, np.generic | np.ndarray) else value for name, value in params.items()}
         return make_config(self._method.config_type, plain)
 
@@ -95,10 +99,18 @@ class MethodEstimator(OneThread, BaseEstimator):
         """Return where passes of a fit run: matrices and strings in memory are worked on in this process."""
         return self._place if getattr(data, "travels", True) else "sync"
 
-    def _context(self, data: Any) -> AbstractContextManager[RunContext]:
-        """Return a context manager that yields the context of a fit."""
-        emit, seed = fan_out(self.callbacks, self.verbose), seed_of(self.random_state)
-        return method_context(data, self._fit_place(data), seed, self._takes_all_memory, emit)
+    def _shown(self) -> AbstractContextManager[Sink]:
+        """Return a context manager that yields what shows a fit."""
+        return shown_fit(self.verbose, type(self).__name__, self.get_params(deep=False))
+
+    @contextlib.contextmanager
+    def _context(self, data: Any) -> Iterator[RunContext]:
+        """Yield the context of a fit."""
+        place, seed = self._fit_place(data), seed_of(self.random_state)
+        with self._shown() as shown:
+            emit = fan_out(self.callbacks, self.verbose, shown)
+            with method_context(data, place, seed, self._takes_all_memory, emit, shown) as ctx:
+                yield ctx
 
     def _fit(self, inputs: Any, config: Any = None) -> Any:
         """Run the method on inputs, set what follows from its model, and warn of what is doubtful; returns the loop's last state."""
@@ -109,7 +121,9 @@ class MethodEstimator(OneThread, BaseEstimator):
             model = run.model(outcome.state, ctx)
             self._set_model(model)
             self._keep_run(run, outcome.state)
-            messages, fit = run.warnings(outcome.state, model, ctx), Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
+            self.stop_reason_ = run.summary(outcome.state, model).get("stop")
+            messages = run.all_warnings(outcome.state, model, ctx, outcome.history)
+            fit = Fit(self._method, run.config, run.inputs, grams=kept_grams(run.loop))
             del run  # what its loop holds makes room for the fits of a calibration
             calibrated = self._with_calibration(fit, model, ctx)
             if calibrated is not model:
@@ -177,10 +191,10 @@ class MethodEstimator(OneThread, BaseEstimator):
 
 @contextlib.contextmanager
 def method_context(
-    data: Any, place: str | None, seed: int, all_memory: bool = False, emit: Callable[[Mapping[str, Any]], None] = ignore
+    data: Any, place: str | None, seed: int, all_memory: bool = False, emit: Sink = ignore, passes: Sink = ignore
 ) -> Iterator[RunContext]:
     """Yield the context of a fit: its passes run in a ``place``; ``all_memory``: only one beyond this machine's memory is refused."""
-    with fit_context(data, place, emit, seed) as ctx:
+    with fit_context(data, place, emit, seed, passes) as ctx:
         yield replace(ctx, warn=warn_user, tell=once(warn_user), limit=machine_memory() if all_memory else None)
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ..inputs.covariates import covariates_to_decide, covariates_to_fit
 from ..inputs.labels import Inputs
-from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, share_right, truth_of
 from .linear import LinearEstimator
 from .supervised import predicted_labels
 
@@ -59,10 +58,14 @@ class CovariateEstimator(LinearEstimator):
         further, values = covariates_to_decide(model.covariate_names, covariates, rows.shape[0]), self._row_values(rows)
         return values if further is None else values + further @ model.covariate_coef.T
 
-    def score(self, X: UserRows, y: Column, sample_weight: Column = None, *, covariates: UserRows | None = None) -> float:
+    def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, *, covariates: UserRows | None = None) -> float:
         """Return the share of right labels of a classifier, R2 of a regressor."""
-        measure: Any = accuracy_score if self._is_classifier else r2_score
-        return float(measure(in_memory(y, "y"), self.predict(X, covariates=covariates), sample_weight=sample_weight))
+        from sklearn.metrics import r2_score
+
+        predicted = self.predict(X, covariates=covariates)
+        if self._is_classifier:
+            return share_right(truth_of(X, y), predicted, sample_weight)
+        return float(r2_score(in_memory(truth_of(X, y), "y"), predicted, sample_weight=sample_weight))
 
     def predict(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:
         """Return the predicted class labels, or values, ``(n_samples,)``."""

@@ -18,19 +18,22 @@ import scipy.sparse as sp
 import sklearn
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.feature_selection import SelectorMixin
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import check_consistent_length, check_random_state, column_or_1d, get_tags
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from ...cluster import LogSink, TaskFailed, executor_for_client, open_executor
-from ...kernels.jit import one_thread
-from ...storage import BlockStore, GramStore, MemoryBlocks, RunStore, admit, gather
+from ...cluster.events import Sink, ignore_event, tee
+from ...kernels.jit import one_thread, watch_compilation
+from ...storage import BlockStore, DataError, GramStore, MemoryBlocks, RunStore, admit, gather
 from ...storage.encoding.frames import is_frame
 from ...storage.temporary import temporary_folder
-from ...storage.value_types import Foreign, Matrix, UserData
+from ...storage.value_types import Foreign, UserData
+from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
+from ..loops.run import begin_event
 from ..records.context import RunContext
 from ..records.data_set import refuse_missing
-from .frames import encode_frame, feature_labels
+from .frames import encode_frame
 
 UserRows: TypeAlias = ArrayLike | sp.sparray | sp.spmatrix | BlockStore | GramStore | os.PathLike[str]
 """Rows as users hand them over: arrays, sparse matrices, Dask arrays, strings, precomputed matrices, or a store or its path."""
@@ -44,6 +47,15 @@ def use_client(client: Foreign) -> Iterator[None]:
     """Run the passes of every fit inside the block on an existing Dask client.
 
     Estimators take strings only (they clone); this is the way to use a client you already have.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import FGMClassifier, use_client
+    >>> with Client(processes=False, n_workers=1, dashboard_address=None) as client, use_client(client):
+    ...     FGMClassifier(B=2, max_rounds=2).fit(*load_iris(return_X_y=True)).n_iter_
+    2
     """
     token = _CLIENT.set(client)
     try:
@@ -119,6 +131,41 @@ def labels_of(y: object) -> Any:
     return label_array(y) if isinstance(y, np.ndarray) else y
 
 
+def check_labels(y: np.ndarray) -> None:
+    """Refuse what is no target of a classifier. Fractions are labels where they are few, and each stands for several rows.
+
+    Raises ValueError: as scikit-learn's ``check_classification_targets``.
+    """
+    if y.dtype.kind == "f" and np.isfinite(y).all():
+        _, counts = np.unique(y, return_counts=True)
+        if len(counts) <= MAX_NUMERIC_CLASSES and counts.min(initial=2) > 1:
+            return
+    check_classification_targets(y)
+
+
+def stored_target(store: UserData) -> np.ndarray:
+    """Return the target that a store holds: labels or numbers, ``(n_rows,)``. Raises DataError: there is none."""
+    if not store.has_table("y"):
+        raise DataError("there is no target; give y, or ingest a file that has one", store.url)
+    labels, target = store.meta.labels, store.target()
+    return target if labels is None else np.asarray(labels)[target.astype(np.int64)]
+
+
+def truth_of(X: object, y: object) -> object:
+    """Return what predictions of rows are compared with: ``y``, or where that is ``None`` the target of a store, as ``fit`` reads it."""
+    if y is None and not is_store(X):
+        raise ValueError("y is None: score compares predictions with it, only a block store can hold a target itself")
+    return stored_target(opened(X)) if y is None else y  # pyright: ignore[reportArgumentType] (it is a store)
+
+
+def share_right(y: object, predicted: np.ndarray, sample_weight: object = None) -> float:
+    """Return the share of right labels, of labels of any kind. Raises ValueError: other numbers of labels and weights than of rows."""
+    truth, weight = np.asarray(labels_of(y)), None if sample_weight is None else in_memory(sample_weight, "sample_weight")
+    truth = column_or_1d(truth, warn=True)
+    check_consistent_length(truth, predicted, weight)
+    return float(np.average(truth == predicted, weights=weight))
+
+
 # Where code lies that no user wrote: this package, scikit-learn, and what runs its folds.
 _INNER = (
     *(str(Path(__file__).parents[2] / folder) + os.sep for folder in ("cluster", "kernels", "pipeline", "storage", "workflows")),
@@ -159,37 +206,18 @@ def _alone(method: Callable[..., Any]) -> Callable[..., Any]:
 class Classifying(ClassifierMixin):
     """scikit-learn's part of a classifier, for which what it compares with comes through :func:`in_memory`."""
 
-    def score(self, X: object, y: object, sample_weight: object = None) -> float:
-        """Return the share of right labels."""
-        return super().score(X, labels_of(y), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
+        """Return the share of right labels; a block store may hold ``y`` itself."""
+        predicted: np.ndarray = self.predict(X)  # pyright: ignore[reportAttributeAccessIssue] (every classifier has it)
+        return share_right(truth_of(X, y), predicted, sample_weight)
 
 
 class Predicting(RegressorMixin):
     """scikit-learn's part of a regressor, for which what it compares with comes through :func:`in_memory`."""
 
-    def score(self, X: object, y: object, sample_weight: object = None) -> float:
-        """Return the coefficient of determination, R2."""
-        return super().score(X, in_memory(y, "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
-
-
-class Selection(SelectorMixin):
-    """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
-
-    def transform(self, X: object) -> Matrix:
-        """Return the selected columns of ``X``; of a frame with nominal columns the selected features."""
-        rows, is_encoded = features_of(self, X)
-        return self._transform(rows) if is_encoded else super().transform(rows)
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Return the names of the selected columns or features."""
-        names = feature_labels(self) if input_features is None else None
-        if names is None:
-            return super().get_feature_names_out(input_features)
-        return np.asarray(names, dtype=object)[self.get_support()]
-
-    def inverse_transform(self, X: object) -> Matrix:
-        """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
-        return super().inverse_transform(in_memory(X))
+    def score(self, X: object, y: object = None, sample_weight: object = None) -> float:
+        """Return the coefficient of determination, R2; a block store may hold ``y`` itself."""
+        return super().score(X, in_memory(truth_of(X, y), "y"), sample_weight)  # pyright: ignore[reportArgumentType] (an array, as documented)
 
 
 def opened(X: UserData) -> BlockStore:
@@ -207,14 +235,17 @@ def opened_for(estimator: Any, X: object) -> BlockStore:
 
 @contextlib.contextmanager
 def fit_context(
-    data: BlockStore | MemoryBlocks, cluster: str | None, emit: Callable[[Mapping[str, Any]], None], seed: int
+    data: BlockStore | MemoryBlocks, cluster: str | None, emit: Sink, seed: int, passes: Sink = ignore_event
 ) -> Iterator[RunContext]:
     """Yield the context of a fit: in-process for arrays; on a cluster through a temporary store and run, removed at exit.
 
-    BLAS has one thread meanwhile: by their number results would depend on the machine.
+    BLAS has one thread meanwhile: by their number results would depend on the machine. ``passes`` takes the events of the executor.
     """
     client = _CLIENT.get()
-    opening = executor_for_client(client) if client is not None and cluster is None else open_executor(cluster)
+    if client is not None and cluster is None:
+        opening = executor_for_client(client, events=passes)
+    else:
+        opening = open_executor(cluster, events=passes)
     with one_thread(), opening as executor, _plain_errors():
         if executor.kind == "sync":
             yield RunContext(executor, data, emit=emit, seed=seed)
@@ -225,8 +256,10 @@ def fit_context(
                 from ...storage.ingest import ingest
 
                 # What may be missing was for the estimator to say.
-                missing = "keep" if data.meta.kind == "dense" else "refuse"
-                stored = ingest(data.X, str(folder / "data.zarr"), task="regression", missing=missing, progress=None)
+                is_scaled = data.scale.kind != "none"
+                missing = "keep" if data.meta.kind == "dense" and not is_scaled else "refuse"
+                scale = data.scale if is_scaled else "none"
+                stored = ingest(data.X, str(folder / "data.zarr"), task="regression", missing=missing, scale=scale, progress=None)
             run = RunStore.create(folder / "run", {})
             yield RunContext(executor, stored, run=run, emit=emit, seed=seed)
 
@@ -254,14 +287,23 @@ def history_arrays(rows: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     return {name: np.array([float("nan") if row[name] is None else row[name] for row in rows]) for name in names}
 
 
-def fan_out(callbacks: Sequence[Callable[[Mapping[str, Any]], None]] | None, verbose: int) -> Callable[[Mapping[str, Any]], None]:
-    """Return one sink for all callbacks, and for the log when ``verbose``."""
-    sinks = list(callbacks or ())
-    if verbose:
-        sinks.append(LogSink())
+Callbacks: TypeAlias = Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None
 
-    def emit(event: Mapping[str, Any]) -> None:
-        for sink in sinks:
-            sink(event)
 
-    return emit
+def fan_out(callbacks: Callbacks, verbose: int, shown: Sink = ignore_event) -> Sink:
+    """Return one sink for all callbacks and for what shows a fit; ``verbose`` above 1 logs every event, too."""
+    listed = [callbacks] if callable(callbacks) else list(callbacks or ())
+    return tee([shown, *listed, *([LogSink()] if verbose > 1 else [])])
+
+
+@contextlib.contextmanager
+def shown_fit(verbose: int, name: str, params: Mapping[str, Any]) -> Iterator[Sink]:
+    """Yield the sink that shows a fit with these parameters while it runs, if ``verbose``: its rounds, and what it waits for."""
+    if not verbose:
+        yield ignore_event
+        return
+    from ...cluster.progress import shown_progress
+
+    with shown_progress(verbose, name) as shown, watch_compilation(lambda function: shown({"event": "compile", "function": function})):
+        shown(begin_event(name, params))
+        yield shown

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..models.linear import LinearModel
 from ..models.linear_predict import row_decision_values
 from .frames import feature_count
-from .inputs import Column, Selection, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from .inputs import Column, UserRows, fan_out, fit_context, in_memory, is_store, opened_for
+from .selection import Selection
 from .supervised import SupervisedEstimator
 
 

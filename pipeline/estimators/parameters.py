@@ -46,13 +46,20 @@ RUN_PARAMETERS = (
     Parameter(
         "random_state", None, "int, RandomState or None", Any, "Seed of everything drawn at random; ``None`` is 0, so that fits repeat."
     ),
-    Parameter("verbose", 0, "int", int, "Log one line per step."),
+    Parameter(
+        "verbose",
+        0,
+        "int",
+        int,
+        "1 shows progress on standard error: a bar with rounds, gap and time left on a terminal or in a notebook, elsewhere a line per "
+        "round; 2 also sends every event to the log ``gramplane``.",
+    ),
     Parameter(
         "callbacks",
         None,
-        "list of callables or None",
-        Sequence[Callable[[Mapping[str, Any]], None]] | None,
-        "Functions called with an event record per step.",
+        "callable, list of callables or None",
+        Callable[[Mapping[str, Any]], None] | Sequence[Callable[[Mapping[str, Any]], None]] | None,
+        "Function, or several, called with an event record per step.",
     ),
 )
 
@@ -80,7 +87,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") or not text else f"{text}."
 
 
-def type_words(hint: Any) -> str:
+def type_words(hint: object) -> str:
     """Return a type as documentation writes it: ``{"a", "b"}``, ``int >= 1 or None``, ``list of float``."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:

@@ -14,8 +14,8 @@ from sklearn.utils.metaestimators import available_if
 from ...kernels.jit import one_thread
 from ...storage import MemoryBlocks
 from ...storage.blocks.arrays import crc32c
+from ...storage.value_types import UserData
 from ..calibration.fits import Fit, calibrate, known_calibration
-from ..grams.given import GivenGrams
 from ..models.calibration import Calibration, class_probabilities
 from ..records.context import RunContext
 from .base import MethodEstimator, method_context
@@ -72,7 +72,7 @@ def _calibrate(fit: Fit, ctx: RunContext) -> Calibration:
 def _marks(fit: Fit) -> dict[str, int]:
     """Return checksums of what a fit shares with its user, by the names of the arguments; stores cannot change."""
     data, weight, marks = fit.inputs.data, fit.rows.sample_weight, {}
-    given = data.X if isinstance(data, MemoryBlocks) else data.source if isinstance(data, GivenGrams) else None
+    given = data.X if isinstance(data, MemoryBlocks) else getattr(data, "source", None)
     if isinstance(given, np.ndarray) or sp.issparse(given):
         marks["X"] = _mark(given)
     if weight is not None:
@@ -80,7 +80,7 @@ def _marks(fit: Fit) -> dict[str, int]:
     return marks
 
 
-def _mark(given: Any) -> int:
+def _mark(given: UserData) -> int:
     if sp.issparse(given):
         return crc32c(*(np.ascontiguousarray(getattr(given, name)) for name in ("data", "indices", "indptr") if hasattr(given, name)))
     if given.flags.c_contiguous or given.T.flags.c_contiguous:
@@ -126,7 +126,7 @@ class ClassProbabilities(ProbabilityEstimator):
 
     if TYPE_CHECKING:
 
-        def _values(self, X: Any) -> np.ndarray: ...
+        def _values(self, X: UserData) -> np.ndarray: ...
 
     @available_if(has_probabilities)
     def predict_proba(self, X: UserRows) -> np.ndarray:
@@ -151,7 +151,7 @@ class TaskProbabilities(ProbabilityEstimator):
 
     if TYPE_CHECKING:
 
-        def _values(self, X: Any, task: Any = None) -> np.ndarray: ...
+        def _values(self, X: UserData, task: UserData = None) -> np.ndarray: ...
 
     @available_if(has_probabilities)
     def predict_proba(self, X: UserRows, task: Column = None) -> np.ndarray:
@@ -178,7 +178,7 @@ class CovariateProbabilities(ProbabilityEstimator):
 
     if TYPE_CHECKING:
 
-        def _values(self, X: Any, covariates: Any = None) -> np.ndarray: ...
+        def _values(self, X: UserData, covariates: UserData = None) -> np.ndarray: ...
 
     @available_if(has_probabilities)
     def predict_proba(self, X: UserRows, *, covariates: UserRows | None = None) -> np.ndarray:

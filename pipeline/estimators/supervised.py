@@ -7,16 +7,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils import Tags, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from ...storage import BlockStore, DataError, MemoryBlocks
+from ...storage import BlockStore, MemoryBlocks
 from ...storage.value_types import UserData
+from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs
 from ..records.data_set import DataSet, source_encoding
 from .base import MethodEstimator
-from .inputs import Classifying, Column, Predicting, UserRows, is_store, label_array, opened_for, validated
+from .inputs import (
+    Classifying,
+    Column,
+    Predicting,
+    UserRows,
+    check_labels,
+    is_store,
+    label_array,
+    opened_for,
+    stored_target,
+    validated,
+    warn_user,
+)
 from .probabilities import ClassProbabilities
+from .scaling import scaled_rows
 
 
 class SupervisedEstimator(MethodEstimator):
@@ -46,7 +59,8 @@ class SupervisedEstimator(MethodEstimator):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         data, y = self._data(X, y)
         target, classes = self._target(data, y)
-        return Inputs(data, target, classes, self._weight(data, sample_weight, data.n_rows))
+        weight = self._weight(data, sample_weight, data.n_rows)
+        return Inputs(scaled_rows(self._config(), self, data, weight), target, classes, weight)
 
     def _data(self, X: object, y: object = None) -> tuple[Any, Any]:
         """Return the data set of a fit, and the target checked against it."""
@@ -78,7 +92,7 @@ class SupervisedEstimator(MethodEstimator):
 
     def _target(self, data: DataSet, y: UserData) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Return the numbers that are fitted, and the classes in order (``None`` for regression)."""
-        y = self._stored_target(data) if y is None else label_array(column_or_1d(y, warn=True))
+        y = stored_target(data) if y is None else label_array(column_or_1d(y, warn=True))
         if len(y) != data.n_rows:
             where = "the data" if data.url == "memory" else data.url
             raise ValueError(f"y has {len(y)} entries, {where} has {data.n_rows} rows: inconsistent numbers of samples")
@@ -87,17 +101,14 @@ class SupervisedEstimator(MethodEstimator):
             if not np.isfinite(target).all():
                 raise ValueError("y holds NaN or infinity")
             return target, None
-        check_classification_targets(y)
+        check_labels(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
+        doubt = numbers_as_classes(self.classes_)
+        if doubt:
+            warn_user(doubt)
         if len(self.classes_) < 2:
             raise ValueError(f"y holds one class only ({self.classes_.tolist()[0]!r}); a classifier needs samples of at least two classes")
         return codes, tuple(self.classes_.tolist())
-
-    def _stored_target(self, data: Any) -> np.ndarray:
-        if not data.has_table("y"):
-            raise DataError("there is no target; give y, or ingest a file that has one", data.url)
-        labels, target = data.meta.labels, data.target()
-        return target if labels is None else np.asarray(labels)[target.astype(np.int64)]
 
     def _weight(self, data: DataSet, sample_weight: UserData, n: int) -> np.ndarray | None:
         if sample_weight is None and is_store(data) and data.has_table("weight"):

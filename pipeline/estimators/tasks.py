@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from ...storage.value_types import UserData
@@ -14,7 +13,7 @@ from ..inputs.tasks import TaskInputs, known_codes, store_tasks, with_tasks
 from ..models.kernel_predict import scaled_rows
 from ..models.task import TaskModel
 from ..models.task_predict import decide_task_grams, decide_task_rows, decide_task_store
-from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, labels_of, opened_for
+from .inputs import Classifying, Column, Predicting, UserRows, fan_out, fit_context, in_memory, is_store, opened_for, share_right, truth_of
 from .kernels import KernelEstimator, is_text
 from .probabilities import TaskProbabilities
 from .supervised import predicted_labels
@@ -99,9 +98,9 @@ class TaskClassifier(Classifying, TaskProbabilities, TaskEstimator):
         """Return the predicted labels, ``(n_samples,)``."""
         return predicted_labels(self.decision_function(X, task), self.classes_)
 
-    def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
+    def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
+        return share_right(truth_of(X, y), self.predict(X, task), sample_weight)
 
 
 class TaskRegressor(Predicting, TaskEstimator):
@@ -114,9 +113,11 @@ class TaskRegressor(Predicting, TaskEstimator):
         """Return the predicted values, ``(n_samples,)``."""
         return self._values(X, task)[:, 0]
 
-    def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
+    def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
-        return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        from sklearn.metrics import r2_score
+
+        return float(r2_score(in_memory(truth_of(X, y), "y"), self.predict(X, task), sample_weight=sample_weight))
 
 
 def add_tasks(inputs: Inputs, X: UserRows, task: Column) -> TaskInputs:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ...storage import DataError
+from ...storage.value_types import UserData
+from .labels import Inputs
 from .scores import plain_folds, stratified_folds
+from .tasks import TaskInputs
 
 if TYPE_CHECKING:
-    from .tasks import TaskInputs
+    from ..records.context import RunContext
+
+FOLDS = 5  # where no number is given
 
 # Parameters that change the matrices: points that differ in them cannot share a pass.
 GRAM_PARAMETERS = ("kernels", "normalize", "grams", "gram_store")
@@ -24,12 +30,90 @@ class SharedLoop:
 
     points: tuple[int, ...]  # indices into the grid
     loop: Any  # one fit per (point, fold), folds of a point consecutive; `loop.fits` score them
+    # `decide(state, ctx)`: what all machines decide at the end, one row each; none where the loop scores every round
+    decide: Callable[[Any, RunContext], Sequence[np.ndarray]] | None = None
 
 
 def group_by_parameters(grid: Sequence[Any], parameters: Sequence[str]) -> list[tuple[int, ...]]:
     """Return the points of a grid by equal values of some parameters."""
     keys = [tuple(str(getattr(config, name)) for name in parameters) for config in grid]
     return [tuple(k for k, other in enumerate(keys) if other == key) for key in dict.fromkeys(keys)]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of one fold, as masks ``(n,)``."""
+
+    left_out: np.ndarray  # not learnt from
+    test: np.ndarray  # scored; usually the same
+
+
+def row_splits(cv: UserData, rows: Inputs, seed: int) -> list[Split]:
+    """Return the folds that ``cv`` says: those that :func:`draw_masks` draws for a number (``None``: 5, or as many as there are rows of a
+    class or task), else those of a splitter or an iterable, to which tasks are groups.
+
+    Raises ValueError: no way to split, or a split without rows to learn from, of every task, or to score; DataError: too few rows of a
+    class or task.
+    """
+    if cv is None or (isinstance(cv, int | np.integer) and not isinstance(cv, bool)):
+        return [Split(mask, mask) for mask in _weighted_folds(None if cv is None else int(cv), rows, seed)]
+    from sklearn.model_selection import check_cv
+
+    target = rows.target if rows.classes is None else np.asarray(rows.classes)[rows.target]
+    try:
+        splitter: UserData = check_cv(cv, target, classifier=rows.classes is not None)
+        pairs = list(splitter.split(np.zeros((len(target), 1)), target, getattr(rows, "codes", None)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"cv={cv!r}: {error}") from error
+    splits = [_split(k, train, test, len(target)) for k, (train, test) in enumerate(pairs)]
+    if isinstance(rows, TaskInputs):
+        for k, split in enumerate(splits):
+            learnt = np.bincount(rows.codes[~split.left_out], minlength=rows.n_tasks)
+            if not learnt.all():
+                name = rows.names[int(learnt.argmin())]
+                raise ValueError(f"cv: split {k} leaves no row of task {name!r} to learn from; every task needs some")
+    return splits
+
+
+def _weighted_folds(cv: int | None, rows: Inputs, seed: int) -> list[np.ndarray]:
+    """Return the masks of folds over the rows with a weight."""
+    n = len(rows.target)
+    used = np.arange(n) if rows.sample_weight is None else np.flatnonzero(rows.sample_weight > 0)
+    target = rows.target[used]
+    if isinstance(rows, TaskInputs):
+        some: Inputs = TaskInputs(rows.data, target, rows.classes, codes=rows.codes[used], names=rows.names)
+        kinds = rows.codes[used]
+    else:
+        some, kinds = Inputs(rows.data, target, rows.classes), None if rows.classes is None else target
+    least = len(used) if kinds is None else int(np.bincount(kinds).min())
+    folds = min(FOLDS, max(least, 2)) if cv is None else cv
+    if folds < 2:
+        raise ValueError(f"cv={cv!r}: a number of folds must be at least 2")
+    if len(used) < folds:
+        raise ValueError(f"cv={cv!r}: n_samples={len(used)} with a weight are too few for {folds} folds")
+    return [np.isin(np.arange(n), used[part]) for part in draw_masks(some, folds, seed)]
+
+
+def _split(k: int, train: ArrayLike, test: ArrayLike, n: int) -> Split:
+    learnt, scored = np.zeros(n, bool), np.zeros(n, bool)
+    for mask, rows in ((learnt, train), (scored, test)):
+        mask[np.asarray(rows, None if np.size(rows) else np.int64)] = True
+    if not learnt.any() or not scored.any():
+        raise ValueError(f"cv: split {k} has {learnt.sum()} rows to learn from and {scored.sum()} to score; it needs some of both")
+    rows = np.asarray(train)
+    if rows.dtype != bool and len(rows) != learnt.sum():
+        raise ValueError(f"cv: split {k} repeats rows to learn from; give them weights (sample_weight)")
+    return Split(~learnt, scored)
+
+
+def draw_masks(inputs: Inputs, folds: int, seed: int) -> list[np.ndarray]:
+    """Return the mask of held-out rows of every fold: in every task where there are tasks, else in every class where there are classes.
+
+    Raises ValueError: fewer than two folds; DataError: a class or task with fewer rows than folds.
+    """
+    if isinstance(inputs, TaskInputs):
+        return task_folds(inputs, folds, seed)
+    return fold_masks(inputs.target, inputs.classes, folds, seed)
 
 
 def fold_masks(codes: np.ndarray, classes: Sequence[Any] | None, folds: int, seed: int) -> list[np.ndarray]:

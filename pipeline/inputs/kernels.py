@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ...kernels.grams.functions import kernel_family
-from ...kernels.grams.open_kernels import OpenKernel, as_kernels
+from ...kernels.grams.open_kernels import Closing, OpenKernel, as_kernels
 from ...kernels.grams.spec import KernelSpec
 from ...storage import BlockStore, DataError, GramStore, MemoryBlocks
 from ..grams.given import GivenGrams, with_normalization
@@ -58,11 +59,18 @@ def closed_kernels(kernels: Any, data: Any) -> list[KernelSpec]:
 
     Raises ValueError: a kernel that cannot be read, or does not suit the data.
     """
-    opened = as_kernels(kernels, data.n_cols or None)
-    numbers, widths = {}, MedianWidths(data)
-    if any(isinstance(one, OpenKernel) and one.column_names for one in opened):
-        numbers = {str(name): j for j, name in enumerate(data.feature_names() or ())}
-    return [one.closed(numbers, widths.gamma) if isinstance(one, OpenKernel) else one for one in opened]
+    closing = closing_for(data)
+    return [closing.close(one) if isinstance(one, OpenKernel) else one for one in as_kernels(kernels, data.n_cols or None)]
+
+
+def closing_for(data: BlockStore | MemoryBlocks) -> Closing:
+    """Return what closes kernels over a data set: the names of its columns, looked up when one is named, and median widths."""
+
+    @cache
+    def numbers() -> dict[str, int]:
+        return {str(name): j for j, name in enumerate(data.feature_names() or ())}
+
+    return Closing(numbers, MedianWidths(data).gamma)
 
 
 def resolved_kernels(kernels: Any, data: Any, normalize: str) -> list[Any]:

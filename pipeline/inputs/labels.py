@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...kernels.svm.dual import DualProblem, svc_problem, svr_problem
+from ...kernels.svm.dual import DualProblem, svc_problem, target_problem
 from ...storage import DataError
 from ...storage.meta import Label
 from ..records.context import RunContext
@@ -88,7 +88,7 @@ def dual_problems(config: Any, inputs: Inputs, epsilon: float = 0.1) -> list[Dua
     if not np.any(cost > 0):
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
-        return [svr_problem(inputs.target, epsilon, cost)]
+        return [target_problem("epsilon_insensitive", inputs.target, epsilon, cost)]
     refuse_idle_classes(inputs.classes, inputs.target, cost)
     return [svc_problem(labels_of(inputs, machine), cost) for machine in range(inputs.n_machines)]
 

@@ -80,8 +80,17 @@ def accuracy_metrics(fits: Sequence[AccuracyTracker | R2Tracker], decisions: Map
     scores = [r2_scores(fit, decisions) if isinstance(fit, R2Tracker) else accuracies(fit, decisions) for fit in fits]
     train, test = zip(*scores, strict=True)
     if len(fits) == 1:
-        return {f"train_{name}": train[0], f"test_{name}": test[0]}
+        return {f"train_{name}": train[0], f"test_{name}": test[0], "n_answers": count_answers(fits[0], decisions)}
     return {f"train_{name}": list(train), f"test_{name}": list(test)}
+
+
+def count_answers(fit: AccuracyTracker | R2Tracker, decisions: Mapping[int, np.ndarray]) -> int:
+    """Return how many classes the training rows get; of numbers 1 where all are the same, else 2."""
+    values = np.stack([decisions[k] for k in fit.machines])
+    seen = values if fit.held_out is None else values[:, ~fit.held_out]
+    if isinstance(fit, AccuracyTracker):
+        return len(np.unique(predicted_codes(seen)))
+    return 1 if not seen.size or np.ptp(seen) <= 0 else 2
 
 
 def fit_tracker(inputs: Inputs, held_out: np.ndarray | None, first: int = 0) -> AccuracyTracker | R2Tracker:

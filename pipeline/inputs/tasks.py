@@ -6,18 +6,23 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ...kernels.svm.dual import DualProblem, ridge_problem, svr_problem
+from ...kernels.svm.dual import DualProblem, ridge_problem, target_problem
 from ...storage import DataError
-from ..grams.given import GivenGrams
-from ..grams.lazy import lazy_grams
-from ..grams.settings import GramSettings
+from ..records.config import MethodConfig
 from ..records.context import RunContext
 from .labels import Inputs, labels_of, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
+
+if TYPE_CHECKING:
+    from ..grams.given import GivenGrams
+    from ..grams.settings import GramSettings
+    from ..records.data_set import DataSet
+
+ConfigT = TypeVar("ConfigT", bound=MethodConfig)
 
 MAX_NAMES = 5  # names that a message lists at most
 
@@ -146,6 +151,22 @@ def store_tasks(data: Any) -> np.ndarray | None:
     return data.row_table("task") if names is None else np.array(names)[data.row_table("task")]
 
 
+def store_codes(model: Any, data: DataSet) -> np.ndarray:
+    """Return the task of each row of a store, as its position in the model's tasks.
+
+    Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.
+    """
+    tasks = store_tasks(data)
+    if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):
+        # A file that happens to hold none but the numbered ones among the names.
+        tasks = tasks.astype(str)
+    try:
+        return known_codes(tasks, model.tasks, data.n_rows)
+    except ValueError as error:
+        hint = "; ingest the rows with --task-column" if tasks is None else ""
+        raise ValueError(f"{data.url}: {error}{hint}") from None
+
+
 def store_task_inputs(ctx: RunContext, name: str) -> TaskInputs:
     """Return a store's target, weights and tasks; a store without a task table is a single task.
 
@@ -191,6 +212,20 @@ class TaskProblem:
     constants: np.ndarray  # `(T,)` label of such tasks, 0 for others
 
 
+TARGET_C = 0.5  # C="auto" of a real target and one kernel
+
+
+def with_loss_weight(config: ConfigT, inputs: Inputs, n_kernels: int = 1) -> ConfigT:
+    """Return parameters with the weight of the losses that ``C="auto"`` is: 1 for classes, ``0.5 / sqrt(n_kernels)`` for real targets.
+
+    Each kernel has trace n, and weights of norm one make a sum of k of them up to sqrt(k) times as large: it would follow the rows as much
+    more closely.
+    """
+    if dict(config)["C"] != "auto":
+        return config
+    return config.model_copy(update={"C": 1.0 if inputs.classes is not None else TARGET_C / float(np.sqrt(n_kernels))})
+
+
 def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskProblem:
     """Return the losses of all rows in the order of the data, beta of every task with sum zero.
 
@@ -198,13 +233,15 @@ def pooled_problem(config: Any, inputs: TaskInputs, machine: int = 0) -> TaskPro
 
     Raises ValueError: a loss of classes on a real target or the other way round.
     """
+    config = with_loss_weight(config, inputs)
     loss = resolve_loss(config.loss, inputs.classes, ("epsilon_insensitive", "squared"), ("hinge", "squared"))
     constants = single_label_tasks(inputs, machine)
     cost, target = np.where(constants[inputs.codes] != 0, 0.0, row_costs(config, inputs)), inputs.signs(machine)
     if loss == "hinge" or not cost.any():
         problem = DualProblem(target, np.where(target > 0, 0.0, -cost), np.where(target > 0, cost, 0.0))
     else:
-        problem = ridge_problem(target, cost) if loss == "squared" else svr_problem(target, config.epsilon, cost)
+        is_real = inputs.classes is None
+        problem = target_problem(loss, target, config.epsilon, cost) if is_real else ridge_problem(target, cost)
     return TaskProblem(replace(problem, groups=inputs.codes), constants)
 
 
@@ -226,8 +263,10 @@ class TaskLoop:
     ) -> None:
         assert losses.problem.groups is not None
         self.config, self.specs, self.problem, self.constants = config, tuple(specs), losses.problem, losses.constants
-        self.codes, self.n_tasks = losses.problem.groups, len(losses.constants)
+        self.codes, self.n_tasks, self.unit = losses.problem.groups, len(losses.constants), losses.problem.unit
         self.settings, self.fits, self.data = settings, tuple(fits), data
+        from ..grams.lazy import lazy_grams  # rows with tasks are read without them
+
         self.grams = lazy_grams(self.specs, settings, data)
 
 

@@ -44,7 +44,8 @@ FIRST_TOL = 0.03
 TOL_DECAY = 0.4  # the master's tolerance: `max(MASTER_SHARE tol, FIRST_TOL TOL_DECAY^round)`
 EVERYWHERE = -1  # depth of a certificate that holds for all nodes
 
-# Stops that count as success: the certificate closed, closed down to a depth, no violator next to the hull, or a stalled objective.
+# Stops that were asked for: the certificate closed, closed down to a depth, no violator next to the hull, or a stalled objective. Whether
+# the certificate of the whole problem is within the tolerance is another question: `ActiveState.is_certified`.
 FINISHED = ("certified", "depth", "frontier", "rest")
 
 # Reasons of a stop with violators left; the certificate reached so far is computed all the same.
@@ -125,6 +126,10 @@ class ActiveState:
     def certificate(self) -> float:
         """Certified gap of the whole problem, absolute; infinite while nothing is certified."""
         return max(self.upper - self.certified, 0.0)
+
+    def is_certified(self, tol: float) -> bool:
+        """Return whether the gap over all nodes is within a tolerance relative to the primal value."""
+        return self.depth == EVERYWHERE and self.certificate <= tol * abs(self.upper)
 
     def master_tol(self, tol: float) -> float:
         """Return the relative gap that the master must reach."""

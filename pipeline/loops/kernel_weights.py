@@ -26,6 +26,8 @@ MIN_KERNELS_TO_SHRINK = 32  # the forms of fewer kernels than this are all compu
 # A kernel without weight stays in the working set if its form reaches this share of the smallest one that earns weight.
 NEAR_FORM_SHARE = 0.6
 
+STEPS_BEFORE_LEVEL = 3  # slow steps in a row, after which the level method takes one, without a second-order model
+
 MAX_SHRUNK_SHARE = 0.9  # the working set is chosen anew when it would shrink to this share of itself
 
 
@@ -135,6 +137,27 @@ def initial_state(domain: Domain, k: int, n: int) -> WeightState:
         mix=none,
         multipliers=none,
     )
+
+
+def best_multiple(problem: DualProblem, beta: np.ndarray, decision: np.ndarray, largest: float) -> np.ndarray:
+    """Return the multiple of coefficients, up to a ``largest``, of greatest dual value; ``decision``: what they decide, biases or not."""
+    square = float(beta @ decision + (problem.ridges() * beta) @ beta)
+    return max(min(largest, problem.linear(beta) / square) if square > 0 else largest, 0.0) * beta
+
+
+def continue_search(fresh: WeightState, last: WeightState, problem: DualProblem, scale: float) -> WeightState:
+    """Return the first state of a search that begins where one with another C ended; ``scale``: the new C over the old one.
+
+    The coefficients are the best multiple of the old ones that the new box allows. Where the box grows, machines solved there are feasible
+    here, so their cuts hold: those that bounded the optimum stay, with the working set.
+    """
+    point = {"theta": last.best_theta, "beta": best_multiple(problem, last.best_beta, last.best_decision, scale)}
+    bounding = np.flatnonzero(last.mix > 0)
+    if scale < 1 or not len(bounding):
+        return replace(fresh, **point)
+    arrays = {name: getattr(last, name)[bounding] for name in ("cut_values", "cut_forms", "cut_betas", "path", "mix")}
+    # Near the optimum the first machine may be the last one: no model is made for its weights.
+    return replace(fresh, **point, **arrays, active=last.active, slow=STEPS_BEFORE_LEVEL)
 
 
 def next_inner_tol(state: WeightState, tol: float) -> float:

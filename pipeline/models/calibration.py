@@ -72,17 +72,18 @@ def class_probabilities(calibration: Calibration, values: np.ndarray) -> np.ndar
     return np.divide(raw, total, out=np.full_like(raw, 1.0 / raw.shape[1]), where=total > 0.0)
 
 
-def log_loss(probabilities: np.ndarray, codes: np.ndarray) -> float:
+def log_loss(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> float:
     """Return the mean of ``-log p`` over the classes ``(n,)`` that the rows have; p is at least the rounding of 1."""
     p = probabilities[np.arange(len(codes)), codes]
-    return float(-np.mean(np.log(np.clip(p, np.finfo(np.float64).eps, 1.0))))
+    return float(-np.average(np.log(np.clip(p, np.finfo(np.float64).eps, 1.0)), weights=weight))
 
 
-def brier_score(probabilities: np.ndarray, codes: np.ndarray) -> float:
+def brier_score(probabilities: np.ndarray, codes: np.ndarray, weight: np.ndarray | None = None) -> float:
     """Return the mean square of probabilities less what is: of the second class of two, else the sum over the classes."""
     if probabilities.shape[1] == 2:
-        return float(np.mean(np.square(probabilities[:, 1] - codes)))
-    return float(np.mean(np.sum(np.square(probabilities - np.eye(probabilities.shape[1])[codes]), axis=1)))
+        return float(np.average(np.square(probabilities[:, 1] - codes), weights=weight))
+    errors = np.sum(np.square(probabilities - np.eye(probabilities.shape[1])[codes]), axis=1)
+    return float(np.average(errors, weights=weight))
 
 
 def probability_names(labels: Sequence[object]) -> list[str]:

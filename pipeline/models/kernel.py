@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
-from ...kernels.grams.products import kernel_from_json
+from ...kernels.grams.products import kernel_from_json, named_text
 from ..records.scale import FeatureScale
 from .calibration import Calibration
 
@@ -60,16 +60,16 @@ class KernelModel:
     calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
 
-def kernel_names(model: Any) -> list[str]:
-    """Return the texts of a model's kernels, in their order."""
-    return [kernel_text(record) for record in json.loads(model.kernels_json)]
+def kernel_names(model: Any, columns: Sequence[str] | None = None) -> list[str]:
+    """Return the texts of a model's kernels, in their order; ``columns`` are the names of the features, where they have some."""
+    return [kernel_text(record, columns) for record in json.loads(model.kernels_json)]
 
 
-def kernel_text(record: Mapping[str, Any]) -> str:
+def kernel_text(record: Mapping[str, Any], columns: Sequence[str] | None = None) -> str:
     """Return the text of a kernel's record, which of a given matrix is its label."""
     if "position" in record:
         return record["label"] or f"precomputed {record['position']}"
-    return str(kernel_from_json(record))
+    return named_text(kernel_from_json(record), columns)
 
 
 def is_selected(theta: np.ndarray, threshold: float) -> np.ndarray:

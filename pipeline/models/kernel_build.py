@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...kernels.grams.normalization import Normalization
+from ...kernels.target_unit import LABELS, TargetUnit
 from ...storage import BlockStore, MemoryBlocks
 from ..grams.given import GivenGrams
 from ..grams.sources import TextRows, rows_of
@@ -47,8 +48,13 @@ def build_model(
     intercepts: np.ndarray,
     figures: dict[str, float],
     arrays: dict[str, np.ndarray] | None = None,
+    *,
+    unit: TargetUnit = LABELS,
 ) -> KernelModel:
-    """Return the model of weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples)."""
+    """Return the model of weights ``theta`` (n_machines, n_kernels) and coefficients ``beta`` (n_machines, n_samples).
+
+    Coefficients, intercepts and figures are those of machines that see a real target in a ``unit``; the model's are in the target's own.
+    """
     used = np.flatnonzero(np.any(theta != 0, axis=0))
     norms = [grams.normalizations[q] for q in used]
     centred = any(norm.row_mean is not None for norm in norms)
@@ -58,9 +64,9 @@ def build_model(
         theta=theta,
         used=used,
         norms=tuple(norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[ids]) for norm in norms),
-        beta=np.ascontiguousarray(beta[:, ids]),
-        intercepts=intercepts,
-        figures=figures,
+        beta=np.ascontiguousarray(beta[:, ids] * unit.size),
+        intercepts=unit.values(intercepts),
+        figures=unit.figures(figures),
         arrays=arrays or {},
         **data_fields(config, inputs, grams.specs, grams.n, ids),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 
+from ...storage.value_types import Matrix
 from .calibration import Calibration
 
 WIDE = 50_000  # from this many features coefficients are kept sparse: dense ones would be mostly zeros
@@ -35,6 +36,18 @@ class LinearModel:
     def features(self) -> np.ndarray:
         """Sorted features with a weight in some machine."""
         return np.unique(self.coef.indices[self.coef.data != 0]) if sp.issparse(self.coef) else np.flatnonzero(self.coef.any(axis=0))  # pyright: ignore[reportAttributeAccessIssue] (sparse)
+
+    def scaled_weights(self) -> np.ndarray:
+        """Return the weights of these features as the fit saw them, ``(n_machines, n_with_a_weight)``: of columns of its scale, which can
+        be compared, where coefficients go by the unit of each column.
+        """
+        chosen: Matrix = self.coef[:, self.features]
+        weights = chosen.toarray() if sp.issparse(chosen) else chosen
+        return weights / self.arrays["factor"] if "factor" in self.arrays else weights
+
+    def scaled_by(self, factor: np.ndarray | None) -> Self:
+        """Return the model with the factors that columns were scaled by in the fit, ``(n_features,)``."""
+        return self if factor is None else replace(self, arrays={**self.arrays, "factor": factor[self.features]})
 
     @property
     def tasks(self) -> tuple[Any, ...] | None:

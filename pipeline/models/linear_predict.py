@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from ...kernels.features.row_products import row_product
 from ...storage import BlockStore
 from ...storage.value_types import Matrix
+from ..inputs.tasks import store_codes
 from ..passes.columns import column_sizes, fetch_columns
 from ..passes.scaling import inverse_row_norms
 from ..records.context import RunContext
 from ..records.holdings import Held, Holding
 from .linear import LinearModel
 from .predictor import Predictor, check_width, column_batches
-from .task_predict import store_codes
 
 PIECE_COLUMNS = 4096  # columns of a linear model that are held at once
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ...kernels.grams.blocks import gram_block, gram_diagonal
 from ...storage.value_types import Matrix
-from ..inputs.tasks import known_codes, store_tasks
+from ..inputs.tasks import known_codes, store_codes
 from ..records.context import RunContext
-from ..records.data_set import DataSet
 from .kernel_predict import (
     BLOCK_BYTES,
     RowDecisions,
@@ -135,22 +133,6 @@ def decide_task_store(model: TaskModel, ctx: RunContext, task: object = None) ->
     codes = store_codes(model, data) if task is None else known_codes(task, model.tasks, data.n_rows)
     refs = [TaskRows(span, codes[slice(*span.rows)]) for span in row_spans(data, model.n_features)]
     return run_decisions(ctx, "task-decisions", decide_chunk, refs, model, model.n_machines)
-
-
-def store_codes(model: Any, data: DataSet) -> np.ndarray:
-    """Return the task of each row of a store, as its position in the model's tasks.
-
-    Raises ValueError: no task table where the model knows several tasks, or a task that was not there at fit; the store is named.
-    """
-    tasks = store_tasks(data)
-    if tasks is not None and tasks.dtype.kind in "iu" and any(isinstance(name, str) for name in model.tasks):
-        # A file that happens to hold none but the numbered ones among the names.
-        tasks = tasks.astype(str)
-    try:
-        return known_codes(tasks, model.tasks, data.n_rows)
-    except ValueError as error:
-        hint = "; ingest the rows with --task-column" if tasks is None else ""
-        raise ValueError(f"{data.url}: {error}{hint}") from None
 
 
 class TaskPredictor(Predictor):

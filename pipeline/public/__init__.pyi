@@ -3,25 +3,35 @@
 from gramplane.pipeline import ColoredMVU as ColoredMVU
 from gramplane.pipeline import ConfigMismatch as ConfigMismatch
 from gramplane.pipeline import FGMClassifier as FGMClassifier
+from gramplane.pipeline import FGMClassifierCV as FGMClassifierCV
 from gramplane.pipeline import FGMRegressor as FGMRegressor
+from gramplane.pipeline import FGMRegressorCV as FGMRegressorCV
 from gramplane.pipeline import GroupLassoClassifier as GroupLassoClassifier
+from gramplane.pipeline import GroupLassoClassifierCV as GroupLassoClassifierCV
 from gramplane.pipeline import GroupLassoRegressor as GroupLassoRegressor
+from gramplane.pipeline import GroupLassoRegressorCV as GroupLassoRegressorCV
 from gramplane.pipeline import HierarchicalKernelClassifier as HierarchicalKernelClassifier
 from gramplane.pipeline import HierarchicalKernelRegressor as HierarchicalKernelRegressor
 from gramplane.pipeline import KTASelectionPath as KTASelectionPath
+from gramplane.pipeline import KTASelectionPathCV as KTASelectionPathCV
 from gramplane.pipeline import LatentTaskMKLClassifier as LatentTaskMKLClassifier
 from gramplane.pipeline import LatentTaskMKLRegressor as LatentTaskMKLRegressor
 from gramplane.pipeline import METHODS as METHODS
 from gramplane.pipeline import MKLClassifier as MKLClassifier
+from gramplane.pipeline import MKLClassifierCV as MKLClassifierCV
 from gramplane.pipeline import MKLRegressor as MKLRegressor
+from gramplane.pipeline import MKLRegressorCV as MKLRegressorCV
 from gramplane.pipeline import MethodInfo as MethodInfo
 from gramplane.pipeline import MinimumVolumeEmbedding as MinimumVolumeEmbedding
 from gramplane.pipeline import MultiTaskMKLClassifier as MultiTaskMKLClassifier
+from gramplane.pipeline import MultiTaskMKLClassifierCV as MultiTaskMKLClassifierCV
 from gramplane.pipeline import MultiTaskMKLRegressor as MultiTaskMKLRegressor
+from gramplane.pipeline import MultiTaskMKLRegressorCV as MultiTaskMKLRegressorCV
 from gramplane.pipeline import MultiTaskSelector as MultiTaskSelector
 from gramplane.pipeline import PathMachine as PathMachine
 from gramplane.pipeline import PathPoint as PathPoint
 from gramplane.pipeline import RuleEnsembleClassifier as RuleEnsembleClassifier
+from gramplane.pipeline import RuleEnsembleClassifierCV as RuleEnsembleClassifierCV
 from gramplane.pipeline import RunOutcome as RunOutcome
 from gramplane.pipeline import SemanticKernelRanker as SemanticKernelRanker
 from gramplane.pipeline import SharedSubspaceMKLClassifier as SharedSubspaceMKLClassifier
@@ -50,4 +60,4 @@ from gramplane import plots as plots
 from gramplane import testing as testing
 
 __version__: str
-__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMRegressor', 'GroupLassoClassifier', 'GroupLassoRegressor', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLRegressor', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLRegressor', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'generalization_bound', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'testing', 'tune', 'use_client']
+__all__ = ['ColoredMVU', 'ConfigMismatch', 'FGMClassifier', 'FGMClassifierCV', 'FGMRegressor', 'FGMRegressorCV', 'GroupLassoClassifier', 'GroupLassoClassifierCV', 'GroupLassoRegressor', 'GroupLassoRegressorCV', 'HierarchicalKernelClassifier', 'HierarchicalKernelRegressor', 'KTASelectionPath', 'KTASelectionPathCV', 'LatentTaskMKLClassifier', 'LatentTaskMKLRegressor', 'METHODS', 'MKLClassifier', 'MKLClassifierCV', 'MKLRegressor', 'MKLRegressorCV', 'MethodInfo', 'MinimumVolumeEmbedding', 'MultiTaskMKLClassifier', 'MultiTaskMKLClassifierCV', 'MultiTaskMKLRegressor', 'MultiTaskMKLRegressorCV', 'MultiTaskSelector', 'PathMachine', 'PathPoint', 'RuleEnsembleClassifier', 'RuleEnsembleClassifierCV', 'RunOutcome', 'SemanticKernelRanker', 'SharedSubspaceMKLClassifier', 'SharedSubspaceMKLRegressor', 'SimpleNPKL', 'SocialStrengthRanker', 'StructurePreservingEmbedding', 'TriClassSVC', 'TwoLayerMKLClassifier', 'UnsupervisedMKL', 'VisualRank', '__version__', 'cross_validate', 'datasets', 'generalization_bound', 'ingest', 'ingest_grams', 'load_model', 'plots', 'predict_store', 'resume_run', 'run_method', 'score_store', 'selection_stability', 'testing', 'tune', 'use_client']

@@ -59,6 +59,12 @@ class Chart:
     ``row_names``. ``series`` is what is drawn, the last on top. ``x_scale``: ``"falling"`` runs
     from right to left; ``y_scale``: ``"log"`` where the numbers differ enough for a power of ten among the ticks; ``"symlog"`` has room for
     zero. ``whole``: axes whose ticks are whole numbers.
+
+    Examples
+    --------
+    >>> from gramplane.plots import Chart
+    >>> Chart("Weights", "The two largest weights.", kind="ranking", names=("age", "dose")).names
+    ('age', 'dose')
     """
 
     # title, caption: its heading, and what it says

@@ -49,7 +49,16 @@ Probability = Annotated[
         "false: none"
     ),
 ]
-Tube = Annotated[NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss")]
+SharedLossWeight = Annotated[
+    Positive | Literal["auto"],
+    Field(
+        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of deviation one, "
+        "SVR. auto: 1 for classes, 0.5 over the root of the number of kernels for real targets (C_)"
+    ),
+]
+Tube = Annotated[
+    NonNegative, Field(description="epsilon_insensitive: half width of the tube without loss, in standard deviations of the target")
+]
 
 
 class MethodConfig(BaseModel):
@@ -61,6 +70,14 @@ class MethodConfig(BaseModel):
     has_scores: ClassVar[bool] = True  # whether its fits are scored on rows held out, so that settings can be compared
     takes_missing: ClassVar[bool] = False  # whether it takes stores with missing values
     takes_streams: ClassVar[bool] = False  # whether it also learns from a text that is read once
+
+    absent: ClassVar[Mapping[str, object]] = {}  # parameters that runs of earlier versions do not name, with what they did
+    scale_matters: ClassVar[bool] = False  # whether a column in a unit a thousand times smaller would count more in a fit
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data, so that they may be scaled."""
+        return False
 
     @property
     def calibrates(self) -> bool:
@@ -92,6 +109,11 @@ class GramConfig(MethodConfig):
 
 
 C = TypeVar("C", bound=MethodConfig)
+
+
+def stored_config(kind: type[C], params: Mapping[str, Any]) -> C:
+    """Return the parameters that a run has written down, where it is of a version that did not know some of them with what it did there."""
+    return make_config(kind, {**kind.absent, **params})
 
 
 def make_config(kind: type[C], params: Mapping[str, Any]) -> C:

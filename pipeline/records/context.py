@@ -35,6 +35,20 @@ def hush(message: str) -> None:
     """Drop a line."""
 
 
+def warn_once(emit: Emit) -> Emit:
+    """Return a sink that passes a warning on the first time: what is told before work starts is not told again with what came of it."""
+    told: set[object] = set()
+
+    def pass_on(event: Mapping[str, object]) -> None:
+        if event["event"] == "warning":
+            if event["message"] in told:
+                return
+            told.add(event["message"])
+        emit(event)
+
+    return pass_on
+
+
 def once(tell: Callable[[str], None]) -> Callable[[str], None]:
     """Return what tells every line once."""
     told: set[str] = set()

@@ -7,14 +7,16 @@ plan, the words of a refusal, and the page docs/memory.md.
 from __future__ import annotations
 
 import ast
+import contextlib
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ...cluster import MemoryBoundExceeded, bytes_text
+from ...cluster import ClusterConfig, MemoryBoundExceeded, bytes_text
+from ...storage import BlockStore, block_cache
 
 if TYPE_CHECKING:
     from .context import RunContext
@@ -154,3 +156,66 @@ def _listed(holdings: Sequence[Holding]) -> str:
     largest = sorted(holdings, key=lambda item: -item.nbytes)[:3]
     listing = ", ".join(f"{item.what} {bytes_text(item.nbytes)} ({item.formula})" for item in largest if item.nbytes > 0)
     return f"{bytes_text(total_bytes(holdings))} ({listing})"
+
+
+# -- what processes take ---------------------------------------------------------------------------------------------------
+
+# What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
+PROCESS_BYTES = 320 << 20
+
+CACHE_SHARE = 0.5  # share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task
+
+
+def process_bytes(config: ClusterConfig, step: int) -> int | None:
+    """Return the bytes a worker process will take at most, before there is one; ``None`` where only the cluster knows its limit."""
+    memory = config.memory_per_worker
+    return None if memory is None else PROCESS_BYTES + int(CACHE_SHARE * memory) + config.threads * step
+
+
+def tight_worker_notes(config: ClusterConfig, step: int) -> list[str]:
+    """Return what to say of workers whose memory may be too little for a step: how much is enough, for every pass there may be."""
+    most, memory = process_bytes(config, step), config.memory_per_worker
+    if most is None or memory is None or most <= memory:
+        return []
+    given = max(0, memory - most + config.threads * step) // config.threads
+    enough = int((PROCESS_BYTES + config.threads * step) / (1.0 - CACHE_SHARE))
+    return [
+        f"a step may take {bytes_text(step)}, and a worker of {bytes_text(memory)} gives it about {bytes_text(given)}: a pass that needs "
+        f"more is refused when it begins; --worker-memory {(enough >> 20) + 1}MiB is enough for all"
+    ]
+
+
+def blocks_room(limit: int, taken: int) -> int:
+    """Return how many bytes of blocks the process may keep from one pass to the next: no more than the driver's memory leaves."""
+    return max(0, min(block_cache().limit, limit - taken))
+
+
+def process_plan(driver: int, step: int, data: Any, limit: int, kind: str) -> dict[str, int]:
+    """Return what a plan tells of the driver's process: all that it takes at most beside programs and ``OVERHEAD``.
+
+    ``driver``, ``step``: bytes of the driver's own, and of one step of a pass; ``data``: what is read; ``limit``: bytes the driver may
+    hold; ``kind``: of the cluster; with ``"sync"`` tasks run in this process.
+    """
+    if kind != "sync":
+        return {"process_bytes": driver}
+    # Only passes keep what they read.
+    read = sum(block.nbytes for block in data.column_blocks()) if step and isinstance(data, BlockStore) else 0
+    return {"process_bytes": driver + step + min(read, blocks_room(limit, driver + step))}
+
+
+def planned_holdings(plan: Mapping[str, Any]) -> list[Holding]:
+    """Return what a plan says that the driver holds."""
+    return [Holding(row["what"], row["formula"], row["bytes"]) for row in plan["driver_holds"]]
+
+
+@contextlib.contextmanager
+def few_blocks_kept(holdings: Sequence[Holding], step: int, limit: int, kind: str) -> Iterator[None]:
+    """Keep no more blocks in this process than the driver's memory leaves; workers have limits of their own."""
+    cache = block_cache()
+    before = cache.limit
+    if kind == "sync":
+        cache.set_limit(blocks_room(limit, total_bytes(holdings) + step))
+    try:
+        yield
+    finally:
+        cache.set_limit(before)

@@ -91,6 +91,11 @@ class RunView:
         return {key.removeprefix("seconds_"): self.column(key) for key in keys}
 
 
+def measure_of(row: Row) -> str:
+    """Return what a row of a search is compared by: what was asked for, else ``"accuracy"``, or ``"r2"`` of regressions."""
+    return str(row.get("measure") or ("accuracy" if "accuracy" in row else "r2"))
+
+
 def number(value: object) -> float:
     """Return a number, the mean of a list of numbers (one per class or fold), or NaN."""
     if isinstance(value, (list, tuple)):

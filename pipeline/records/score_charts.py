@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from .charts import FAINT, Chart, Legend, Series, run_label, short
-from .run_view import Row, RunView, has_values, number
+from .run_view import Row, RunView, has_values, measure_of, number
 from .shared_charts import MAX_NAMED, column
 
 MAX_BANDS = 2  # curves that are drawn with their intervals; more would lie on top of each other
@@ -125,10 +126,10 @@ def predictions(run: RunView) -> list[Chart]:
 
 def trials(run: RunView) -> list[Chart]:
     """Return the scores of the settings that a search compared, with their standard errors."""
-    rows = [row for row in run.trials if has_values([number(row.get(_measure(row)))])]
+    rows = [row for row in run.trials if has_values([number(row.get(measure_of(row)))])]
     if len(rows) < 2:
         return []
-    measure, keys = _measure(rows[0]), differing_keys(rows)
+    measure, keys = measure_of(rows[0]), differing_keys(rows)
     words = f"Mean over the folds of rows held out, with one standard error; {len(run.trials)} settings were compared."
     if "rounds" in keys and len(_settings(rows, keys)) <= MAX_NAMED:
         lines = [series for k, group in enumerate(_settings(rows, keys)) for series in _trial_line(group, measure, "rounds", k)]
@@ -143,8 +144,42 @@ def trials(run: RunView) -> list[Chart]:
     return [_trial_ranking(rows, keys, measure, words)]
 
 
-def _measure(row: Row) -> str:
-    return "accuracy" if "accuracy" in row else "r2"
+def search_path(rows: Sequence[Row], keys: Sequence[str], x: str) -> Chart:
+    """Return the scores of an estimator's search along a parameter: the mean over the folds with a standard error either way, a line for
+    every setting of the other parameters, the point that was chosen marked; ``keys``: all parameters that were searched.
+    """
+    measure, settings = measure_of(rows[0]), _settings(rows, keys, x)
+    series = []
+    for k, (name, group) in enumerate(settings[:MAX_NAMED]):
+        ordered = sorted(group, key=lambda row: number(row[x]))
+        at, (lower, upper) = column(ordered, x), _bounds(ordered, measure)
+        series.append(Series(at, upper, mark="whisker", colour=k, base=lower, opacity=0.6))
+        series.append(Series(at, column(ordered, measure), name, colour=k, marker="o"))
+    chosen = [row for row in rows if row["chosen"]]
+    series.append(Series(column(chosen, x), column(chosen, measure), "chosen", colour=FAINT, marker="D"))
+    values = sorted({number(row[x]) for row in rows})
+    is_whole, is_log = all(value.is_integer() for value in values), _is_geometric(values)
+    cut = f" {MAX_NAMED} of {len(settings)} settings are drawn." if len(settings) > MAX_NAMED else ""
+    words = f"Mean over the folds of rows held out, with one standard error either way; the diamond was chosen.{cut}"
+    return Chart(
+        f"Scores along {x}",
+        words,
+        x_label=x,
+        y_label=_measure_name(measure),
+        x_scale="log" if is_log else "linear",
+        whole="x" if is_whole and not is_log else "",
+        series=series,
+        legend=Legend(),
+    )
+
+
+def _is_geometric(values: Sequence[float]) -> bool:
+    """Return whether ascending values lie evenly, or far apart, in the logarithm."""
+    if len(values) < 2 or not values[0] > 0:
+        return False
+    ratios = [after / before for before, after in pairwise(values)]
+    is_even = len(ratios) > 1 and max(ratios) < 1.01 * min(ratios)
+    return is_even or values[-1] > MAX_LINEAR_RATIO * values[0]
 
 
 def _measure_name(measure: str) -> str:
@@ -153,7 +188,7 @@ def _measure_name(measure: str) -> str:
 
 def differing_keys(rows: Sequence[Row]) -> list[str]:
     """Return the parameters that settings differ in: what stands before the score."""
-    head = list(rows[0])[: list(rows[0]).index(_measure(rows[0]))]
+    head = list(rows[0])[: list(rows[0]).index(measure_of(rows[0]))]
     return [key for key in head if key != "point" and len({str(row.get(key)) for row in rows}) > 1]
 
 
@@ -161,9 +196,9 @@ def _setting_name(row: Row, keys: Sequence[str]) -> str:
     return ", ".join(f"{key}={short(row.get(key), 30)}" for key in keys)
 
 
-def _settings(rows: Sequence[Row], keys: Sequence[str]) -> list[tuple[str, list[Row]]]:
-    """Return the rows by all that differs but the rounds."""
-    others = [key for key in keys if key != "rounds"]
+def _settings(rows: Sequence[Row], keys: Sequence[str], along: str = "rounds") -> list[tuple[str, list[Row]]]:
+    """Return the rows by all that differs but the parameter they follow."""
+    others = [key for key in keys if key != along]
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(_setting_name(row, others), []).append(row)

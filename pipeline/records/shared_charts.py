@@ -166,7 +166,8 @@ def weights(run: RunView) -> list[Chart]:
         title = "Kernels by weight"
         caption = f"The {len(rows)} heaviest of {len(every):,} kernels with a weight{largest}.{_count_words(run, len(every))}"
     names = [short(row["feature"] if run.selected else row["kernel"]) for row in rows]
-    label = "weight in the machine" if run.along_path else "weight"
+    # Of columns in different units weights can only be compared as the fit saw them.
+    label = "weight of the column as scaled" if run.selected else "weight in the machine" if run.along_path else "weight"
     return [ranking(title, caption, names, [weight_of(row) for row in rows], label)]
 
 
@@ -246,7 +247,11 @@ def ranking(title: str, caption: str, names: Sequence[str], values: Sequence[flo
 
 _HEAT_MAPS = (
     ("task_kernels", "Kernels by task", "Weight of every kernel in the machine of every task; the heaviest kernels stand left."),
-    ("task_features", "Features by task", "Weight of every selected feature in every task, largest norms left; blue positive."),
+    (
+        "task_features",
+        "Features by task",
+        "Weight of every selected feature as scaled in every task, largest norms left; blue positive.",
+    ),
     ("task_pairs", "Tasks that learn together", "Weight of one task's rows in another's machine, summed over kernels."),
 )
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...storage import RunStore
-from ..inputs.folds import fold_masks, task_folds
+from ..inputs.folds import draw_masks
 from ..inputs.labels import Inputs, store_inputs
 from ..inputs.tasks import store_tasks, with_tasks
 from ..loops.run import run_loop
 from ..method import Method
+from ..models.held_out_scores import HeldOutRows, Scoring, score_columns
 from ..records.context import RunContext
 from ..registry import MethodInfo
 
@@ -32,6 +33,7 @@ class Search:
     inputs: Inputs  # target and classes
     masks: Sequence[np.ndarray]  # `(n_samples,)` rows held out, of every fold
     record: Mapping[str, Any]  # what the fits have in common, kept in their folders
+    scoring: Scoring | None = None  # what points are compared by; None: accuracy, or R2
 
     def prepared(self, point: int, fold: int, ctx: RunContext) -> Method:
         """Return one fit, ready to run; ``held_out`` among its further inputs is the mask of a fold."""
@@ -39,7 +41,7 @@ class Search:
 
     @property
     def measure(self) -> str:
-        """What points are compared by: ``"accuracy"``, or ``"r2"`` of regressions."""
+        """What every fit measures: ``"accuracy"``, or ``"r2"`` of regressions."""
         return "r2" if self.inputs.classes is None else "accuracy"
 
 
@@ -52,9 +54,7 @@ def fold_inputs(ctx: RunContext, method: str, tasks: bool, folds: int, seed: int
     """
     inputs = store_inputs(ctx, method)
     codes = store_tasks(ctx.data) if tasks else None
-    if codes is None:
-        return inputs, fold_masks(inputs.target, inputs.classes, folds, seed)
-    return inputs, task_folds(with_tasks(inputs, codes, ctx.data.url), folds, seed)
+    return inputs, draw_masks(inputs if codes is None else with_tasks(inputs, codes, ctx.data.url), folds, seed)
 
 
 def build_search(
@@ -66,6 +66,7 @@ def build_search(
     folds: int,
     seed: int,
     repeats: int = 1,
+    scoring: Scoring | None = None,
 ) -> Search:
     """Return a grid with the target and the folds of ``ctx.data``: the same wherever it is made.
 
@@ -74,7 +75,8 @@ def build_search(
     drawn = [fold_inputs(ctx, info.name, info.config.has_tasks, folds, seed + k) for k in range(repeats)]
     inputs, masks = drawn[0][0], [mask for _, some in drawn for mask in some]
     record = {"method": info.name, "folds": folds, "seed": seed, "data": ctx.data.digest}
-    return Search(info, configs, points, extra, inputs, masks, record)
+    record |= {} if scoring is None else {"scoring": list(scoring.names)}
+    return Search(info, configs, points, extra, inputs, masks, record, scoring)
 
 
 def check_points(search: Search, ctx: RunContext) -> None:
@@ -97,10 +99,10 @@ def table_rows(
         for fold in range(len(search.masks)):
             done = fit_fold(search, point, fold, ctx, folder, known.get((point, fold)))
             progress = {"point": point + 1, "points": len(search.configs), "fold": fold + 1, "folds": len(search.masks)}
-            ctx.emit({"event": "fold", **progress, search.measure: done.get(f"test_{search.measure}")})
+            ctx.emit({"event": "fold", **progress, search.measure: done.get(f"test_{search.measure}"), **done.get("scores", {})})
             fits.append(done)
         settings = {name: getattr(config, name) for name in names}
-        yield {"point": point, **settings, **_scores(search, fits)}
+        yield {"point": point, **settings, **_score_figures(search, fits)}
 
 
 def _place(folder: Path, point: int, fold: int) -> Path:
@@ -130,22 +132,32 @@ def fit_figures(search: Search, point: int, fold: int, ctx: RunContext) -> dict[
     ready = search.prepared(point, fold, ctx)
     outcome = run_loop(ready.loop, ctx)
     last = outcome.history[-1] if outcome.history else {}
-    scores = {name: last[name] for name in (f"train_{search.measure}", f"test_{search.measure}") if _known(last.get(name)) is not None}
-    return {**ready.summary(outcome.state, ready.model(outcome.state, ctx)), **scores}
+    names = f"train_{search.measure}", f"test_{search.measure}"
+    scores = {name: last[name] for name in names if _known(last.get(name)) is not None}
+    figures = {**ready.summary(outcome.state, ready.model(outcome.state, ctx)), **scores}
+    if search.scoring is not None:
+        mask, is_scored = search.masks[fold], _known(figures.get(f"test_{search.measure}")) is not None
+        values = ready.decision_values(outcome.state, ctx) if is_scored else np.full((1, len(mask)), np.nan)
+        classes, kind = ready.labelled(ready.inputs).classes, search.info.method.probability_kind(search.configs[point])
+        rows = HeldOutRows(ready.truth(ready.inputs), None if classes is None else len(classes), mask, kind)
+        figures["scores"] = {name: _known(value) for name, value in rows.scores(search.scoring, values).items()}
+    return figures
 
 
-def _scores(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _score_figures(search: Search, fits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return mean and deviation over folds, ``None`` where a fold has no score: no kernel left, or a target without variance there.
 
     With them what was selected, as a mean over folds.
     """
+    # How much of its kernels, rules or groups a fit has kept; all kernels where it chooses none.
+    selected = float(np.mean([float(fit["n_selected"] if "n_selected" in fit else fit["n_kernels"]) for fit in fits]))
+    if search.scoring is not None:
+        return score_columns(search.scoring, {name: [fit["scores"][name] for fit in fits] for name in search.scoring.names}, selected)
     measure, target = search.measure, search.inputs.target
     scores = np.array([fit.get(f"test_{measure}", np.nan) for fit in fits], dtype=float)
     row = {measure: _known(scores.mean())}
     if measure == "r2":
         row["mse"] = _known(np.mean([(1.0 - r2) * target[mask].var() for r2, mask in zip(scores, search.masks, strict=True)]))
-    # How much of its kernels, rules or groups a fit has kept; all kernels where it chooses none.
-    selected = float(np.mean([float(fit["n_selected"] if "n_selected" in fit else fit["n_kernels"]) for fit in fits]))
     return {**row, "deviation": _known(scores.std(ddof=1)), "selected": selected, "folds": [_known(value) for value in scores]}
 
 

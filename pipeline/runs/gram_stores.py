@@ -22,7 +22,8 @@ from ..inputs.kernels import check_rows, closed_kernels
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, Tally, ignore
 from ..records.data_set import refuse_missing
-from .run import ConfigMismatch, executing, process_bytes, refuse_step
+from ..records.holdings import process_bytes
+from .run import ConfigMismatch, executing, refuse_step
 
 __all__ = ["GramOutcome", "KernelSpec", "as_kernels", "as_specs", "build_grams", "checked_kernels", "kernel_grid", "repair_grams"]
 

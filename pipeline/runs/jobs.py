@@ -18,6 +18,7 @@ import numpy as np
 from ...cluster import BlockProgram, bytes_text, open_executor, plan
 from ...storage import RunLocked, open_shared
 from ..method import Method
+from ..models.held_out_scores import read_scoring
 from ..passes.blocks import join_lists
 from ..records.config import make_config
 from ..records.context import RunContext, Shared, resolve
@@ -52,7 +53,7 @@ def run_job(job: FitJob, info: MethodInfo, order: Shared) -> list[dict[str, Any]
         ctx = RunContext(executor, open_shared(told["data"], told["digest"]), None, told["driver_memory"], seed=told["seed"])
         configs = [make_config(info.config, params) for params in told["params"]]
         split = {name: told[name] for name in ("folds", "seed", "repeats")}
-        search = build_search(ctx, info, configs, told["points"], told["extra"], **split)
+        search = build_search(ctx, info, configs, told["points"], told["extra"], **split, scoring=read_scoring(told["scoring"]))
         try:
             return [fit_fold(search, job.point, job.fold, ctx, Path(told["folder"]))]
         except RunLocked:
@@ -66,6 +67,7 @@ def _order(search: Search, ctx: RunContext, folder: Path) -> np.ndarray:
     fits = {"params": params, "points": search.points, "extra": jsonable(search.extra)}
     folds = int(search.record["folds"])
     data = {"data": ctx.data.url, "digest": ctx.data.digest, "folds": folds, "seed": ctx.seed, "repeats": len(search.masks) // folds}
+    data["scoring"] = None if search.scoring is None else list(search.scoring.names)
     text = json.dumps({**fits, **data, "driver_memory": ctx.driver_memory, "folder": str(folder.resolve())})
     return np.frombuffer(text.encode(), np.uint8)
 

@@ -13,13 +13,14 @@ from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, read_model, write_model
 from ...storage.encoding.record import TableEncoding, first_difference
 from ...storage.runs.models import model_class
+from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, fold_plan
 from ..calibration.fits import Fit, known_calibration
 from ..estimators.base import MethodEstimator
 from ..estimators.probabilities import LateCalibration, ProbabilityEstimator, has_probabilities
 from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
-from ..records.config import make_config
+from ..records.config import stored_config
 from ..records.context import Emit, RunContext, ignore
 from ..records.data_set import source_encoding
 from ..registry import MethodInfo
@@ -31,18 +32,30 @@ REMEDY = "fit again with probability='sigmoid' (--set probability=sigmoid), whic
 
 
 def load_model(run: str | Path) -> Any:
-    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged."""
+    """Return the fitted estimator of a finished run. Raises StorageError: the run has no model (yet), or it is damaged.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, load_model, run_method
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> load_model("runs/iris").predict(load_iris().data[:3])
+    array([0, 0, 0])
+    """
     folder = RunStore.open(str(run))
     record = folder.config
     if "tune" in record:
         return load_model(folder.path / "best")
-    if folder.read_json("summary") is None:
+    summary: Json = folder.read_json("summary")
+    if summary is None:
         raise StorageError(f"{run}: the run is not finished, it has no model yet; continue it with `gramplane resume {run}`")
     info = method_named(record["method"])
     model = folder.read_model(tuple(info.method.models))
     regression = info.regressor is not None and getattr(model, "classes_json", "") == "null"
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
     loaded: Any = estimator.from_model(model, record["params"], folder.history())
+    loaded.stop_reason_ = summary.get("stop")
     loaded._first_feature = int((folder.read_json("where") or {}).get("first_feature", 0))
     encoding = run_encoding(folder)
     if encoding is not None:
@@ -117,7 +130,7 @@ def calibration_plan(run: Path) -> dict[str, Any]:
 
 def _fit(folder: RunStore, info: MethodInfo, ctx: RunContext) -> Fit:
     record = folder.config
-    config = as_decided(make_config(info.config, record["params"]), record, ctx.data)
+    config = as_decided(stored_config(info.config, record["params"]), record, ctx.data)
     return Fit(info.method, *info.method.read_inputs(config, ctx, record["extra"]))
 
 

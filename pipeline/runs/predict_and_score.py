@@ -18,14 +18,14 @@ from ...storage.value_types import UserData
 from ..estimators.base import MethodEstimator, predictor_of
 from ..inputs.covariates import Covariates, given_covariates
 from ..inputs.scores import held_out_rows, predicted_codes, r_squared, task_accuracies, task_variances
+from ..inputs.tasks import store_codes
 from ..methods.rule_ensemble.model import RuleModel
 from ..models.calibration import Calibration, brier_score, class_probabilities, log_loss
 from ..models.linear import LinearModel
 from ..models.task import TaskModel
-from ..models.task_predict import store_codes
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
-from ..records.holdings import Holding, refuse_beyond
+from ..records.holdings import Holding, few_blocks_kept, process_bytes, refuse_beyond
 from ..records.run_view import HELD_OUT_ROWS, OTHER_ROWS, TRAINING_ROWS
 from .evaluation import evaluate_classes, evaluate_numbers
 from .load import calibration_of, calibration_plan, check_encoding, known_of, load_model
@@ -33,7 +33,7 @@ from .outputs import refuse_foreign
 from .predict_planning import first_pass, predict_holdings, predict_plan, step_bytes
 from .predictions import Predicted, Predictions, predictions_writer
 from .replaced import replaced_data
-from .run import few_blocks_kept, method_named, open_data, process_bytes, refuse_step
+from .run import method_named, open_data, refuse_step
 from .sources import as_store
 
 
@@ -157,6 +157,15 @@ def predict_store(
     Returns ``rows``, ``out`` and the number of rows per predicted label (without classes: the number of columns). With ``dry_run`` the
     plan: rows, tasks of a pass and memory of a task, and what this process will hold (``driver_holds``: what, formula, bytes). Raises
     MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, predict_store, run_method
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> predict_store("runs/iris", "stores/iris", "predictions.csv")["rows"]
+    150
     """
     write, emit = predictions_writer(out), on_event or ignore
     refuse_foreign(out, None if replace else Predictions.__name__)
@@ -240,6 +249,15 @@ def score_store(
     ``rows_are`` tells which rows they are: on the training store of a run with ``test_share`` the held-out ones. What reports draw (the
     confusion of classes, curves, calibration, predictions) stands in further tables. ``covariates``, and with ``dry_run`` the plan, are
     those of :func:`predict_store`. Raises MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, run_method, score_store
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> score_store("runs/iris", "stores/iris")["accuracy"] > 0.9
+    True
     """
     options, emit = ComputeOptions(cluster, allow_plaintext=allow_plaintext, **where), on_event or ignore
     with as_store(run, store, emit) as place:

@@ -13,9 +13,8 @@ from ...cluster import Executor, Plan
 from ...storage import BlockStore, to_arrays
 from ..models.predictor import Predictor
 from ..records.context import Emit, RunContext
-from ..records.holdings import Held, Holding, holdings_plan, total_bytes
+from ..records.holdings import Held, Holding, holdings_plan, process_plan, total_bytes
 from ..registry import METHODS
-from .run import process_plan
 
 _OBJECT_BYTES = 40  # bytes of a number, or of a short label, as an object of Python with its place in a list
 

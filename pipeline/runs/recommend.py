@@ -18,12 +18,12 @@ from ..methods.social_strength.model import SocialModel
 from ..methods.social_strength.predict import Recommendation, SocialPredictor
 from ..records.compute import ComputeOptions
 from ..records.context import Emit, RunContext, ignore
-from ..records.holdings import holdings_plan, refuse_beyond, total_bytes
+from ..records.holdings import holdings_plan, process_bytes, process_plan, refuse_beyond, total_bytes
 from .load import load_model
 from .outputs import refuse_foreign
 from .predict_planning import MODEL, planned_pass, step_bytes
 from .predictions import Predicted, Predictions, predictions_writer, table_writer
-from .run import method_named, open_data, process_bytes, process_plan, refuse_step
+from .run import method_named, open_data, refuse_step
 
 
 @dataclass(frozen=True)

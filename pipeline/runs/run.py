@@ -16,31 +16,39 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...cluster import ClusterConfig, Executor, TLSFiles, open_executor, tee
-from ...kernels.jit import one_thread
-from ...storage import BlockStore, RunStore, StorageError, block_cache, cached_bytes, set_cache_limit
+from ...cluster import Executor, TLSFiles, open_executor, tee
+from ...kernels.jit import one_thread, watch_compilation
+from ...kernels.target_unit import raw_targets
+from ...storage import BlockStore, RunStore, StorageError, cached_bytes, set_cache_limit
 from ...storage.places import check_place
 from ...storage.temporary import sweep_folders
 from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, full_plan
 from ..calibration.fits import Fit, kept_grams
+from ..inputs.column_widths import width_warning
 from ..loops.protocol import Outcome
-from ..loops.run import run_loop
+from ..loops.run import begin_event, run_loop
 from ..method import Method
 from ..records.compute import ComputeOptions
-from ..records.config import MethodConfig, make_config
-from ..records.context import Emit, RunContext, Tally, ignore, once
+from ..records.config import MethodConfig, make_config, stored_config
+from ..records.context import Emit, RunContext, Tally, ignore, once, warn_once
 from ..records.data_set import refuse_missing, source_encoding
-from ..records.holdings import OVERHEAD, Held, Holding, refuse_beyond, total_bytes
+from ..records.holdings import (
+    CACHE_SHARE,
+    OVERHEAD,
+    Held,
+    Holding,
+    few_blocks_kept,
+    planned_holdings,
+    process_bytes,
+    process_plan,
+    refuse_beyond,
+    tight_worker_notes,
+)
 from ..records.names import nearest
 from ..records.work import work_plan
 from ..registry import METHODS, MethodInfo
 from .decisions import as_decided
-
-# What a worker process takes by itself, libraries and compiled programs loaded; a run measures it, a dry run has nothing to measure.
-PROCESS_BYTES = 320 << 20
-
-CACHE_SHARE = 0.5  # share of a worker's memory that may hold blocks between rounds; the rest is for the program itself and for one task
 
 
 class ConfigMismatch(ValueError):
@@ -53,6 +61,17 @@ class RunOutcome:
 
     ``status``: ``done``, ``already-done`` or ``planned``; ``summary``: small JSON object of figures; ``plan``: what a dry run found;
     ``run``: the run directory.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, run_method
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome.status
+    'done'
+    >>> outcome.summary["n_selected"]
+    4
     """
 
     status: str
@@ -109,7 +128,8 @@ def executing(where: ComputeOptions, data: BlockStore, emit: Emit, passes: str =
             executor.reserved = int(CACHE_SHARE * executor.worker_memory)
             executor.run_on_workers(set_cache_limit, executor.reserved)
             executor.measure(partial(kept_bytes, passes))
-        yield executor
+        with watch_compilation(lambda function: emit({"event": "compile", "function": function})):
+            yield executor
 
 
 def kept_bytes(passes: str = "methods.fgm.score_pass") -> int:
@@ -117,12 +137,6 @@ def kept_bytes(passes: str = "methods.fgm.score_pass") -> int:
     module = importlib.import_module(f"..{passes}", __package__)
     getattr(module, "load_programs", int)()
     return cached_bytes()
-
-
-def process_bytes(config: ClusterConfig, step: int) -> int | None:
-    """Return the bytes a worker process will take at most, before there is one; ``None`` where only the cluster knows its limit."""
-    memory = config.memory_per_worker
-    return None if memory is None else PROCESS_BYTES + int(CACHE_SHARE * memory) + config.threads * step
 
 
 def run_method(
@@ -166,6 +180,17 @@ def run_method(
         Parameters, or (as :class:`ConfigMismatch`) a run directory of another configuration.
     gramplane.storage.RunLocked
         Another process holds the run.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, run_method
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> outcome.status
+    'done'
+    >>> run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris").status
+    'already-done'
     """
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     run = check_place(run, "run", "run")
@@ -180,10 +205,11 @@ def run_method(
         ready = _prepare(info, config, store, record, place.kind)
         _refuse_step(info, ready.plan, record["driver_memory"], place.kind)
         here = process_plan(ready.plan["driver_bytes"], ready.plan["task_bytes"], store, record["driver_memory"], place.kind)
-        most = process_bytes(place, ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"]))
+        step = ready.plan.get("task_bytes_at_most", ready.plan["task_bytes"])
+        most, notes = process_bytes(place, step), [*ready.plan.get("notes", ()), *tight_worker_notes(place, step)]
         sizes = {"cluster": options.cluster, "driver_memory": record["driver_memory"], "process_bytes_at_most": most, **here}
         about = {"method": info.name, "data": store.url, "distributed": list(ready.method.distributed)}
-        return RunOutcome("planned", {}, {**about, **sizes, **ready.plan})
+        return RunOutcome("planned", {}, {**about, **sizes, **ready.plan, **({"notes": notes} if notes else {})})
     fresh = not (Path(run) / "config.json").exists()
     if not fresh:
         record["driver_memory"], options = _raise_memory(RunStore.open(run), options)
@@ -194,6 +220,8 @@ def run_method(
     # What the parameters left to the data is decided once: what a run has written down stays.
     decided = config.decisions_of(prepared[0].method.config) if prepared else RunStore.open(run).config.get("decided")
     record |= {"decided": decided} if decided else {}
+    # A run of a version whose parameters were about raw targets goes on with them.
+    record |= {"target_unit": "deviation"} if fresh or "target_unit" in RunStore.open(run).config else {}
     same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         if not folder.born:
@@ -229,6 +257,15 @@ def resume_run(
 
     The cluster may be another one, and ``driver_memory`` more than it was: it is a limit, and what the run decided by the one it began with
     stays. Raises ConfigMismatch: it is less.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, resume_run, run_method
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> resume_run("runs/iris").status
+    'already-done'
     """
     folder = RunStore.open(run)
     with folder.lock(), one_thread():
@@ -244,7 +281,7 @@ def resume_run(
         store = open_data(origin["data"], info, record["extra"], record["data_digest"])
         _check_place(options, record["extra"])
         same_as_before(run, {**record, "data_digest": store.digest, "driver_memory": min(record["driver_memory"], options.driver_bytes)})
-        config = as_decided(make_config(info.config, record["params"]), record, store)
+        config = as_decided(stored_config(info.config, record["params"]), record, store)
         return _run(info, config, store, folder, options, on_event or ignore, [])
 
 
@@ -338,8 +375,9 @@ def _run(
     first = getattr(store, "first_feature", 0)
     place = {"cluster": where.cluster, "data": store.url, "driver_memory": where.driver_bytes}
     folder.write_json("where", {**place, **({"first_feature": first} if first else {})})
-    began, record, tally = time.perf_counter(), folder.config, Tally()
-    with executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
+    began, record, tally, emit = time.perf_counter(), folder.config, Tally(), warn_once(emit)
+    seeing = contextlib.nullcontext() if "target_unit" in record else raw_targets()
+    with seeing, executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
         ctx = replace(_context(executor, store, folder, record, emit, where.driver_bytes), tally=tally)
         begun = prepared.pop() if prepared else _plan(info, config, ctx, record)
         ready, plan = begun.method, begun.plan
@@ -355,9 +393,13 @@ def _run(
         ctx = replace(ctx, beside=ready.beside)
         _refuse_step(info, plan, ctx.fit_limit, executor.kind)
         with few_blocks_kept(planned_holdings(plan), plan["task_bytes"], ctx.fit_limit, executor.kind):
+            emit(begin_event(info.name, ready.config.model_dump(include={"max_rounds", "max_iter", "tol"})))
             outcome = run_loop(ready.loop, ctx)
             model = ready.model(outcome.state, ctx)
             tables, own = ready.tables(outcome.state, model), ready.summary(outcome.state, model)
+            doubts = ready.all_warnings(outcome.state, model, ctx, outcome.history)
+            if widths := width_warning(config, store):
+                doubts.append(f"{widths}: ingest with --scale standard (sparse rows: max-abs)")
             fit = Fit(info.method, ready.config, ready.inputs, grams=kept_grams(ready.loop))
             del ready  # what its loop holds makes room for the fits of a calibration
             model = replace(model, calibration=calibrate_run(fit, ctx)) if config.calibrates else model
@@ -369,7 +411,10 @@ def _run(
         folder.write_json("encoding", encoding.to_value())
     folder.write_json("tables", tables)
     figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
-    summary = {"method": info.name, **figures, **tally.notes(), "seconds": time.perf_counter() - began}
+    for message in doubts:
+        emit({"event": "warning", "message": message})
+    told = {"warnings": doubts} if doubts else {}
+    summary = {"method": info.name, **figures, **told, **tally.notes(), "seconds": time.perf_counter() - began}
     # Written last: a run is finished when its summary stands.
     folder.write_json("summary", summary)
     emit({"event": "done", **summary})
@@ -410,24 +455,6 @@ def _relative(own: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> f
 STEP = Held("one step of a pass, beyond the 64 MiB that every process may take", "s - 64 MiB")
 
 
-def blocks_room(limit: int, taken: int) -> int:
-    """Return how many bytes of blocks the process may keep from one pass to the next: no more than the driver's memory leaves."""
-    return max(0, min(block_cache().limit, limit - taken))
-
-
-def process_plan(driver: int, step: int, data: Any, limit: int, kind: str) -> dict[str, int]:
-    """Return what a plan tells of the driver's process: all that it takes at most beside programs and ``OVERHEAD``.
-
-    ``driver``, ``step``: bytes of the driver's own, and of one step of a pass; ``data``: what is read; ``limit``: bytes the driver may
-    hold; ``kind``: of the cluster; with ``"sync"`` tasks run in this process.
-    """
-    if kind != "sync":
-        return {"process_bytes": driver}
-    # Only passes keep what they read.
-    read = sum(block.nbytes for block in data.column_blocks()) if step and isinstance(data, BlockStore) else 0
-    return {"process_bytes": driver + step + min(read, blocks_room(limit, driver + step))}
-
-
 def refuse_step(holdings: Sequence[Holding], step: int, limit: int, kind: str, method: str) -> None:
     """Refuse a run that would take more than ``limit`` and ``OVERHEAD`` in this process, with the tasks that run in it.
 
@@ -436,21 +463,3 @@ def refuse_step(holdings: Sequence[Holding], step: int, limit: int, kind: str, m
     if kind == "sync" and step > OVERHEAD:
         remedy = "workers of their own for its tasks (--cluster local:2), smaller blocks (ingest --budget)"
         refuse_beyond([*holdings, STEP.taking(step - OVERHEAD)], limit, method, remedy)
-
-
-def planned_holdings(plan: Mapping[str, Any]) -> list[Holding]:
-    """Return what a plan says that the driver holds."""
-    return [Holding(row["what"], row["formula"], row["bytes"]) for row in plan["driver_holds"]]
-
-
-@contextlib.contextmanager
-def few_blocks_kept(holdings: Sequence[Holding], step: int, limit: int, kind: str) -> Iterator[None]:
-    """Keep no more blocks in this process than the driver's memory leaves; workers have limits of their own."""
-    cache = block_cache()
-    before = cache.limit
-    if kind == "sync":
-        cache.set_limit(blocks_room(limit, total_bytes(holdings) + step))
-    try:
-        yield
-    finally:
-        cache.set_limit(before)

@@ -11,10 +11,11 @@ from ...storage import RunStore, StorageError
 from ...storage.temporary import temporary_folder
 from ..method import Method
 from ..records.compute import ComputeOptions
-from ..records.config import make_config
+from ..records.config import stored_config
 from ..records.context import Emit, RunContext, ignore
+from ..records.holdings import few_blocks_kept, planned_holdings, process_plan
 from ..registry import METHODS, MethodInfo
-from .run import executing, few_blocks_kept, method_named, open_data, planned_holdings, process_plan, refuse_step
+from .run import executing, method_named, open_data, refuse_step
 
 
 def _steady_method(run: str, record: dict[str, Any]) -> MethodInfo:
@@ -45,6 +46,15 @@ def selection_stability(
 
     Raises ValueError: a method that has no such measure, or ``n_resamples`` below 1; StorageError: the run is not finished;
     DigestMismatch: its training rows are gone; MemoryBoundExceeded: this process would hold more than ``driver_memory``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, run_method, selection_stability
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> sorted(selection_stability("runs/iris", n_resamples=10)["features"][0])
+    ['feature', 'frequency', 'in_the_fit']
     """
     if n_resamples < 1:
         raise ValueError(f"n_resamples={n_resamples}: must be at least 1")
@@ -53,7 +63,7 @@ def selection_stability(
     if folder.read_json("summary") is None:
         raise StorageError(f"{run}: the run is not finished; continue it with `gramplane resume {run}`")
     info = _steady_method(run, record)
-    config = make_config(info.config, record["params"])
+    config = stored_config(info.config, record["params"])
     data = open_data(origin["data"], info, record["extra"], record["data_digest"])
     limit, root = driver_bytes(options.driver_memory), int(record["seed"] if seed is None else seed)
     kind, emit = options.config().kind, on_event or ignore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -17,10 +17,14 @@ from ...storage import BlockStore, DataError, RunStore
 from ...storage.places import check_place
 from ...storage.temporary import temporary_folder
 from ..grams.contents import confirm_read_whole
+from ..inputs.folds import SharedLoop
+from ..inputs.labels import store_inputs
 from ..loops.run import run_loop
+from ..models.held_out_scores import HeldOutRows, Scoring, read_scoring, score_columns
 from ..records.compute import ComputeOptions
 from ..records.config import make_config
 from ..records.context import Emit, RunContext, ignore, once
+from ..records.run_view import measure_of
 from ..registry import MethodInfo
 from .run import RunOutcome, executing, jsonable, method_named, open_data, run_method, same_as_before
 
@@ -63,6 +67,7 @@ class _Grid:
     seed: int
     extra: Mapping[str, Any]
     repeats: int = 1
+    scoring: Scoring | None = None  # what points are compared by; None: accuracy, or R2
 
     def context(self, executor: Executor, where: ComputeOptions, emit: Emit = ignore) -> RunContext:
         tell = once(lambda message: emit({"event": "warning", "message": message}))
@@ -72,7 +77,7 @@ class _Grid:
         from .folds import build_search
 
         points = [jsonable(point) for point in self.points]
-        return build_search(ctx, self.info, self.configs, points, self.extra, self.folds, self.seed, self.repeats)
+        return build_search(ctx, self.info, self.configs, points, self.extra, self.folds, self.seed, self.repeats, self.scoring)
 
 
 def _grid(
@@ -83,11 +88,12 @@ def _grid(
     seed: int,
     extra: Mapping[str, Any] | None,
     repeats: int,
+    scoring: Scoring | None = None,
 ) -> _Grid:
     if repeats < 1:
         raise ValueError(f"repeats={repeats}: must be at least 1")
     info = method_named(method)
-    return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {}, repeats)
+    return _Grid(info, points, [make_config(info.config, point) for point in points], store, folds, seed, extra or {}, repeats, scoring)
 
 
 def _sharing(grid: _Grid, kind: str) -> ModuleType | None:
@@ -104,13 +110,25 @@ def _sharing(grid: _Grid, kind: str) -> ModuleType | None:
 
 def _check(grid: _Grid, where: ComputeOptions) -> None:
     """Refuse what does not fit the data before there is a folder, in this process."""
-    if _sharing(grid, where.config().kind) is not None:
-        return
     from .folds import check_points
 
     with one_thread(), open_executor(None) as executor:
         ctx = grid.context(executor, where)
-        check_points(grid.search(ctx), ctx)
+        if _sharing(grid, where.config().kind) is None:
+            check_points(grid.search(ctx), ctx)
+        _check_scoring(grid, ctx)
+
+
+def _check_scoring(grid: _Grid, ctx: RunContext) -> None:
+    """Refuse scores that do not suit the target."""
+    if grid.scoring is None:
+        return
+    if grid.info.shares_passes:
+        inputs = store_inputs(ctx, grid.info.name)
+    else:
+        ready = grid.info.prepare(grid.configs[0], ctx, grid.extra)
+        inputs = ready.labelled(ready.inputs)
+    grid.scoring.check(inputs.classes, inputs.target)
 
 
 def _table(grid: _Grid, folder: Path, where: ComputeOptions, emit: Emit) -> list[dict[str, Any]]:
@@ -122,7 +140,7 @@ def _table(grid: _Grid, folder: Path, where: ComputeOptions, emit: Emit) -> list
         ctx = grid.context(executor, where, emit)
         if (module := _sharing(grid, executor.kind)) is not None:
             drawn = [list(_shared_rows(module, grid, ctx, folder, names, k)) for k in range(grid.repeats)]
-            rows = drawn[0] if grid.repeats == 1 else _joined_rows(drawn)
+            rows = drawn[0] if grid.repeats == 1 else _joined_rows(drawn, grid.scoring)
         else:
             search = grid.search(ctx)
             rows = table_rows(search, ctx, folder, names, run_jobs(search, ctx, folder))
@@ -137,9 +155,44 @@ def _shared_rows(
     for k, shared in enumerate(tuned.shared_loops(ctx, grid.configs, grid.extra, grid.folds, seed)):
         points = [jsonable(grid.points[i]) for i in shared.points]
         record = {"points": points, "folds": grid.folds, "seed": seed, "data": grid.store.digest}
+        record |= {} if grid.scoring is None else {"scoring": list(grid.scoring.names)}
+        measured = _measured(grid, shared)
         with RunStore.begin(folder / f"{name}-{k}", record) as run:
-            history = run_loop(shared.loop, replace(ctx, run=run)).history
-        yield from tuned.table_rows(shared, grid.configs, grid.folds, history, names)
+            inner = replace(ctx, run=run)
+            outcome = run_loop(shared.loop, inner)
+            history = list(outcome.history)
+            if grid.scoring is not None and shared.decide is not None:
+                history[-1] = {**history[-1], **measured(dict(enumerate(shared.decide(outcome.state, inner))))}
+        for row in tuned.table_rows(shared, grid.configs, grid.folds, history, names):
+            yield row if grid.scoring is None else _scored_row(row, shared, grid, history)
+
+
+def _measured(grid: _Grid, shared: SharedLoop) -> Callable[[Mapping[int, np.ndarray]], dict[str, Any]]:
+    """Return what makes the scores of every fit of the decision values of all machines; a loop that scores every round gets it."""
+    trackers = shared.loop.fits if shared.decide is not None else shared.loop.trackers
+    kinds = [grid.info.method.probability_kind(grid.configs[point]) for point in shared.points for _ in range(grid.folds)]
+    fits = [HeldOutRows.of(one, kind) for one, kind in zip(trackers, kinds, strict=True)] if grid.scoring is not None else []
+    count = len(trackers[0].machines)  # of a fit: they come fit after fit
+
+    def measure(values: Mapping[int, np.ndarray]) -> dict[str, Any]:
+        assert grid.scoring is not None
+        machines = (np.stack([values[m] for m in range(k * count, (k + 1) * count)]) for k in range(len(fits)))
+        scores = [rows.scores(grid.scoring, decided) for rows, decided in zip(fits, machines, strict=True)]
+        return {f"test_{name}": [score[name] for score in scores] for name in grid.scoring.names}
+
+    if grid.scoring is not None and shared.decide is None:
+        shared.loop.further = measure
+    return measure
+
+
+def _scored_row(row: Mapping[str, Any], shared: SharedLoop, grid: _Grid, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a row of a table with the scores that were asked for in place of accuracy, or R2."""
+    assert grid.scoring is not None
+    entry = next(one for one in reversed(history) if row.get("rounds", one["iteration"]) == one["iteration"])
+    first = shared.points.index(row["point"]) * grid.folds
+    scores = {name: entry[f"test_{name}"][first : first + grid.folds] for name in grid.scoring.names}
+    head = list(row)[: list(row).index(measure_of(row))]
+    return {**{name: row[name] for name in head}, **score_columns(grid.scoring, scores, row["selected"])}
 
 
 def plan_search(
@@ -180,13 +233,18 @@ def _with_error(row: Mapping[str, Any], folds: int) -> dict[str, Any]:
     return {**dict(list(row.items())[:head]), **error, **dict(list(row.items())[head:])}
 
 
-def _joined_rows(drawn: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def _joined_rows(drawn: Sequence[Sequence[Mapping[str, Any]]], scoring: Scoring | None) -> list[dict[str, Any]]:
     """Return the rows of all repetitions as one table over all of their folds; what not all of them have is left out."""
     tables = [{(row["point"], row.get("rounds")): row for row in rows} for rows in drawn]
     joined = []
     for key, first in tables[0].items():
         if all(key in table for table in tables):
             same = [table[key] for table in tables]
+            if scoring is not None:
+                keys = {name: "folds" if name == measure_of(first) else f"{name}_folds" for name in scoring.names}
+                folds = {name: [score for row in same for score in row[key]] for name, key in keys.items()}
+                joined.append({**first, **score_columns(scoring, folds, float(np.mean([row["selected"] for row in same])))})
+                continue
             scores = np.array([score for row in same for score in row["folds"]], dtype=float)
             means = {name: float(np.mean([row[name] for row in same])) for name in ("mse", "selected") if name in first}
             spread = {measure_of(first): float(scores.mean()), "deviation": float(scores.std(ddof=1))}
@@ -195,7 +253,8 @@ def _joined_rows(drawn: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str,
 
 
 def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the row of highest mean accuracy, or R2; among equals the one with fewest features or kernels, then the first.
+    """Return the row of highest mean: accuracy, R2, or the score that decides. Among equals the one with fewest features or kernels, then
+    the first.
 
     Raises DataError: no row has a score in every fold.
     """
@@ -204,11 +263,6 @@ def best_row(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     if not known:
         raise DataError("no point of the grid has a score in every fold: nothing was selected, or the target has no variance there")
     return min(known, key=lambda row: (-row[measure_of(row)], row["selected"]))
-
-
-def measure_of(row: Mapping[str, Any]) -> str:
-    """Return what a table compares by: ``"accuracy"``, or ``"r2"`` of regressions."""
-    return "accuracy" if "accuracy" in row else "r2"
 
 
 def cross_validate(
@@ -222,20 +276,35 @@ def cross_validate(
     extra: Mapping[str, Any] | None = None,
     on_event: Emit | None = None,
     repeats: int = 1,
+    scoring: str | Sequence[str] | None = None,
     **where: Any,
 ) -> list[dict[str, Any]]:
-    """Return the accuracy of a method over stratified folds of a store: one row, of ``fgm`` one per round.
+    """Return the accuracy of a method, or other scores, over stratified folds of a store: one row, of ``fgm`` one per round.
 
     ``method``, ``params``: name and parameters; ``data``: block store; ``folds``, ``seed``: number of folds and seed of the split;
-    ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``; ``repeats``: how often the folds are drawn,
-    from ``seed``, ``seed + 1`` and so on. Returns ``rounds`` (of the Feature Generating Machine), ``accuracy`` (mean over folds),
-    ``deviation``, ``standard_error``, ``selected``, ``folds``; of regressions ``r2`` and ``mse`` in place of the accuracy. Raises
-    ValueError: an unknown method, or one that has no score on rows held out.
+    ``cluster``, ``where``: as in :func:`~gramplane.pipeline.run_method`; ``extra``: ``groups``; ``repeats``: how often the folds are
+    drawn, from ``seed``, ``seed + 1`` and so on; ``scoring``: as in :func:`tune`. Returns ``rounds`` (of the Feature Generating Machine),
+    ``accuracy`` (mean over folds), ``deviation``, ``standard_error``, ``selected``, ``folds``; of regressions ``r2`` and ``mse`` in place
+    of the accuracy. With ``scoring`` the first score stands under its name in place of both, and of each further one its mean,
+    ``NAME_deviation`` and ``NAME_folds``. Raises ValueError: an unknown method or score, a score that does not suit the target, or a
+    method that has no score on rows held out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, cross_validate
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> rows = cross_validate("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", folds=3)
+    >>> [row["rounds"] for row in rows], rows[-1]["accuracy"] > 0.9
+    ([1, 2], True)
     """
     check_tunable(method, {})
-    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra, repeats)
+    asked, options = read_scoring(scoring), ComputeOptions(cluster, **where)
+    grid = _grid(method, [dict(params)], open_data(data, method_named(method)), folds, seed, extra, repeats, asked)
+    with one_thread(), open_executor(None) as executor:
+        _check_scoring(grid, grid.context(executor, options))
     with temporary_folder() as folder:
-        return _table(grid, folder, ComputeOptions(cluster, **where), on_event or ignore)
+        return _table(grid, folder, options, on_event or ignore)
 
 
 def tune(
@@ -256,6 +325,8 @@ def tune(
     extra: Mapping[str, Any] | None = None,
     on_event: Emit | None = None,
     repeats: int = 1,
+    scoring: str | Sequence[str] | None = None,
+    refit: str | None = None,
 ) -> RunOutcome:
     """Evaluate a grid by cross-validation and fit the best point on all rows.
 
@@ -267,7 +338,9 @@ def tune(
     each a whole fit on a worker, to the same bits; so are those of the group lasso on a stream.
 
     Rows held out have weight zero; kernels are normalised over all rows, those held out included. Of many tasks folds are drawn within
-    tasks. Points are compared by accuracy, those of a real-valued target by R2.
+    tasks. Points are compared by accuracy, those of a real-valued target by R2, or by ``scoring``. Of two classes the second is the
+    positive one, whatever the labels. Where a score is of probabilities, decision values of a logistic loss are log odds; others go through
+    a sigmoid that is fitted within the rows held out, for each fifth of them to the other four.
 
     Parameters
     ----------
@@ -277,26 +350,39 @@ def tune(
         Block store and run directory; the table is ``tune.json``, the final fit lies in ``best``.
     folds, seed, repeats
         Stratified folds, as row masks, drawn so many times: from ``seed``, ``seed + 1`` and so on.
+    scoring, refit
+        Name of a scorer of scikit-learn, such as ``"roc_auc"``, or several; ``refit`` names the one that decides, by default the first.
 
     Returns
     -------
     RunOutcome
-        ``summary`` holds the best parameters and their accuracy, or R2.
+        ``summary`` holds the best parameters and their accuracy, R2, or scores.
 
     Raises
     ------
     ValueError
-        An unknown method or parameter, a grid without values, or one that cannot be compared.
+        An unknown method, parameter or score, a grid without values, or one that cannot be compared; a score that does not suit the
+        target.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, load_model, tune
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = tune("fgm", {"C": [0.1, 1.0]}, data="stores/iris", run="runs/tuned", params={"B": 2, "max_rounds": 2}, folds=3)
+    >>> load_model("runs/tuned").score(*load_iris(return_X_y=True)) > 0.9
+    True
     """
     check_tunable(method, grid)
-    run = check_place(run, "run", "run")
+    run, asked = check_place(run, "run", "run"), read_scoring(scoring, refit)
     options = ComputeOptions(cluster, worker_memory, driver_memory, allow_plaintext, tls, stall_timeout)
     store, emit, more = open_data(data, method_named(method)), on_event or ignore, extra or {}
     points = [{**(params or {}), **point} for point in grid_points(grid)]
-    # Runs of earlier versions know no repetitions.
+    # Runs of earlier versions know no repetitions and no scores.
     split = {"folds": folds, "seed": seed, "data_digest": store.digest, **({} if repeats == 1 else {"repeats": repeats})}
+    split |= {} if asked is None else {"scoring": list(asked.names)}
     record = {"tune": method, "points": jsonable(points), **split, "extra": jsonable(more)}
-    search = _grid(method, points, store, folds, seed, more, repeats)
+    search = _grid(method, points, store, folds, seed, more, repeats, asked)
     same_as_before(run, record)
     if not (Path(run) / "config.json").exists():
         _check(search, options)
@@ -312,7 +398,8 @@ def tune(
         folder.write_json("tune", rows)
         final = {**points[best["point"]], **rounds}
         fit = run_method(method, final, data=store, run=str(Path(run) / "best"), seed=seed, extra=more, on_event=on_event, **vars(options))
-        figures = {key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected")}
+        names = () if asked is None else (*asked.names[1:], "measure")
+        figures = {key: best[key] for key in (measure_of(best), "deviation", "standard_error", "selected", *names)}
         summary = {"best": jsonable(final), **figures, "fit": fit.summary}
         folder.write_json("summary", summary)
     return RunOutcome("done", summary, run=run)

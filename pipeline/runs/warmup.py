@@ -18,8 +18,10 @@ def run_cases(emit: Emit) -> dict[str, float]:
 
     from sklearn.exceptions import ConvergenceWarning
 
+    from ...kernels.jit import compile_at_once
+
     seconds = {}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), compile_at_once():
         # The cases are too short to converge; only their compilation matters.
         warnings.simplefilter("ignore", ConvergenceWarning)
         for name, fit in _cases().items():

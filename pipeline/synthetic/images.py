@@ -37,6 +37,13 @@ def planted_images(n: int = 120, *, share: float = 0.45, n_relevant: int = 2, n_
 
     ``n``: images; ``share``: of relevant ones; ``n_relevant``, ``n_scattered``: clusters of relevant images, and of the others; ``seed``:
     of everything.
+
+    Examples
+    --------
+    >>> from gramplane.datasets import planted_images
+    >>> images = planted_images(n=60)
+    >>> images.X.shape, images.tags.shape
+    ((60, 10), (60, 60))
     """
     rng = np.random.default_rng(seed)
     relevant = rng.permutation(np.arange(n) < round(share * n))

@@ -32,7 +32,15 @@ def _labels(z: np.ndarray) -> np.ndarray:
 def dense_linear(
     n: int = 4096, d: int = 4096, relevant: int = 300, *, shift: float = 0.0, n_test: int = 4096, dtype: Any = np.float64, seed: int = 0
 ) -> Planted:
-    """Return ``X ~ N(0, 1)``, ``y = sign(Xw - shift)``, w uniform on ``relevant`` random features (section 8.2 of the paper)."""
+    """Return ``X ~ N(0, 1)``, ``y = sign(Xw - shift)``, w uniform on ``relevant`` random features (section 8.2 of the paper).
+
+    Examples
+    --------
+    >>> from gramplane.datasets import dense_linear
+    >>> data = dense_linear(n=100, d=50, relevant=5)
+    >>> data.X.shape, len(data.relevant)
+    ((100, 50), 5)
+    """
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(d, relevant, replace=False))
     w = rng.uniform(0.0, 1.0, relevant)
@@ -44,7 +52,15 @@ def dense_linear(
 def dense_groups(
     n: int = 4096, n_groups: int = 4000, size: int = 10, relevant: int = 100, *, n_test: int = 2000, dtype: Any = np.float64, seed: int = 0
 ) -> Planted:
-    """Return iid normal features in groups of ``size``; weights N(0, 1) on ``relevant`` groups (section 8.6 of the paper)."""
+    """Return iid normal features in groups of ``size``; weights N(0, 1) on ``relevant`` groups (section 8.6 of the paper).
+
+    Examples
+    --------
+    >>> from gramplane.datasets import dense_groups
+    >>> data = dense_groups(n=100, n_groups=20, relevant=3)
+    >>> data.X.shape, len(data.relevant)
+    ((100, 200), 3)
+    """
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(n_groups, relevant, replace=False))
     columns = (chosen[:, None] * size + np.arange(size)).ravel()
@@ -75,7 +91,15 @@ def zipf_rows(n: int, d: int, nnz: int, rng: np.random.Generator, *, offset: flo
 def sparse_linear(
     n: int = 10_000, d: int = 500_000, nnz: int = 100, relevant: int = 100, *, n_test: int = 5000, offset: float = 10.0, seed: int = 0
 ) -> Planted:
-    """Return unit-norm Zipf rows with a noisy linear label on ``relevant`` of the more popular columns."""
+    """Return unit-norm Zipf rows with a noisy linear label on ``relevant`` of the more popular columns.
+
+    Examples
+    --------
+    >>> from gramplane.datasets import sparse_linear
+    >>> data = sparse_linear(n=100, d=5000, relevant=10)
+    >>> data.X.shape, data.X.nnz
+    ((100, 5000), 8974)
+    """
     rng = np.random.default_rng(seed)
     both = zipf_rows(n + n_test, d, nnz, rng, offset=offset)
     popularity = np.bincount(both.indices, minlength=d)

@@ -33,7 +33,15 @@ class Patients:
 
 
 def patients(n: int = 600, n_test: int = 200, *, seed: int = 0) -> Patients:
-    """Return a mixed table of ``n`` rows and one of ``n_test``: id, age, pressure, smoker, ward, zip code, day of admission, outcome."""
+    """Return a mixed table of ``n`` rows and one of ``n_test``: id, age, pressure, smoker, ward, zip code, day of admission, outcome.
+
+    Examples
+    --------
+    >>> from gramplane.datasets import patients
+    >>> table = patients(n=50)
+    >>> sorted(table.train)
+    ['admitted', 'age', 'outcome', 'patient', 'pressure', 'smoker', 'ward', 'zip']
+    """
     rng = np.random.default_rng(seed)
     train, test = _part(rng, n, 0), _part(rng, n_test, n)
     test["ward"] = ["west" if k in (3, 7) else ward for k, ward in enumerate(test["ward"])]

@@ -39,6 +39,13 @@ def social_graph(n: int = 240, n_communities: int = 8, n_test: int = 60, *, nois
     ``min(1, s/4 + .003)``; comments Poisson(3 s) on a quarter of the contacts, Poisson(.02) on all pairs, Poisson(3) by oneself. Counts of
     tags, groups and places are Poisson with mean ``(snr pi profile + 1/V) / (1 + snr)`` of their total; favourites are pure noise, and the
     mean visual words are pi + N(0, noise).
+
+    Examples
+    --------
+    >>> from gramplane.datasets import social_graph
+    >>> community = social_graph(n=40)
+    >>> community.views.shape
+    (7, 40, 40)
     """
     rng = np.random.default_rng(seed)
     pi = rng.dirichlet(np.full(n_communities, 0.2), n)

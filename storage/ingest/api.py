@@ -14,7 +14,7 @@ from ..blocks.arrays import canonical_json
 from ..blocks.store import BlockStore
 from ..blocks.writer import drop_journal
 from ..errors import DataError, SchemaError
-from ..meta import Label
+from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
 from ..urls import describe_source, local_path, open_objects
 from ..value_types import UserData
@@ -56,7 +56,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     labels: Iterable[Label] | None = None,
     qid: str = "refuse",
     no_labels: bool = False,
-    scale: str = "none",
+    scale: str | ColumnScale = "none",
     target: UserData = None,
     task_column: UserData = None,
     weight_column: UserData = None,
@@ -108,7 +108,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     dtype : str
         "float32" or "float64"; "auto" is float32 when every value survives the round trip and float64 otherwise.
     task : str
-        "classification": the target is stored as codes 0, 1, … of the sorted labels; "regression": as it is.
+        "classification": the target is stored as codes 0, 1, … of the sorted labels; "regression": as it is; "auto": as classes, and more
+        than 20 different numbers are refused.
     labels : iterable, optional
         The only labels allowed.
     qid : str
@@ -117,8 +118,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?) that is passed
         over. The store has no target. Blank lines are no rows here either: a row without entries needs such a word.
     scale : str
-        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "unit-row"
-        (r_i = 1/|x_i|) or "none". Stored as factors beside the raw values; the factor of an empty or constant column is 0.
+        "unit-column" (s_j = 1/|x_j|), "standard" (s_j = 1/deviation; dense data are centred too, sparse data are not), "max-abs"
+        (s_j = 1/max |x_ij|), "unit-row" (r_i = 1/|x_i|), "none", or factors. They are stored beside the raw values; the factor of an empty
+        or constant column is 0 ("max-abs": of an empty one).
     target, task_column, weight_column : str or array, optional
         Target, task and weight of the rows: a column name (CSV, Parquet, frames), a variable name (.npz, .mat; default "y"), or an array.
         Tasks are whole numbers or names (``BlockMeta.task_names``).
@@ -182,6 +184,14 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     -----
     Entries that are zero are dropped from sparse data. Time: text is parsed at 150 to 400 MB/s and sorted at 10 to 20 million entries
     per second on one core. Scratch: about 12 + 12 bytes per entry for float32 values, 16 + 16 for float64.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> store.n_rows, store.n_cols
+    (150, 4)
     """
     parse_place(store_url, "new-store", "store_url")
     if no_labels and labels is not None:
@@ -195,7 +205,9 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     }
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
-    form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": scale, "layout": layout, "budget": budget}
+    known = scale if isinstance(scale, ColumnScale) else None
+    kind = scale if known is None else known.kind
+    form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": kind, "layout": layout, "budget": budget}
     chosen = chosen if guide is None else follow_guide(guide, chosen)
     options = Options(**text, **tables, **form, covariates=covariates, **chosen)
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
@@ -206,6 +218,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     with make_local(source, scratch) as local_source:
         opened = open_input(local_source, options)
         extras = collect_extras(opened, guide, options, names, groups)
+        extras.scale = extras.scale if known is None else known
         threads = threads or default_jobs(Path(opened.name))
         there = is_finished(open_objects(url))
         done = _open_finished(url, extras.info, opened) if there and not overwrite else None

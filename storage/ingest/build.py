@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from ..blocks.store import BlockStore
 from ..blocks.texts import split_texts, whole_numbers
 from ..blocks.writer import BlockWriter
+from ..column_scale import inverse_root
 from ..encoding.record import TableEncoding
 from ..errors import DataError, SchemaError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
@@ -22,7 +23,7 @@ from .buckets import Ints, Records, as_words, fill_buckets, plan_buckets, sort_b
 from .options import COVARIATE, Options, Progress
 from .reading import Reading
 from .scratch import Scratch
-from .statistics import Column, ColumnSummary, inverse_root
+from .statistics import Column, ColumnSummary
 from .tables.columns import row_squares
 from .text.spool import Spool, Stored
 

@@ -85,6 +85,15 @@ def ingest_grams(
         If the source has another form, or a value would be rounded.
     OutOfSpace
         If the disk is full.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane import ingest_grams
+    >>> x = np.arange(12.0).reshape(6, 2)
+    >>> store = ingest_grams(np.stack([x @ x.T, np.eye(6)]), "grams/two", names=["linear", "identity"])
+    >>> store.n, len(store.kernels)
+    (6, 2)
     """
     placed(store_url, "new-store", "store_url")
     report, parent = progress or no_progress, _scratch_parent(store_url, scratch)

@@ -13,6 +13,7 @@ from ..meta import Label
 from ..value_types import UserData
 
 MAX_CLASSES = 1 << 16  # more distinct labels than this are taken for a real-valued target
+MAX_NUMERIC_CLASSES = 20  # numbers up to which they are taken for classes where nobody says so
 Vector = npt.NDArray[np.float64]
 
 Fault = Callable[[str, int], DataError]  # builds the error for a reason and a row, counted inside the rows at hand
@@ -41,7 +42,7 @@ def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
 
 @dataclass
 class Target:
-    """Collects the labels of a source while it is read, then turns them into codes. ``task``: "classification" or "regression";
+    """Collects the labels of a source while it is read, then turns them into codes. ``task``: "classification", "regression", or "auto";
     ``declared``: the only labels allowed; ``numbers``: distinct numeric labels met; ``texts``: distinct texts met, with their provisional
     code (order of appearance), which stands in the blocks until the end; ``tasks``: the same for tasks that have names; ``truths``: whether
     all labels so far were truth values, None before the first."""
@@ -114,6 +115,11 @@ class Target:
         met = {_read_label(text, numeric) for text in self.texts} if self.texts else {tidy_label(number) for number in self.numbers}
         if self.truths and not self.texts:
             met = {bool(label) for label in met}
+        if self.task == "auto" and numeric and len(met) > MAX_NUMERIC_CLASSES:
+            raise SchemaError(
+                f"the target holds {len(met):,} different numbers: task='classification' (--task classification) takes each for a class, "
+                "task='regression' (--task regression) takes them as numbers"
+            )
         return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
 
     def encoder(self) -> Callable[[Vector], Vector]:

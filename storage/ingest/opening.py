@@ -36,7 +36,7 @@ ENDINGS = {
     "csv": (".csv",),
     "tsv": (".tsv", ".tab"),
     "parquet": (".parquet", ".pq"),
-    "feather": (".feather", ".arrow", ".ipc"),
+    "feather": (".feather", ".arrow", ".arrows", ".ipc"),
     "npz": (".npz",),
     "npy": (".npy",),
     "mat": (".mat",),

@@ -25,7 +25,7 @@ def no_progress(done: int, total: int, phase: str) -> None:
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 FORMATS = ("auto", "svmlight", "csv", "tsv", "parquet", "feather", "npz", "npy", "mat", "fasta", "strings", "array")
-SCALES = ("none", "unit-column", "standard", "unit-row")
+SCALES = ("none", "unit-column", "standard", "max-abs", "unit-row")
 MIN_BUDGET = 8 << 20
 MAX_COLUMNS = 2**31 - 2
 
@@ -41,7 +41,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "format": FORMATS,
     "zero_based": ("no", "yes", "auto"),
     "dtype": ("auto", "float32", "float64"),
-    "task": ("classification", "regression"),
+    "task": ("auto", "classification", "regression"),
     "qid": ("refuse", "ignore"),
     "scale": SCALES,
     "layout": ("columns", "both"),
@@ -125,6 +125,7 @@ class Options:
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = "array"
         values["covariates"] = "array" if isinstance(self.covariates, dict) else self.covariates
+        values["task"] = "classification" if self.task == "auto" else self.task
         # Younger than the stores there are, which are still to be known by what made them.
         young = {"missing": "refuse", "id_column": None, "covariates": None, "categorical": (), "drop": (), "columns": None}
         values = {name: value for name, value in values.items() if name not in young or value != young[name]}

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ..blocks.tables import column_tables
 from ..blocks.writer import BlockWriter
+from ..column_scale import COLUMN_SCALES, column_factors
 from ..errors import DataError, space_for
 from ..meta import BlockMeta, ColumnScale
 from ..value_types import Matrix
@@ -47,30 +48,6 @@ class Column:
         return np.memmap(self.path, self.dtype, mode="r", shape=(self.length,))
 
 
-def inverse_root(squares: Floats) -> Floats:
-    """1 / sqrt, and 0 where the argument is 0: an empty or constant column gets the factor 0, so its scores are 0."""
-    out = np.zeros_like(squares)
-    np.divide(1.0, np.sqrt(squares), out=out, where=squares > 0)
-    return out
-
-
-def mean_and_variance(block: Matrix) -> tuple[Floats, Floats]:
-    """Mean and variance of the columns of a block, ndarray or csc_array (n_rows, k), that holds all its rows, zeros included."""
-    n, k = block.shape
-    if isinstance(block, np.ndarray):
-        wide = np.ascontiguousarray(block.T, dtype=np.float64)
-        mean = wide.mean(axis=1)
-        return mean, np.square(wide - mean[:, None]).mean(axis=1)
-    counts = np.diff(block.indptr)
-    filled = np.flatnonzero(counts)
-    mean, spread = np.zeros(k), np.zeros(k)
-    if filled.size:
-        values, starts = block.data.astype(np.float64), block.indptr[filled]
-        mean[filled] = np.add.reduceat(values, starts) / n
-        spread[filled] = np.add.reduceat(np.square(values - np.repeat(mean, counts)), starts)
-    return mean, (spread + (n - counts) * np.square(mean)) / n
-
-
 class ColumnSummary:
     """The column tables and the column factors of the scaling ``scale``, collected for some columns at a time. ``folder``: where long
     tables wait, and if ``resumable`` short ones, too; ``missing``: count the missing values of dense columns."""
@@ -82,7 +59,7 @@ class ColumnSummary:
             kinds["counts"] = np.uint32
         if missing:
             kinds["missing"] = np.uint32
-        if scale in ("unit-column", "standard"):
+        if scale in COLUMN_SCALES:
             kinds["factor"] = np.float64
         if scale == "standard" and meta.kind == "dense":
             kinds["shift"] = np.float64
@@ -95,22 +72,14 @@ class ColumnSummary:
             tables = column_tables(block)
             if "missing" in self._columns:
                 tables["missing"] = np.isnan(block).sum(axis=0)
-            if self.scale == "unit-column":
-                tables["factor"] = inverse_root(self._finite(lo, tables["sumsq"]))
-            if self.scale == "standard":
-                mean, variance = mean_and_variance(block)
-                constant = tables["minimum"] == tables["maximum"]
-                # Rounding can leave a constant column a tiny variance, and the factor would blow the rounding up.
-                tables["factor"] = inverse_root(np.where(constant, 0.0, self._finite(lo, variance)))
-                tables["shift"] = np.where(constant, tables["minimum"], mean)
+            if self.scale in COLUMN_SCALES:
+                factor, shift, beyond = column_factors(block, self.scale, tables)
+                if beyond.size:
+                    at, why = lo + int(beyond[0]), f"so scale={self.scale!r} has no factor for it"
+                    raise DataError(f"column {at}: the sum of its squares overflows, {why}")
+                tables |= {"factor": factor} if shift is None else {"factor": factor, "shift": shift}
         for name, column in self._columns.items():
             column.put(lo, tables[name])
-
-    def _finite(self, lo: int, squares: Floats) -> Floats:
-        beyond = np.flatnonzero(~np.isfinite(squares))
-        if beyond.size:
-            raise DataError(f"column {lo + int(beyond[0])}: the sum of its squares overflows, so scale={self.scale!r} has no factor for it")
-        return squares
 
     def write(self, writer: BlockWriter) -> None:
         """Write the tables."""

@@ -1,5 +1,6 @@
 """Bad input is refused before work starts, by a message that names argument, value and rule."""
 
+import json
 from functools import partial
 
 import numpy as np
@@ -251,6 +252,16 @@ def test_a_budget_beyond_the_features_is_refused_on_a_run(tmp_path):
     ingest((X, Y), tmp_path / "a.zarr")
     refused_run(tmp_path, r"B=13 exceeds the 12 ", {"B": 13})
     assert not (tmp_path / "run").exists()
+
+
+def test_a_default_budget_beyond_the_features_becomes_their_number(tmp_path):
+    ingest((X[:, :3], Y), tmp_path / "a.zarr")
+    seen = []
+    run_method("fgm", {}, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "run"), on_event=seen.append)
+    assert any("B: 10 by default exceeds the 3 features" in str(event.get("message", "")) for event in seen)
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["decided"]["B"] == 3
+    with pytest.raises(ValueError, match="B=10 exceeds the 3 "):
+        run_method("fgm", {"B": 10}, data=str(tmp_path / "a.zarr"), run=str(tmp_path / "other"))
 
 
 def test_a_real_valued_target_is_refused(tmp_path):

@@ -193,6 +193,29 @@ def test_a_matrix_by_columns_of_too_many_rows_is_refused_before_it_is_unpacked(t
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
+def test_the_plan_of_a_fit_has_a_line_for_everything_held_and_says_what_nothing_is(tmp_path, capsys):
+    rows = np.random.default_rng(0).normal(size=(40, 5))
+    ingest((rows, np.where(rows[:, 0] > 0, 1, -1)), tmp_path / "rows")
+    (tmp_path / "tags").write_text("red\nblue\n" * 20)
+    words = ["fit", "semantic-ranker", "--data", str(tmp_path / "rows"), "--tags", str(tmp_path / "tags"), "--run", str(tmp_path / "run")]
+    assert main([*words, "--dry-run"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["distributed", "nothing"] in lines
+    assert ["holds", "51,200 bytes  matrices over the images (32 n^2)"] in lines
+
+
+def test_the_plan_of_a_fit_says_which_workers_are_large_enough(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(40, 5))
+    ingest((rows, np.where(rows[:, 0] > 0, 1, -1)), tmp_path / "rows")
+    place = {"data": str(tmp_path / "rows"), "run": str(tmp_path / "run"), "cluster": "local:2", "dry_run": True}
+    plan = run_method("mkl", {}, worker_memory="400MiB", **place).plan
+    (note,) = plan["notes"]
+    assert "gives it about 0 B" in note and plan["process_bytes_at_most"] > 400 << 20
+    enough = note.split("--worker-memory ")[1].split()[0]
+    plan = run_method("mkl", {}, worker_memory=enough, **place).plan
+    assert "notes" not in plan and plan["process_bytes_at_most"] <= int(enough.removesuffix("MiB")) << 20
+
+
 def test_the_command_tells_the_plan_in_a_table_and_in_json(tmp_path, capsys):
     path, _ = written(tmp_path, "parquet")
     words = ["ingest", str(path), str(tmp_path / "s"), "--target", "y", "--dry-run"]

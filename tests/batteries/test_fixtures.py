@@ -187,11 +187,25 @@ def test_an_interrupted_run_that_would_end_otherwise_is_refused_by_name(place, n
     assert tree_bytes(folder / "interrupted" / name / "checkpoints") == before, "the version that wrote it may go on"
 
 
+SOLVED_OTHERWISE = {
+    "hierarchical-kernels-tasks-mirror": 1e-2,
+    "latent-task-mkl-hinge": 5e-3,
+    "mkl-classes-recompute": 2e-3,
+    "mkl-regression": 2e-4,
+    "mkl-simplemkl": 3e-3,
+    "mkl-two": 1e-3,
+    "multitask-mkl-classes": 3e-2,
+    "multitask-mkl-mirror": 3e-6,
+}
+"""Cases whose machines 0.3.0 solves to a gap that follows the one wanted (`solve_to_gap`): how far from there decisions end, within the
+tolerance of the run. With the fixed steps of earlier versions they end where they did, to 1e-7.
+"""
 ENDS_WITHIN = {
     "kta-path-classes-linear": 1e-3,
     "kta-path-two": 1e-5,
     "latent-task-mkl-squared-inverted-recompute": 1e-5,
     "mve": 1e-2,
+    **SOLVED_OTHERWISE,
 }
 """How far other BLAS kernels than those of the machine that wrote the fixtures may move the end of runs that stop at coarse tolerances, as
 a share of the largest prediction (``mve`` stops at a gap of 0.1, the machines of ``kta-path`` at 1e-3)."""
@@ -204,8 +218,12 @@ def test_an_interrupted_run_resumes_to_the_same_model(place, name, tmp_path):
     done = resume_run(str(run), on_event=events.append)
     assert done.status == "done" and {"event": "resume", "iteration": 1} in events
     equal_predictions(predictions(run, data_of(run), tmp_path / "out.npz"), recorded, name, ENDS_WITHIN.get(name, 1e-7))
-    straight = RunStore.open(folder / "runs" / name)
-    assert [row["iteration"] for row in RunStore.open(run).history()] == [row["iteration"] for row in straight.history()]
+    straight, resumed = RunStore.open(folder / "runs" / name), RunStore.open(run)
+    if name in SOLVED_OTHERWISE:
+        before, after = straight.read_json("summary"), resumed.read_json("summary")
+        assert abs(after["objective"] - before["objective"]) <= 1.01 * max(before["gap"], after["gap"])
+    if name != "multitask-mkl-classes":  # (it takes seven steps where it took eight)
+        assert [row["iteration"] for row in resumed.history()] == [row["iteration"] for row in straight.history()]
 
 
 def test_reports_are_written_of_old_runs(place, tmp_path):

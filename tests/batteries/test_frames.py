@@ -260,7 +260,7 @@ def test_models_of_runs_follow_the_columns_of_the_source(tmp_path):
     train = frame.assign(y=y, k=[f"id{k}" for k in range(N)])
     store = ingest(train, tmp_path / "train", target="y", id_column="k")
     run_method("fgm", {"B": 2, "max_rounds": 2}, data=store.url, run=str(tmp_path / "run"))
-    loaded, here = load_model(tmp_path / "run"), fitted(FGMClassifier(B=2, max_rounds=2), frame, y)
+    loaded, here = load_model(tmp_path / "run"), fitted(FGMClassifier(B=2, max_rounds=2, scale=None), frame, y)
     assert loaded.encoding_ == store.encoding
     assert decided(loaded, frame[frame.columns[::-1]]).tobytes() == decided(here, frame).tobytes() == decided(loaded, store).tobytes()
     assert decided(loaded, dummies(frame)).tobytes() == decided(here, frame).tobytes()
@@ -277,7 +277,9 @@ def test_models_of_runs_follow_the_columns_of_the_source(tmp_path):
         predict_store(str(tmp_path / "run"), other.url, str(tmp_path / "x.csv"))
 
 
-@pytest.mark.parametrize("machine", [FGMClassifier(B=2, max_rounds=2), RuleEnsembleClassifier(C=5.0, n_thresholds=2)], ids=["fgm", "rules"])
+@pytest.mark.parametrize(
+    "machine", [FGMClassifier(B=2, max_rounds=2, scale=None), RuleEnsembleClassifier(C=5.0, n_thresholds=2)], ids=["fgm", "rules"]
+)
 def test_probabilities_are_those_of_the_encoded_rows(tmp_path, machine):
     frame, y = table()
     here, turned = fitted(machine, frame, y), frame[frame.columns[::-1]]

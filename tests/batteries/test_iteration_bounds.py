@@ -16,6 +16,7 @@ BOUNDS = ("max_iter", "max_rounds")
 WITHOUT = {
     "kta-path": "its steps are the points of a grid that p_start, p_end and dp make; the weights of each are found to rounding",
     "KTASelectionPath": "the same",
+    "KTASelectionPathCV": "the same",
 }
 """Methods and estimators that none bounds, each with its reason."""
 

@@ -156,7 +156,7 @@ def test_other_methods_refuse_the_store_before_there_is_a_folder(there, tmp_path
 def test_estimators_say_the_same_as_the_registry(there):
     folder, *_ = there
     for name, info in METHODS.items():
-        for kind in info.estimators:
+        for kind in (*info.estimators, *info.cross_validated):
             estimator = getattr(pipeline, kind)()
             assert get_tags(estimator).input_tags.allow_nan == info.config.takes_missing == (name == "rule-ensemble")
             # Ties between users are learnt from matrices; their stores are refused as runs.

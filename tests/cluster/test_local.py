@@ -29,6 +29,7 @@ from gramplane.cluster import (
     open_executor,
     parse_cluster,
     plan,
+    share_local_clusters,
 )
 from gramplane.cluster.config import own_bytes
 from gramplane.cluster.workers.link import Link
@@ -418,6 +419,18 @@ def test_a_closed_cluster_is_lost():
         threading.Timer(0.5, executor._link.client.cluster.close).start()
         with pytest.raises(ClusterLost):
             executor.run(plan(toys.program(toys.slow), range(200), 0.1))
+
+
+def test_executors_inside_a_shared_block_have_the_same_worker_processes_and_end_with_it():
+    pids = []
+    with share_local_clusters():
+        for config in (local(1), local(1), local(1, stall_timeout=50.0)):
+            with open_executor(config) as executor:
+                pids.append(executor.run(plan(toys.program(toys.process_id), [0])))
+        processes = [psutil.Process(pid) for pid in set(pids)]
+        assert pids[0] == pids[1] != pids[2]
+        assert all(process.is_running() for process in processes)
+    assert not psutil.wait_procs(processes, timeout=15)[1]
 
 
 SCRIPT = """

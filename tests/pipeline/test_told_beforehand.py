@@ -143,12 +143,12 @@ def test_hierarchical_kernels_over_many_features_take_single_ones_and_say_so(tmp
     fitted = HierarchicalKernelClassifier(max_rounds=3)
     texts = [text for text, _ in said(lambda: fitted.fit(X, y)) if text.startswith("dag:")]
     assert len(texts) == 1 and "products of 140 features" in texts[0] and "dag='subsets(gaussian)'" in texts[0]
-    named = HierarchicalKernelClassifier("subsets(gaussian; depth=1)", max_rounds=3)
+    named = HierarchicalKernelClassifier("subsets(gaussian; depth=1)", max_rounds=3, scale="standard")
     assert not [text for text, _ in said(lambda: named.fit(X, y)) if text.startswith("dag:")]
     np.testing.assert_array_equal(named.decision_function(X), fitted.decision_function(X))
     store = ingest((X, y), tmp_path / "data")
     run_method("hierarchical-kernels", {"max_rounds": 3}, data=str(store.url), run=str(tmp_path / "run"))
-    assert RunStore.open(str(tmp_path / "run")).config["decided"] == {"dag": "subsets(gaussian; depth=1)"}
+    assert RunStore.open(str(tmp_path / "run")).config["decided"] == {"dag": "subsets(gaussian; depth=1)", "max_visits": 20_000}
 
 
 def test_features_beyond_the_hull_are_looked_at_before_they_join():

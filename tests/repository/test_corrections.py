@@ -1,4 +1,4 @@
-"""docs/corrections.md: its numbers, its counts and the tests it names."""
+"""docs/theory/corrections.md: its numbers, its counts and the tests it names."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from functools import cache
 from gramplane.pipeline.registry import METHODS
 from tests.support.places import ROOT
 
-PAGE = (ROOT / "docs" / "corrections.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "theory" / "corrections.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `([a-z-]+)` \| ([A-Z]+) \| (\d+) \|", PAGE, re.MULTILINE)
 PARTS = re.findall(r"^## [^\n]*\(`([a-z-]+)`\)\n(.*?)(?=^## )", PAGE, re.MULTILINE | re.DOTALL)
 

@@ -143,7 +143,9 @@ def test_names_of_the_door_lie_in_one_module_each(tmp_path: Path):
 def test_no_product_code_imports_a_door():
     doors = re.compile(r"(?:from|import) +(?:gramplane|\.+)(?:\.pipeline)?\.?(?:public|plots|testing|datasets)\b")
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if path.parent.name != "public"]
-    assert len(files) > 300 and not [path for path in files if doors.search(path.read_text())]
+    # Examples of docstrings are what a user writes.
+    lines = {path: [line for line in path.read_text().splitlines() if not line.lstrip().startswith((">>> ", "... "))] for path in files}
+    assert len(files) > 300 and not [path for path in files if doors.search("\n".join(lines[path]))]
 
 
 def test_only_the_product_is_named_gramplane():

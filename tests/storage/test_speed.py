@@ -7,10 +7,11 @@ from benchmarks.storage import storage_io
 pytest.importorskip("zarr")
 
 
-def test_direct_files_against_zarrs_default_codec():
-    # Other work on the machine makes single measurements unequal: the best of three is compared.
-    runs = [storage_io.measure(24 << 20, repeat=3) for _ in range(3)]
-    speed = {name: max(run[name] for run in runs) for name in runs[0]}
-    assert max(run["write ours"] / run["write zarr"] for run in runs) >= 2.0
-    assert max(run["first read ours (crc32c)"] / run["read zarr"] for run in runs) >= 1.0
-    assert speed["verify ours"] >= 500.0
+def test_direct_files_against_zarrs_default_codec(tmp_path):
+    # Other work on the machine makes single measurements unequal: the best of nine is compared.
+    work = storage_io.Workload(24 << 20)
+    runs = [storage_io.measured(work, tmp_path / "ours", tmp_path / "zarr", 3) for _ in range(3)]
+    best = {name: min(seconds for run in runs for seconds in run[name].wall) for name in runs[0]}
+    assert best["write, Zarr's default"] / best["write, ours"] >= 2.0
+    assert best["read, Zarr's default"] / best["first read with checks, ours"] >= 1.0
+    assert work.payload / 1e6 / best["verify, ours"] >= 500.0

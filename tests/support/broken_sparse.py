@@ -170,9 +170,9 @@ SKIPPED = {"get_params", "set_params", "from_model", "get_metadata_routing", "se
 
 def methods(name: str) -> Iterator[tuple[str, list[str], list[str]]]:
     """Yield the public methods of an estimator that take data: name, all arguments, those needed."""
-    kind = getattr(pipeline, name)
+    kind, made = getattr(pipeline, name), _made(name)
     for method, function in inspect.getmembers(kind, callable):
-        if method.startswith("_") or method in SKIPPED or method.endswith("_request"):
+        if method.startswith("_") or method in SKIPPED or method.endswith("_request") or not hasattr(made, method):
             continue
         plain: Any = getattr(inspect.getattr_static(kind, method), "fn", function)
         given = [p for p in list(inspect.signature(plain).parameters.values())[1:] if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]

@@ -1,4 +1,4 @@
-"""The command line in processes of its own: started from anywhere, watched through its run directory, killed, and compared."""
+"""The command line, typed in this process or in processes of its own: started from anywhere, watched, killed, and compared."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
+from gramplane.workflows.cli import main
 from tests.support.clusters import ROOT, wait_until
 
 START = 180.0
@@ -169,3 +171,10 @@ def is_resumable(run: Path) -> int:
     found = store.load_checkpoint(FGMState)
     assert found is not None
     return found[0]
+
+
+def result(words: Sequence[object], capsys: pytest.CaptureFixture[str], code: int = 0) -> Any:
+    """Run a command with ``--json``, see that it ends with ``code``, and return the record on the last line of its output."""
+    capsys.readouterr()
+    assert main([*map(str, words), "--json"]) == code, capsys.readouterr().err
+    return json.loads(capsys.readouterr().out.rstrip("\n").rpartition("\n")[2])

@@ -48,6 +48,10 @@ def rough_sum(ref, seed, longest):
     return np.random.default_rng((seed, ref)).standard_normal(7) * 10.0 ** np.arange(7)
 
 
+def process_id(ref):
+    return os.getpid()
+
+
 def slow(ref, seconds):
     time.sleep(seconds)
     return ref

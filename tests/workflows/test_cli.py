@@ -81,6 +81,7 @@ def test_commands_are_those_of_the_architecture():
     [
         (["ftt"], "Did you mean 'fit'?"),
         (["fit", "fgm", "--dta", "x"], "'--data'"),
+        (["tune", "fgm", "--test-share", "0.3"], "tune has no option --test-share: it is one of fit"),
         (["fit", "fgm", "--run", "r"], "give --data STORE"),
         (["status", "/nowhere"], "run /nowhere does not exist"),
         (["config", "show", "fmg"], "unknown method 'fmg'; did you mean 'fgm'?"),

@@ -12,12 +12,9 @@ import pytest
 from gramplane.workflows.cli import cli
 from gramplane.workflows.exits import Exit
 from tests.support.places import ROOT
+from tests.workflows.pages import blocks, pages
 
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").glob("*.md"))
-
-
-def blocks(path: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
+PAGES = pages()
 
 
 def test_the_command_page_is_what_the_commands_say():
@@ -25,9 +22,15 @@ def test_the_command_page_is_what_the_commands_say():
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == page, "run: python docs/make_cli.py"
 
 
-def test_the_page_of_memory_is_what_the_methods_declare():
-    page = runpy.run_path(str(ROOT / "docs" / "make_memory.py"))["page"]()
-    assert (ROOT / "docs" / "memory.md").read_text(encoding="utf-8") == page, "run: python docs/make_memory.py"
+@pytest.mark.parametrize("name", ["make_which_method.py", "make_memory.py"])
+def test_a_written_page_is_what_its_program_writes(name: str):
+    module = runpy.run_path(str(ROOT / "docs" / name))
+    assert module["PAGE"].read_text(encoding="utf-8") == module["page"](), f"run: python docs/{name}"
+
+
+def test_pages_of_the_reference_are_what_the_code_says():
+    for path, text in runpy.run_path(str(ROOT / "docs" / "make_reference.py"))["pages"]().items():
+        assert path.read_text(encoding="utf-8") == text, "run: python docs/make_reference.py"
 
 
 def test_every_command_and_option_is_documented():
@@ -52,7 +55,7 @@ def test_a_command_has_the_options_that_its_section_points_to():
 
 
 def test_every_exit_code_has_advice():
-    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "failures.md").read_text(encoding="utf-8")
     told = {int(code) for row in re.findall(r"^\| ([0-9, ]+) \|", page, re.MULTILINE) for code in row.split(",")}
     assert told == {int(code) for code in Exit} - {0}
 
@@ -62,7 +65,7 @@ def test_commands_in_the_pages_are_commands(path: Path):
     """Every ``gramplane …`` line of a shell block is parsed by the command line itself, without being run."""
     import click
 
-    lines = [line.strip() for block in blocks(path, "sh") for line in block.splitlines()]
+    lines = [line.strip() for block in blocks(path) if block.language == "sh" for line in block.text.splitlines()]
     for line in [line for line in lines if re.match(r"(\S*/)?gramplane ", line.partition("#")[0])]:
         words = shlex.split(line.partition(" #")[0])[1:]
         context = click.Context(cli)
@@ -84,27 +87,17 @@ def test_the_gate_runs_the_readme_test_command():
     assert f"-m {command}" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-EXAMPLES = [*blocks(ROOT / "README.md", "python"), *blocks(ROOT / "docs" / "tables.md", "python")]
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.split("import ")[-1].split()[0])
-def test_python_examples_of_the_pages_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "example.py").write_text(example)
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path("example.py")
-
-
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_pages_name_no_folder_of_ours(path: Path):
     assert not re.search(r"/work/|\.library|\.\./shared", path.read_text(encoding="utf-8"))
 
 
 def test_sources_cite_what_users_have():
-    """The paper, or a section of docs/methods.md that exists."""
-    headings = set(re.findall(r"^#+ (.*)$", (ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), re.MULTILINE))
+    """The paper, or a page of the theory, and a section of it that exists."""
     for path in [path for folder in ("cluster", "kernels", "pipeline", "storage", "workflows") for path in (ROOT / folder).rglob("*.py")]:
         text = " ".join(path.read_text(encoding="utf-8").split())
         assert not re.search(r"specification section|implementation notes|spec section|ingest prototype", text, re.IGNORECASE), path
-        cited = re.findall(r'docs/methods\.md, ((?:"[^"]+"(?: and )?)+)', text)
-        names = [name for found in cited for name in re.findall(r'"([^"]+)"', found)]
-        assert set(names) <= headings, (path, set(names) - headings)
+        for page, cited in re.findall(r'docs/([\w/-]+\.md)(?:, ((?:"[^"]+"(?: and )?)+))?', text):
+            assert (ROOT / "docs" / page).exists(), (path, page)
+            headings = set(re.findall(r"^#+ (.*)$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE))
+            assert set(re.findall(r'"([^"]+)"', cited)) <= headings, (path, cited)

@@ -6,7 +6,6 @@ import csv
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,23 +15,17 @@ from gramplane import load_model
 from gramplane.datasets import patients
 from gramplane.storage import BlockStore
 from tests.support.places import ROOT
+from tests.workflows.pages import blocks, shell
 
-BLOCKS = re.findall(r"<!-- journey: (\S+) -->\n```sh\n(.*?)```", (ROOT / "docs" / "journeys.md").read_text(encoding="utf-8"), re.DOTALL)
+JOURNEYS = [(block.reason, block.text) for block in blocks(ROOT / "docs" / "journeys.md") if block.mark == "journey"]
 
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory):
     """The folder in which the commands ran, one after the other in one shell, and what they wrote."""
     folder = tmp_path_factory.mktemp("journey")
-    (folder / "bin").mkdir()
-    for name, words in (("gramplane", "-m gramplane.workflows.cli"), ("python", "")):
-        program = folder / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
-        program.chmod(0o755)
-    paths = [str(ROOT / "tests" / "support" / "_bare"), str(ROOT), os.environ.get("PYTHONPATH", "")]
-    env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(paths)}
-    script = "set -e\n" + "".join(text for name, text in BLOCKS if name == "patients")
-    done = subprocess.run(["bash", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=550)
+    script = "set -e\n" + "".join(text for name, text in JOURNEYS if name == "patients")
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=shell(folder), capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-2000:]
     return folder, done.stdout, done.stderr
 
@@ -87,3 +80,19 @@ def test_loaded_models_take_frames_of_the_source(walked):
         load_model(folder / "runs" / "rules").predict(frame)
     with pytest.raises(ValueError, match="the frame has no column 'smoker', which was there at fit"):
         load_model(folder / "runs" / "patients").predict(frame.drop(columns="smoker"))
+
+
+@pytest.mark.skipif("GRAMPLANE_DATA" not in os.environ, reason="GRAMPLANE_DATA names no folder")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("leukemia", "n_selected      18"), ("titanic", "all rules"), ("school", "all features"), ("pcmac", "n_selected      175")],
+)
+def test_journeys_of_a_newcomer(name: str, said: str, tmp_path: Path):
+    script = "set -e\n" + "".join(text for journey, text in JOURNEYS if journey == name)
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=shell(tmp_path), capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert said in done.stdout and (tmp_path / "runs" / name / "report.html").exists()
+
+
+def test_every_journey_is_walked():
+    assert {name for name, _ in JOURNEYS} == {"patients", "leukemia", "titanic", "school", "pcmac"}

@@ -1,14 +1,15 @@
 """Grids as a user types them, of a method whose fits are done one after another."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from gramplane.cluster.progress import headline
 from gramplane.pipeline.inputs.scores import plain_folds
 from gramplane.storage import BlockStore
 from gramplane.workflows.cli import main
-from gramplane.workflows.progress import headline
 from tests.pipeline.methods.multitask_mkl.test_workflow import ingested, result
 
 
@@ -64,3 +65,35 @@ def test_a_share_of_a_regression_is_held_out_by_a_shared_subspace(tmp_path, caps
     store = BlockStore.open(str(data))
     held = plain_folds(store.n_rows, 0, [0.2])[0]
     assert held.sum() == 18 and not np.intersect1d(load_model(run).model_.support_ids, np.flatnonzero(held)).size
+
+
+def test_scores_are_named_on_the_command_line_and_in_workflows(tmp_path, capsys):
+    data, run = ingested(tmp_path / "train", capsys), tmp_path / "tuned"
+    given = words(data, run, "--grid", "C=0.001,10", "--set", "tol=0.05", *KERNELS, "--folds", "2", method="latent-task-mkl")
+    assert "--scoring='f1_makro' does not exist; did you mean 'f1_macro'?" in result([*given, "--scoring", "f1_makro"], capsys, 2)["error"]
+    assert "--refit='f1' names the one of several scores" in result([*given, "--refit", "f1"], capsys, 2)["error"]
+    assert "'r2': the target holds" in result([*given, "--scoring", "r2"], capsys, 2)["error"] and not run.exists()
+    summary = result([*given, "--scoring", "roc_auc,f1", "--scoring", "accuracy", "--refit", "f1"], capsys)["summary"]
+    assert summary["measure"] == "f1" and {"f1", "roc_auc", "accuracy"} < set(summary)
+    page = Path(result(["report", run], capsys)["report"]).read_text()
+    assert "f1 over the folds" in page and "roc_auc_deviation" in page
+
+
+def test_scores_are_named_in_workflows(tmp_path, capsys):
+    data, file = ingested(tmp_path / "train", capsys), tmp_path / "scores.yaml"
+
+    def written(scores):
+        step = f"{{method: mkl, grid: {{C: [0.1, 1.0]}}, kernels: [linear], folds: 2, {scores}}}"
+        head = f"schema: gramplane.workflow/1\nname: scores\nstore: {data}\nruns: runs\nsteps:\n"
+        file.write_text(f"{head}  - {{id: search, do: tune, with: {step}}}\n")
+        return file
+
+    for scores, words in (
+        ("scoring: f1_makro", "'f1_makro' does not exist; did you mean 'f1_macro'?"),
+        ("refit: f1", "refit='f1' names the one of several"),
+    ):
+        assert words in result(["run", written(scores), "--check"], capsys, 2)["error"]
+    result(["run", written("scoring: [f1, accuracy], refit: accuracy")], capsys)
+    (table,) = tmp_path.glob("runs/**/tune.json")
+    row = json.loads(table.read_text())["rows"][0]
+    assert row["measure"] == "accuracy" and "f1_folds" in row

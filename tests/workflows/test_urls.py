@@ -47,6 +47,8 @@ BAD = {
 """URL that nothing takes -> a word of the message."""
 
 NO_PLACES = {
+    "refit",
+    "scoring",
     *(
         "target",
         "format",

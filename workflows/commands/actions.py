@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..checking import ConfigError, Locator, dotted_path
-from ..progress import Emit
+from ..console import Emit
 from ..signals import find_signal
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
         raise ConfigError(f"source {args.source} is a folder; ingest reads a file, or a folder of Parquet files")
     if args.like is not None:
         require_path(args.like, "the store given as like,")
-    return {**args.model_dump(exclude={"source", "store"}), "budget": parse_size(args.budget, "budget")}
+    task = args.task or ("auto" if args.like is None else "classification")
+    return {**args.model_dump(exclude={"source", "store"}), "budget": parse_size(args.budget, "budget"), "task": task}
 
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:

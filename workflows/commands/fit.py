@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..checking import ConfigError, by_option, validate_values
-from ..console import Result, align_rows, format_figure, plan_result, summary_rows
+from ..console import Result, align_rows, format_figure, plan_result, plan_text, summary_rows
 from . import options as shared
 from .actions import answer_users, collect_extras, explain_unbegun, require_path, require_run, tune_plan, user_questions
 from .options import METHODS_HELP, ComputeOptions, Frame, MethodCommand, TuneCommand, Url, cluster_options, command, dry_run_option
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def outcome_result(outcome: RunOutcome, run: str) -> Result:
     """Return the result of a fit, tune or resume."""
     name, figures = ("plan", outcome.plan) if outcome.status == "planned" else ("summary", outcome.summary)
-    head = {"planned": "plan; nothing was run", "already-done": f"{run} was done already", "done": f"{run} is done"}
+    head = {"already-done": f"{run} was done already", "done": f"{run} is done"}
     text = f"{head.get(outcome.status, outcome.status)}\n{align_rows(summary_rows(figures or {}))}"
+    text = plan_text(figures or {}) if outcome.status == "planned" else text
     return Result(outcome.status, {"run": run, name: figures}, text)
 
 
@@ -122,6 +123,22 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
     return validate_values(FitArgs, {"method": method, **inputs}, by_option)
 
 
+_SCORING = "Compare by this score of scikit-learn, such as roc_auc or neg_mean_absolute_error; of several the first decides."
+
+
+def check_scoring(names: Sequence[str], refit: str | None) -> dict[str, Any]:
+    """Return the arguments of a search that say what settings are compared by. Raises ConfigError: an unknown score, or one of none."""
+    if not names and refit is None:
+        return {}
+    from ...pipeline.models.held_out_scores import read_scoring
+
+    try:
+        read_scoring(names or None, refit)
+    except ValueError as error:
+        raise ConfigError(f"--{error}") from None
+    return {"scoring": list(names), "refit": refit}
+
+
 @command("tune", cls=TuneCommand, short_help="Choose parameters by cross-validation and fit.", epilog=METHODS_HELP)
 @shared.method_argument
 @click.option("--data", type=Url("store"), required=True, metavar="STORE", help="Training data, a block store.")
@@ -142,6 +159,8 @@ def _fit_args(method: str, inputs: dict[str, Any]) -> FitArgs:
 @click.option("--task", type=click.Choice(["classification", "regression"]), help="What the target must be.")
 @click.option("--folds", type=click.IntRange(min=2), metavar="N", default=5, show_default=True, help="Folds of the cross-validation.")
 @click.option("--repeats", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="How often folds are drawn.")
+@click.option("--scoring", multiple=True, metavar="NAME,...", help=_SCORING, shell_complete=shared.complete_scoring)
+@click.option("--refit", metavar="NAME", help="Which of the scores decides; default: the first.", shell_complete=shared.complete_scoring)
 @shared.seed_option
 @cluster_options
 @dry_run_option
@@ -156,11 +175,15 @@ def tune(
     grams: str | None,
     folds: int,
     repeats: int,
+    scoring: tuple[str, ...],
+    refit: str | None,
     compute: ComputeOptions,
     dry_run: bool,
     **inputs: Any,
 ) -> Result:
     """Compare the parameters of a grid by cross-validation, and fit METHOD with the best on all rows.
+
+    Settings are compared by accuracy, or R2, or by a score of scikit-learn (--scoring roc_auc).
 
     Of fgm the number of rounds is chosen, too: every number up to max_rounds is compared, at no cost, and the best replaces max_rounds.
     """
@@ -169,7 +192,8 @@ def tune(
     # C=1,10 becomes the YAML list C=[1,10].
     lists = [text if text.partition("=")[2][:1] in ("", "[") else f"{text.replace('=', '=[', 1)}]" for text in grids]
     grid = {key: value if isinstance(value, list) else [value] for key, value in shared.split_settings(lists, "--grid").items()}
-    args = _fit_args(method, inputs)
+    args, names = _fit_args(method, inputs), [name.strip() for text in scoring for name in text.split(",")]
+    scores = check_scoring(names, refit)
     values, d = _parameters(data, settings, args, kernels=kernels, grams=grams)
     params, extra = check_grid(method, grid, values, d), collect_extras(args, data, spell=by_option)
     training = {"data": require_path(data, "store"), "run": run, "seed": args.seed, "extra": extra}
@@ -178,8 +202,8 @@ def tune(
         training |= {"on_event": emit, **compute.arguments()}
         if dry_run:
             plan = tune_plan(method, params, grid, split, training)
-            return Result("planned", {"run": run, "plan": plan}, f"plan; nothing was run\n{align_rows(list(plan.items()))}")
-        outcome = tune_method(method, grid, params=params, **split, **training)
+            return Result("planned", {"run": run, "plan": plan}, plan_text(plan))
+        outcome = tune_method(method, grid, params=params, **split, **scores, **training)
     return outcome_result(outcome, run)
 
 

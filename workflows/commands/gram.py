@@ -11,9 +11,8 @@ import click
 
 from ...storage.places import is_local
 from ..checking import ConfigError
-from ..console import Result, align_rows
+from ..console import Emit, Result, align_rows
 from ..kernel_files import kernel_entries, kernel_specs
-from ..progress import Emit
 from .actions import require_path
 from .options import ComputeOptions, Frame, Url, cluster_options, command, dry_run_option
 

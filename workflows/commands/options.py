@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ...cluster import TLSFiles
     from ...pipeline.records.config import MethodConfig
-    from ..progress import Emit
+    from ..console import Emit
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Frame:
 
     def progress(self) -> AbstractContextManager[Emit]:
         """Return a context manager that yields the sink of progress events."""
-        from ..progress import show_progress
+        from ..console import show_progress
 
         return show_progress(self.quiet, self.as_json)
 
@@ -203,6 +203,14 @@ def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str
     method = next((word for word in (*ctx.params.values(), *ctx.args) if isinstance(word, str) and word in METHODS), None)
     fields = {} if method is None else METHODS[method].config.model_fields
     return [CompletionItem(f"{name}=", help=field.description) for name, field in fields.items() if name.startswith(incomplete)]
+
+
+def complete_scoring(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the scores whose names begin so, for a shell; names before a comma stay."""
+    from ...pipeline.models.held_out_scores import scorer_names
+
+    before, comma, word = incomplete.rpartition(",")
+    return [CompletionItem(f"{before}{comma}{name}") for name in scorer_names() if name.startswith(word)]
 
 
 method_argument = click.argument(

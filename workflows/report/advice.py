@@ -84,6 +84,9 @@ def _stopped_by_limit(run: RunView) -> Advice | None:
     stop = run.summary.get("stop")
     if stop not in LIMITS:
         return None
+    compared = [number(row.get("rounds" if stop == "max_rounds" else stop)) for row in run.trials]
+    if any(value > number(run.params.get(stop)) for value in compared):
+        return None  # folds looked beyond, and found nothing better
     is_by_cuts = run.summary.get("outer_gap") is not None
     gap, objective = number(run.summary.get("outer_gap" if is_by_cuts else "gap")), abs(number(run.summary.get("objective")))
     share = gap / objective if objective > 0 else math.nan

@@ -23,7 +23,19 @@ MAX_OPACITY = 0.85  # of the largest entry of a heat map
 
 
 def paint(axes: Axes, chart: Chart) -> None:
-    """Draw a chart on a pair of axes."""
+    """Draw a chart on a pair of axes.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, run_method
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> from matplotlib.figure import Figure
+    >>> from gramplane.plots import list_charts, paint
+    >>> axes = Figure().subplots()
+    >>> paint(axes, list_charts("runs/iris")[0])
+    """
     {"series": _paint_series, "ranking": _paint_ranking, "heat": _paint_heat}[chart.kind](axes, chart)
 
 

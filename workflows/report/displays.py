@@ -15,13 +15,16 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from ...pipeline.records.charts import Chart
+from ...pipeline.estimators.cross_validated import CrossValidated
+from ...pipeline.records.charts import Chart, ranking_height
 from ...pipeline.records.run_view import RunView
+from ...pipeline.records.score_charts import search_path
 from ...pipeline.records.shared_charts import bounds, certificates, dual_ascents, gaps, weights
 from ...pipeline.registry import METHODS
-from .charts import paint
+from .charts import paint, plain_text
 from .collect import view_run
 from .figures import system_charts
+from .svg import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,12 +56,11 @@ class ChartDisplay:
         self.chart = chart
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on ``ax``, or on a figure of its own; returns the display."""
+        """Draw on ``ax``, or on a figure of its own, in the style of reports and with a title; returns the display."""
         if ax is None:
-            from matplotlib import pyplot
-
-            _, ax = pyplot.subplots(figsize=self.chart.size, layout="constrained")
-        paint(ax, self.chart)
+            ax = _paint_figure(self.chart)
+        else:
+            paint(ax, self.chart)
         self.ax_, self.figure_ = ax, ax.figure  # pyright: ignore[reportAttributeAccessIssue] (a figure within a figure has the same methods)
         return self
 
@@ -75,8 +77,10 @@ class ChartDisplay:
 
         Raises
         ------
+        TypeError
+            The estimator has nothing of this kind; the message names those that do.
         ValueError
-            The estimator has nothing of this kind, or selected none of it; the message names those that do.
+            It selected none of it.
         """
         fitted = _last_step(estimator)
         check_is_fitted(fitted)
@@ -95,8 +99,8 @@ class ChartDisplay:
 
         Raises
         ------
-        ValueError
-            There is no run, or it has nothing of this kind.
+        ValueError, TypeError
+            There is no run, or its method has nothing of this kind.
         """
         view = view_run(run)
         return cls(cls._chart(view, f"a run of {view.method}")).plot(ax)
@@ -109,8 +113,10 @@ class ChartDisplay:
         if chart is None:
             known = [name for info in METHODS.values() if cls._kind in info.charts.displays for name in info.estimators]
             has = f"{who} has no {cls._shows}"
-            is_other = brought is None and not functions
-            raise ValueError(f"{has}; {cls.__name__} shows those of {', '.join(known)}" if is_other else f"{has} to show")
+            if brought is None and not functions:
+                others = " and every …CV estimator" if cls._kind == PathDisplay._kind else ""
+                raise TypeError(f"{has}; {cls.__name__} shows those of {', '.join(known)}{others}")
+            raise ValueError(f"{has} to show")
         return chart
 
     @classmethod
@@ -120,13 +126,60 @@ class ChartDisplay:
 
 
 class PathDisplay(ChartDisplay):
-    """The path of a fit: accuracy along the rounds of the Feature Generating Machine, weights along p of the kernel selection path."""
+    """The path of a fit.
+
+    Of an estimator that searched its parameters the scores along the one it follows, with their standard errors and the point that was
+    chosen; of others weights along the rounds of the Feature Generating Machine, or along p of the kernel selection path.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import FGMClassifier
+    >>> from gramplane.plots import PathDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> display = PathDisplay.from_estimator(FGMClassifier(B=2, max_rounds=3).fit(X, y))
+    >>> display.chart.title
+    'Weights along the path'
+    """
 
     _kind, _shows = "path", "path"
 
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+        """Draw a fitted estimator.
+
+        Parameters
+        ----------
+        estimator
+            The estimator, fitted, of a search also without a refit; of a pipeline its last step.
+        ax
+            Axes to draw on; a figure of its own by default.
+
+        Raises
+        ------
+        TypeError
+            The estimator has no path; the message names those that do.
+        """
+        fitted = _last_step(estimator)
+        if not isinstance(fitted, CrossValidated) or not hasattr(fitted, "cv_results_"):
+            return super().from_estimator(fitted, ax=ax)
+        along, keys, rows = fitted._search_rows()
+        return cls(search_path(rows, keys, along)).plot(ax)
+
 
 class WeightsDisplay(ChartDisplay):
-    """The largest weights of features or kernels; of feature selection over many tasks the weights by task."""
+    """The largest weights of features or kernels; of feature selection over many tasks the weights by task.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import FGMClassifier
+    >>> from gramplane.plots import WeightsDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> display = WeightsDisplay.from_estimator(FGMClassifier(B=2, max_rounds=3).fit(X, y))
+    >>> display.chart.title
+    'Selected features'
+    """
 
     _kind, _shows = "weights", "weights of features or kernels"
 
@@ -136,19 +189,52 @@ class WeightsDisplay(ChartDisplay):
 
 
 class RulesDisplay(ChartDisplay):
-    """The heaviest rules of an ensemble."""
+    """The heaviest rules of an ensemble.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import RuleEnsembleClassifier
+    >>> from gramplane.plots import RulesDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> display = RulesDisplay.from_estimator(RuleEnsembleClassifier(C=0.1).fit(X, y))
+    >>> display.chart.title
+    'Rules by weight'
+    """
 
     _kind, _shows = "rules", "rules"
 
 
 class GroupsDisplay(ChartDisplay):
-    """The heaviest groups: of features by the length of their weights, of tasks by the weights of their kernels."""
+    """The heaviest groups: of features by the length of their weights, of tasks by the weights of their kernels.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import FGMClassifier
+    >>> from gramplane.plots import GroupsDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> display = GroupsDisplay.from_estimator(FGMClassifier(B=1, max_rounds=3, groups=[j % 10 for j in range(30)]).fit(X, y))
+    >>> display.chart.title
+    'Groups by weight'
+    """
 
     _kind, _shows = "groups", "groups"
 
 
 class GapDisplay(ChartDisplay):
-    """The certified distance to the optimum, along the rounds."""
+    """The certified distance to the optimum, along the rounds.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import FGMClassifier
+    >>> from gramplane.plots import GapDisplay
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> display = GapDisplay.from_estimator(FGMClassifier(B=2, max_rounds=3).fit(X, y))
+    >>> display.chart.title
+    'Gaps'
+    """
 
     _kind, _shows = "gap", "certificate along its rounds"
 
@@ -159,7 +245,18 @@ class GapDisplay(ChartDisplay):
 
 
 class MapDisplay(ChartDisplay):
-    """The first two coordinates of every row of a map."""
+    """The first two coordinates of every row of a map.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import MinimumVolumeEmbedding
+    >>> from gramplane.plots import MapDisplay
+    >>> X, _ = load_iris(return_X_y=True)
+    >>> display = MapDisplay.from_estimator(MinimumVolumeEmbedding().fit(X))
+    >>> display.chart.title
+    'Map'
+    """
 
     _kind, _shows = "map", "map of rows"
 
@@ -178,12 +275,28 @@ class MapDisplay(ChartDisplay):
 
         Raises
         ------
+        TypeError
+            The estimator is no map.
         ValueError
-            The estimator is no map, or there are more or fewer labels than rows.
+            There are more or fewer labels than rows.
         """
         fitted = _last_step(estimator)
         check_is_fitted(fitted)
         return cls(cls._chart(_with_labels(view_estimator(fitted), labels), type(fitted).__name__)).plot(ax)
+
+
+def _paint_figure(chart: Chart) -> Axes:
+    """Return the axes of a new figure with a chart: on white, for the colours of its text are those of a light page."""
+    from matplotlib import pyplot
+
+    height = ranking_height(chart.names) + 0.3 if chart.kind == "ranking" else chart.size[1]
+    style: Any = {**STYLE, "figure.facecolor": "white", "savefig.facecolor": "white"}
+    with pyplot.rc_context(style):
+        _, ax = pyplot.subplots(figsize=(chart.size[0], height), layout="constrained")
+        paint(ax, chart)
+        has_legend_above = chart.legend is not None and chart.legend.position == "above"
+        ax.set_title(plain_text(chart.title), loc="left", pad=26.0 if has_legend_above else None)
+    return ax
 
 
 def _last_step(estimator: Any) -> Any:
@@ -202,11 +315,11 @@ def _with_labels(view: RunView, labels: Sequence[Any] | None) -> RunView:
 
 
 def view_estimator(estimator: Any) -> RunView:
-    """Return a fitted estimator as the report sees a run. Raises ValueError: it is none of gramplane's."""
+    """Return a fitted estimator as the report sees a run. Raises TypeError: it is none of gramplane's."""
     name, method = type(estimator).__name__, getattr(type(estimator), "_method", None)
     info = None if method is None else METHODS.get(method.name)
     if info is None:
-        raise ValueError(f"{name} is no estimator of gramplane: displays show how its own were fitted")
+        raise TypeError(f"{name} is no estimator of gramplane: displays show how its own were fitted")
     tables = estimator._chart_tables()
     history = {key: np.asarray(values).tolist() for key, values in getattr(estimator, "history_", {}).items()}
     rows = [dict(zip(history, values, strict=True)) for values in zip(*history.values(), strict=True)]

@@ -1,5 +1,6 @@
 """The figures of a page by section: charts that all systems share, those that a system brings itself, and pictures of pixels."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -39,23 +40,41 @@ def system_charts(run: RunView) -> SystemCharts:
     return METHODS[run.method].charts if run.method in METHODS else SystemCharts()
 
 
+def has_course(chart: Chart) -> bool:
+    """Return whether there is more to see than one place on the x axis; tables and cards have what a single round came to."""
+    if chart.kind != "series":
+        return True
+    return len({x for part in chart.series for x, y in zip(part.x, part.y, strict=True) if math.isfinite(x) and math.isfinite(y)}) > 1
+
+
 def comparing_charts(runs: Sequence[RunView], section: str) -> list[Chart]:
     """Return charts of several runs in one picture; several systems may bring the same."""
     present = {run.method for run in runs}
     systems = [info.charts for name, info in METHODS.items() if name in present] if section == MODEL else []
     functions = dict.fromkeys([*COMPARING[section], *(function for charts in systems for function in charts.comparing)])
-    charts = [chart for function in functions for chart in function(runs)]
+    charts = [chart for function in functions for chart in function(runs) if has_course(chart)]
     return [*charts, *shared_charts.traffic(runs)] if section == WORK else charts
 
 
 def single_charts(run: RunView, section: str) -> list[Chart]:
     """Return the charts of one run."""
     functions = (*SINGLE[section], *(system_charts(run).single if section == MODEL else ()))
-    return [chart for function in functions for chart in function(run)]
+    return [chart for function in functions for chart in function(run) if has_course(chart)]
 
 
 def list_charts(path: str | Path) -> list[Chart]:
-    """Return the charts of the report of the run in a folder, as data."""
+    """Return the charts of the report of the run in a folder, as data.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import ingest, run_method
+    >>> store = ingest(load_iris(return_X_y=True), "stores/iris")
+    >>> outcome = run_method("fgm", {"B": 2, "max_rounds": 2}, data="stores/iris", run="runs/iris")
+    >>> from gramplane.plots import list_charts
+    >>> [chart.title for chart in list_charts("runs/iris")][:1]
+    ['Accuracy along the path']
+    """
     run = view_run(path)
     return [chart for section in SECTIONS for chart in (*comparing_charts([run], section), *single_charts(run, section))]
 

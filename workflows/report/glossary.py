@@ -75,6 +75,7 @@ TERMS: Mapping[str, str] = {
     "train_accuracy": "Share of training rows told right.",
     "test_accuracy": "Share of rows told right that were held out of the fit.",
     "train_r2": "Explained share of the variance of training rows.",
+    "n_answers": "Different answers that training rows get: classes, or of numbers 1 where all are the same and else 2.",
     "test_r2": "Explained share of the variance of rows held out of the fit.",
     "tasks": "Block tasks that all passes of the round sent to the workers; of data with tasks, the tasks.",
     "bytes": "Size of the blocks those tasks worked on: read from the store, or computed, like products of columns and kernel matrices.",
@@ -82,7 +83,8 @@ TERMS: Mapping[str, str] = {
     "validation": "Score of the best single kernel on rows set aside inside the fit.",
     "seconds": "Seconds of the round on the clock.",
     # -- selected things -------------------------------------------------------------------------------------------------
-    "weight": "Weight in the decision function; in brackets the class or task it is of.",
+    "weight": "Weight in the decision function, of a column as the fit scaled it: coef_ over the factor of the column, so that units do "
+    "not matter; of columns that were not scaled coef_ itself. In brackets the class or task it is of.",
     "feature": "Name of the column; x0, x1, ... without names; a product of two has a *, and a column of a map its number in brackets.",
     "column": "Number of the column in the store.",
     "task": "Name of the task.",
@@ -92,7 +94,7 @@ TERMS: Mapping[str, str] = {
     "stop": "Why it ended.",
     "step": "Number of the step.",
     "machine": "The class the weights are of, or the machine compared.",
-    "norm": "Length of the weights over all tasks.",
+    "norm": "Length of the weights over all tasks, of a column as the fit scaled it.",
     "support": "Training rows: that a rule holds for, that carry a decision, or of a class.",
     "kernel": "Words behind it are its normalisation: trace (mean diagonal 1), cosine (diagonal 1), centre (mean zero in feature space).",
     "alignment": "How well the kernel agrees with the labels.",
@@ -138,6 +140,7 @@ TERMS: Mapping[str, str] = {
     "mae": "Mean absolute error.",
     "mse": "Mean squared error.",
     "deviation": "Standard deviation over the folds.",
+    "measure": "The score that decides, as scikit-learn names it; larger is better.",
     "standard_error": "Of the mean over the folds.",
     "folds": "The score of every fold.",
     "point": "Number of the setting in the grid.",
@@ -185,9 +188,12 @@ STOPS: Mapping[str, str] = {
     "outer_tol": "the test for the exact optimum fell to outer_tol",
     "optimal": "no feature violates the conditions by more than inner_tol: adding more changes nothing",
     "certified": "the gap over all nodes fell to the tolerance",
-    "depth": "the gap fell to the tolerance, over nodes down to a depth",
+    "depth": "the gap fell to the tolerance, over nodes down to a depth: nothing is certified of deeper ones",
     "frontier": "no node next to the working set violates the conditions",
-    "rest": "the objective fell by less than rest",
+    "rest": "the objective fell by less than rest in a round; the gap may still be above tol (rest=none goes on)",
+    "decrease": "steps lower the objective by less than decrease_tol",
+    "size": "as many bases as asked for are found",
+    "gain": "no further basis is worth its place",
     "stalled": "the gap cannot be closed further in floating point",
     "no_progress": "no step lowers the objective any more",
     "flat": "the objective does not depend on the weights",
@@ -203,6 +209,14 @@ STOPS: Mapping[str, str] = {
 """Reasons of a stop."""
 
 
+_OF_SCORES = {
+    " over the folds": "Mean of the best setting over the folds of tune, as scikit-learn scores it: larger is better.",
+    "_deviation": "Standard deviation of this score over the folds.",
+    "_folds": "This score on every fold.",
+}
+"""Endings of headings behind the name of a score."""
+
+
 @cache
 def glossary() -> Mapping[str, str]:
     """Return the words that reports share, and those of every system."""
@@ -216,6 +230,9 @@ def explain_heading(heading: str) -> str:
     name = re.sub(r"\[.*\]$", "", heading, flags=re.DOTALL)
     if name in glossary():
         return glossary()[name]
+    for ending, meaning in _OF_SCORES.items():
+        if name.endswith(ending):
+            return meaning
     return f"Seconds of the part {name.removeprefix('seconds_')!r} of the round." if name.startswith("seconds_") else ""
 
 

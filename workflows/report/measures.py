@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...pipeline.records.run_view import HELD_OUT_ROWS, TRAINING_ROWS, Row, RunView, number
+from ...pipeline.records.run_view import HELD_OUT_ROWS, TRAINING_ROWS, Row, RunView, measure_of, number
 
 MEASURES = {"accuracy": "accuracy", "r2": "R2"}
 
@@ -42,12 +42,14 @@ def unseen(run: RunView, measure: str) -> Measured:
 
 
 def over_folds(run: RunView, measure: str) -> Measured:
-    """Return the best mean over the folds of a search."""
-    rows = [row for row in run.trials if math.isfinite(number(row.get(measure)))]
+    """Return the mean over the folds of a search at the setting that was chosen."""
+    rows = [row for row in run.trials if math.isfinite(number(row.get(measure))) and math.isfinite(number(row.get(measure_of(row))))]
     if not rows:
         return NOTHING
-    best = max(rows, key=lambda row: number(row[measure]))
+    best = max(rows, key=lambda row: number(row[measure_of(row)]))
     error = number(best.get("standard_error"))
+    if measure != measure_of(best):
+        error *= number(best.get(f"{measure}_deviation")) / (number(best.get("deviation")) or math.nan)
     folds = len(best["folds"]) if isinstance(best.get("folds"), (list, tuple)) else 0
     return Measured(
         number(best[measure]), f"{folds} folds" if folds else "folds", number(best[measure]) - error, number(best[measure]) + error

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from ...pipeline.records.run_view import RunView, has_values, number, step_word
+from ...pipeline.records.run_view import RunView, has_values, measure_of, number, step_word
 from .advice import Advice, list_advice
 from .figures import MODEL, OPTIMUM, PREDICTIONS, WORK, section_pictures
 from .glossary import explain_heading, stop_text, words
@@ -91,6 +91,8 @@ def _quality_figures(run: RunView) -> list[tuple[str, str]]:
     for form, look in _LESS:
         if not any(value for _, value in figures):
             figures = [(form.format(name.split()[0]), share(look(run, measure).value)) for name, measure in _UNSEEN]
+    further = {measure_of(row): 0 for row in run.trials if "measure" in row and measure_of(row) not in ("accuracy", "r2")}
+    figures += [(f"{measure} over the folds", share(over_folds(run, measure).value)) for measure in further]
     if math.isfinite(best_known(run, "accuracy").value):
         figures.append(("always the commonest class", share(majority_share(run)[1])))
     score = run.shown_scores[-1] if run.shown_scores else {}
@@ -106,8 +108,8 @@ def cards(run: RunView) -> list[dict[str, str]]:
     whole = number(run.summary.get("seconds"))
     name, took = ("seconds of the run", whole) if math.isfinite(whole) else ("seconds in rounds", seconds(run))
     figures += [(f"{run.step}s", run.steps), (name, round(took, 2) if has_values([took]) else None)]
-    shown = [{"name": name, "value": cell(value)} for name, value in figures if cell(value)]
-    return [{**card, "meaning": explain_heading(card["name"])} for card in shown]
+    shown = [(name, cell(value)) for name, value in figures if cell(value)]
+    return [{"name": name.replace("_", " "), "value": value, "meaning": explain_heading(name)} for name, value in shown]
 
 
 def _figure(run: RunView, key: str) -> object:

@@ -1,6 +1,7 @@
 """Embeddings of rows by a learnt kernel matrix."""
 
 from ...records.extra_input import ExtraInput
+from ...records.profile import Profile
 
 GRAPH_HELP = "The parameter graph, or edges i,j of a graph in place of that of nearest neighbours, one a line"
 KERNEL_HELP = "Kernel of the labels: the parameter label_kernel, or a matrix of all rows (.npy)"
@@ -14,5 +15,38 @@ EXTRA_INPUTS = (
         compared=False,
         methods=("colored-mvu",),
         words=("auto", "one-hot", "linear"),
+    ),
+)
+
+PROFILES = (
+    Profile(
+        "colored-mvu",
+        problem="a map that keeps distances of neighbours and is ordered by labels",
+        data=("few labels",),
+        wants=("map",),
+        returns="`embedding_`",
+        certificate="the whole problem",
+        nearest="supervised UMAP, `NeighborhoodComponentsAnalysis`",
+        avoid="new rows must be placed: there is no rule for them",
+    ),
+    Profile(
+        "mve",
+        problem="a map that keeps distances of neighbours in as few dimensions as possible",
+        data=("no labels",),
+        wants=("map",),
+        returns="`embedding_`, its spectrum",
+        certificate="the last convex problem",
+        nearest="`Isomap`, maximum variance unfolding",
+        avoid="more than some thousand rows, or clusters alone to be seen: t-SNE",
+    ),
+    Profile(
+        "spe",
+        problem="a map of a graph in which no neighbour is farther than a stranger",
+        data=("graph",),
+        wants=("map",),
+        returns="`embedding_`",
+        certificate="the whole problem",
+        nearest="spectral layout, `SpectralEmbedding`",
+        avoid="graphs of more than some thousand nodes",
     ),
 )

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from ....kernels.grams.rows import row_shape
-from ...estimators.inputs import Column, UserRows, in_memory
+from ...estimators.inputs import Column, UserRows, in_memory, stored_target
 from ...estimators.parameters import RUN_PARAMETERS
 from ...estimators.spectral import SpectralEstimator
 from ...models.spectral import SpectralModel
@@ -78,8 +78,8 @@ class _Embedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SpectralEsti
         Of structure preserving embedding: largest ``d_ik - d_ij`` over all triples, in units of ``unit_``.
     C_
         Of structure preserving embedding: the cost of a violation used, what ``C="auto"`` stands for on these rows.
-    n_iter_, converged_, history_
-        Steps, whether the fit ended by itself, and one array per figure over the steps.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
 
     References
     ----------
@@ -201,7 +201,7 @@ class ColoredMVU(_Embedding):
             return None
         if y is None and not data.has_table("y"):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        y = self._stored_target(data) if y is None else np.asarray(in_memory(y, "y"))
+        y = stored_target(data) if y is None else np.asarray(in_memory(y, "y"))
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if y.shape != (data.n_rows,):
             raise ValueError(f"y has shape {y.shape}, the data has {data.n_rows} rows: inconsistent numbers of samples")

@@ -305,7 +305,7 @@ def _additive_expansion(config: FGMConfig, data: BlockStore | MemoryBlocks, cent
 
 
 def map_warnings(config: FGMConfig, data: BlockStore | MemoryBlocks, centred: bool) -> list[str]:
-    """Return a warning of ranges on which the additive Gaussian map is far from its kernel (docs/methods.md, "Additive maps")."""
+    """Return a warning of ranges on which the additive Gaussian map is far from its kernel (docs/theory/fgm.md, "Additive maps")."""
     if config.feature_map != "additive_gaussian":
         return []
     low, high = feature_ranges(data, np.arange(data.n_cols), centred=centred)

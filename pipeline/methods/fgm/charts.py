@@ -20,7 +20,7 @@ def path_weights(run: RunView) -> list[Chart]:
             caption,
             series=weight_lines([row for row in rows if row["machine"] == machine], "round"),
             x_label="round",
-            y_label="weight",
+            y_label="weight of the column as scaled",
             whole="x",
             legend=Legend("below", 2),
             size=(6.0, 3.8),

@@ -16,6 +16,8 @@ NumberLoss = Literal["squared", "squared_epsilon_insensitive", "huber"]
 class FGMConfig(MethodConfig):
     """Parameters of the Feature Generating Machine (``fgm``)."""
 
+    scale_matters = True
+
     B: Count = Field(
         10,
         description="features (groups, pairs) a cut may take; between B and B * max_rounds are selected. An estimator clips it to the "
@@ -75,6 +77,11 @@ class FGMConfig(MethodConfig):
     )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(None, description="factor of C per class")
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.C == "auto" and self.feature_map is None
 
     @model_validator(mode="after")
     def _maps_and_groups(self) -> FGMConfig:

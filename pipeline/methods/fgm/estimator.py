@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ....storage.value_types import Matrix
 from ...estimators.covariates import CovariateEstimator
+from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection
 from ...estimators.parameters import Parameter, type_words
@@ -37,7 +38,17 @@ GROUPS = (
 
 @dataclass(frozen=True)
 class PathPoint:
-    """The model after one round: ``<weights, x> + intercept`` over ``support``, F_t as ``objective`` with its certificates."""
+    """The model after one round: ``<weights, x> + intercept`` over ``support``, F_t as ``objective`` with its certificates.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import FGMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = FGMClassifier(B=2, max_rounds=3).fit(X, y)
+    >>> [point.n_selected for point in model.path_]
+    [2, 4, 6]
+    """
 
     support: np.ndarray  # `(k,)` coordinates with weight (features; `(k, 2)` pairs for `poly2`)
     weights: np.ndarray  # `(k,)` their weights
@@ -69,8 +80,9 @@ class _FGM(FeatureSelection, CovariateEstimator):
         :class:`PathPoint` after every round (a list per class when there are several).
     objective_, dual_gap_, outer_gap_
         F_T, the absolute duality gap of the last sub-problem, and the distance to the exact optimum; sums over classes.
-    n_iter_, converged_, history_
-        Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, and one array per figure.
+    n_iter_, converged_, stop_reason_, history_
+        Rounds, whether sub-problems were solved and the aim (features to select, outer tolerance) was reached, what ended the fit, and one
+        array per figure.
     n_features_in_
         Width of the training data.
 
@@ -248,7 +260,7 @@ class FGMRegressor(_FGM, SupervisedRegressor):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = FGMRegressor(B=2, max_rounds=2).fit(scale(X), y)
     >>> model.selected_.tolist()
-    [2, 8]
+    [2, 3, 6, 8]
     """
 
     _defaults = {"loss": "squared"}
@@ -256,6 +268,74 @@ class FGMRegressor(_FGM, SupervisedRegressor):
         **_FGM._wider,
         "loss": (type_words(NumberLoss), NumberLoss),
     }
+
+
+class _FGMPath(CrossValidated):
+    """Chooses ``C``, ``B`` and the number of rounds by cross-validation; the fits of all folds and points share the passes of one loop.
+
+    The path of a fit gives every number of rounds up to ``max_rounds`` for free (with ``debias`` the last one only). Of models with like
+    scores the one of the smallest ``B`` times rounds is the simplest.
+
+    Attributes
+    ----------
+    C_, B_, max_rounds_
+        Parameters chosen.
+    Cs_
+        Values of ``C`` that were compared.
+    """
+
+    _grids = (
+        Grid(
+            "C",
+            "Cs",
+            5,
+            "Values of C; a number of them is spread evenly in the logarithm from 1/100 to 100 times what ``C='auto'`` of the estimator "
+            "without a search is on all rows (a mean over classes).",
+            span=(0.01, 100.0),
+        ),
+        Grid("B", "Bs", None, "Values of B to compare; ``None``: ``B`` alone.", "list of int or None"),
+    )
+    _along = ("max_rounds",)
+    _simplest_by = (("B", "max_rounds"), ("C",))
+
+    def _unit(self, start: Start) -> float:
+        auto = start.config.model_copy(update={"C": "auto"})
+        run = FGM.start(auto, start.inputs, start.ctx)
+        return float(np.exp(np.mean([np.log(machine.C) for machine in run.loop.init(start.ctx).machines])))
+
+
+class FGMClassifierCV(_FGMPath, FGMClassifier):
+    r"""Linear classifier on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
+
+    The problem is that of :class:`FGMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from gramplane import FGMClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = FGMClassifierCV(Cs=3, B=2, max_rounds=4).fit(scale(X), y)
+    >>> len(model.cv_results_["params"]), model.best_score_ > 0.9
+    (12, True)
+    """
+
+
+class FGMRegressorCV(_FGMPath, FGMRegressor):
+    r"""Linear regression on few features, its ``C``, ``B`` and number of rounds chosen by cross-validation.
+
+    The problem is that of :class:`FGMRegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.preprocessing import scale
+    >>> from gramplane import FGMRegressorCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = FGMRegressorCV(Cs=3, Bs=[1, 2], max_rounds=4).fit(scale(X), y)
+    >>> model.n_splits_, len(model.path_) == model.max_rounds_
+    (5, True)
+    """
 
 
 def _has_converged(config: FGMConfig, machine: MachineState) -> bool:

@@ -1,6 +1,6 @@
 """Feature Generating Machine (Tan, Tsang, Wang, JMLR 15, 2014): the outer cutting-plane loop.
 
-Problem (docs/methods.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)``, A columns without a penalty, with ``||w||_B^2 = min_d sum w_j^2 /
+Problem (docs/theory/fgm.md): ``min_{w,g} 1/2 ||w||_B^2 + P(Xw + Ag)``, A columns without a penalty, with ``||w||_B^2 = min_d sum w_j^2 /
 d_j`` over ``0 <= d <= 1, sum d <= B``; one round adds the set of B atoms that violates the dual most (15) and refits the mixed-norm problem
 (31).
 
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -78,6 +78,9 @@ class FGMLoop:
     def __init__(self, atoms: Atoms, problems: Sequence[MachineProblem], warnings: Sequence[str] = ()) -> None:
         self.atoms, self.problems, self.warnings = atoms, tuple(problems), tuple(warnings)
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
+        self.keeps_columns = False  # also of machines that have stopped, for decisions along the path
+        # what is measured of the decision values of all machines after every round, beside the accuracy of trackers
+        self.further: Callable[[Mapping[int, np.ndarray]], dict[str, Any]] | None = None
         self._designs = Designs(atoms, self.capacities)
         self._priced: dict[int, MachineProblem] = {}
 
@@ -129,23 +132,27 @@ class FGMLoop:
         clock.lap("score")
         accuracy = self._accuracy(new, ctx)
         clock.lap("accuracy")
-        if not self.trackers:
+        if not (self.trackers or self.keeps_columns):
             self._designs.restrict({k for k, machine in enumerate(new.machines) if machine.stop is None})
         return Step(new, {**_metrics(new, running), **accuracy, **clock.seconds})
 
     def _accuracy(self, state: FGMState, ctx: RunContext) -> dict[str, Any]:
         if not self.trackers:
             return {}
-        metrics = accuracy_metrics(self.trackers, self._decision_values(state, ctx))
+        values = dict(enumerate(self.decision_values(state, ctx)))
+        metrics = accuracy_metrics(self.trackers, values) | ({} if self.further is None else self.further(values))
         counts = [max(len(state.machines[k].selected()) for k in tracker.machines) for tracker in self.trackers]
         return {**metrics, "selected": counts} if len(counts) > 1 else metrics
 
-    def _decision_values(self, state: FGMState, ctx: RunContext) -> dict[int, np.ndarray]:
+    def decision_values(self, state: FGMState, ctx: RunContext) -> np.ndarray:
+        """Return what all machines decide on all rows, ``(n_machines, n)``; after the rounds that a state has, which may have more cuts."""
         self._designs.extend(ctx, state.machines, {k: None for k in range(len(self.problems)) if k not in self._designs})
-        values = {}
+        values = np.empty((len(self.problems), len(self.problems[0].y)))
         for k, (problem, machine) in enumerate(zip(self.problems, state.machines, strict=True)):
             bias, coef = (machine.bias, machine.covariate_coef) if machine.rounds else (problem.null.bias, problem.null.covariate_coef)
-            values[k] = self._designs[k].decision_values(machine.omega, bias) + problem.covariate_values(coef)
+            omega = np.zeros(sum(self._designs[k].widths))
+            omega[: len(machine.omega)] = machine.omega
+            values[k] = self._designs[k].decision_values(omega, bias) + problem.covariate_values(coef)
         return values
 
     def _solve(self, k: int, machine: MachineState, cut: np.ndarray) -> tuple[MachineState, GroupSolution]:

@@ -38,6 +38,7 @@ class FGM(Method):
     models = {FGMModel: FGMPredictor()}
     held = (*HELD, SURVIVORS)
     programs = "methods.fgm.score_pass"
+    shares_points = True
 
     config: FGMConfig
     inputs: Inputs
@@ -64,9 +65,19 @@ class FGM(Method):
         loop = shared_loop(ctx, [config], inputs, [inputs.held_out], ctx.fit_limit)
         available = loop.atoms.count(int(inputs.data.n_cols))
         if available < config.B:
-            most = f"at most B={available} can be used"
-            ctx.warn(f"B={config.B} exceeds the {available} features (groups, products) there are to choose from; {most}")
+            ctx.warn(f"B={config.B} {_few_atoms(available)}; at most B={available} can be used")
         return loop
+
+    @classmethod
+    def decided(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> FGMConfig:
+        """Return parameters with the number of atoms of a cut, where it was left to its default and there are fewer."""
+        if "B" in config.model_fields_set:
+            return config
+        available = build_atoms(config, inputs).count(int(inputs.data.n_cols))
+        if available >= config.B:
+            return config
+        ctx.tell(f"B: {config.B} by default {_few_atoms(available)}, so B={available} is taken")
+        return config.model_copy(update={"B": available})
 
     @classmethod
     def start(cls, config: FGMConfig, inputs: Inputs, ctx: RunContext) -> Self:
@@ -112,9 +123,25 @@ class FGM(Method):
         return ("feature scores", *(("sub-problems, by rows",) if self.plan["solve_at"] != "driver" else ()))
 
     @classmethod
-    def shared_folds(cls, config: FGMConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask: they share candidates and passes."""
-        return cls(resolve_config(config, inputs), inputs, shared_loop(ctx, [config], inputs, masks, ctx.fit_limit), ctx)
+        return cls(resolve_config(configs[0], inputs), inputs, shared_loop(ctx, configs, inputs, masks, ctx.fit_limit), ctx)
+
+    def follow_path(self, before: FGM | None) -> None:
+        """Keep the columns of machines that stop."""
+        self.loop.keeps_columns = True
+
+    def path_values(self, state: FGMState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield the decision values after every number of rounds; of refits on the selection at the end alone."""
+        if self.config.debias:
+            yield from super().path_values(state, ctx)
+            return
+        done, values = max(len(machine.rounds) for machine in state.machines), np.zeros((0, 0))
+        for rounds in range(1, self.config.max_rounds + 1):
+            if rounds <= done:
+                machines = tuple(replace(machine, rounds=machine.rounds[:rounds]) for machine in state.machines)
+                values = self.loop.decision_values(replace(state, machines=machines), ctx)
+            yield {"max_rounds": rounds}, values
 
     def decision_values(self, state: FGMState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, with their covariates."""
@@ -153,6 +180,10 @@ class FGM(Method):
         """Return what :meth:`tables` does; ``names``: of all features, where the model has none."""
         known = model if model.names is not None or names is None else replace(model, names=tuple(names[j] for j in model.features))
         return {"selected": selected_rows(known), "path_weights": path_rows(known), **covariate_tables(known)}
+
+
+def _few_atoms(available: int) -> str:
+    return f"exceeds the {available} features (groups, products) there are to choose from"
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[FGMConfig], inputs: Inputs, masks: Sequence[np.ndarray | None], limit: int) -> FGMLoop:

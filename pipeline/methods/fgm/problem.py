@@ -20,26 +20,13 @@ from ....kernels.loss_types import MarginLoss, SumLoss
 from ....kernels.losses import sum_loss
 from ....kernels.mixed_norm import GroupSolution, LocalRows
 from ....kernels.mixed_norm.free_basis import SUSPICIOUS, FreeBasis, bias_basis, separates_alone, separating_direction
+from ....kernels.target_unit import LABELS, TargetUnit, in_machine_unit
 from ....storage import DataError
 from ...inputs.labels import Inputs, labels_of, refuse_idle_classes, row_costs
 from .config import FGMConfig
 from .model import MachineState, RoundRecord
 
 Top = TopB | TopPairs
-
-
-class TargetUnit(NamedTuple):
-    """The unit in which a machine sees its target: y = shift + size * y'. ``spread``: standard deviation of y'.
-
-    ``size`` is a power of two, so that nothing is rounded when results are turned back; labels are seen as they are.
-    """
-
-    shift: float = 0.0
-    size: float = 1.0
-    spread: float = 1.0
-
-
-LABELS = TargetUnit()
 
 
 class NullModel(NamedTuple):
@@ -118,7 +105,7 @@ class MachineProblem:
         cost = self.cost * factor
         if self.target is None or not (cost > 0).any():
             return replace(self, cost=cost)
-        y, unit = in_machine_unit(self.target, cost, self.basis.has_bias)
+        y, unit = in_machine_unit(self.target, cost, centred=self.basis.has_bias)
         return replace(self, y=y, cost=cost, unit=unit)
 
     def auto_C(self, squares: np.ndarray, n_atoms: int) -> float:
@@ -170,19 +157,6 @@ class MachineProblem:
 _INDEPENDENT = 1e-12  # Least eigenvalue of the basis' products over the rows that count, as a share of the greatest.
 
 
-def in_machine_unit(target: np.ndarray, cost: np.ndarray, centred: bool) -> tuple[np.ndarray, TargetUnit]:
-    """Return real targets in a unit near their standard deviation over the rows with a cost, and that unit; with an intercept centred."""
-    weight = cost / cost.max()
-    # Overflow of squares is no reason to refuse a unit.
-    top = float(np.ldexp(1.0, int(np.frexp(np.abs(target).max(initial=0.0))[1]) - 1))
-    scaled = target / top
-    mean = float(np.average(scaled, weights=weight))
-    spread = float(np.sqrt(np.average((scaled - mean) ** 2, weights=weight))) or abs(mean) or 1.0
-    step = float(np.ldexp(1.0, int(np.round(np.log2(spread)))))
-    shift = mean if centred else 0.0
-    return (scaled - shift) / step, TargetUnit(shift * top, step * top, spread / step)
-
-
 def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
     """Return one problem per class (one for two classes, or a real target), with the weights of its losses.
 
@@ -199,7 +173,7 @@ def machine_problems(config: FGMConfig, inputs: Inputs) -> list[MachineProblem]:
         if not np.any(cost > 0):
             raise DataError("no sample has a positive weight; a fit needs some")
         target = np.asarray(inputs.target, np.float64)
-        y, unit = in_machine_unit(target, cost, has_bias)
+        y, unit = in_machine_unit(target, cost, centred=has_bias)
         problems = [MachineProblem(y, cost, config, basis, values, target, unit, is_priced)]
     else:
         refuse_idle_classes(inputs.labels, inputs.target, cost)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,9 +71,12 @@ def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunCont
     ids, shares = _selections(loop, ctx)
     chosen = {key for machine in model.machines for key in _keys(machine.selected())}
     found = dict(zip(_keys(ids), shares.tolist(), strict=True))
-    kind, name = loop.atoms.kind, feature_namer(inputs.data)
+    of_groups, name = loop.atoms.kind == "groups", feature_namer(inputs.data)
     ranked = sorted({*found, *chosen}, key=lambda key: (-found.get(key, 0.0), key))
-    rows = [{"feature": _name(key, kind, name), "frequency": found.get(key, 0.0), "in_the_fit": key in chosen} for key in ranked]
+    names = [f"group {key[0]}" if of_groups else "*".join(name(j) for j in key if j >= 0) for key in ranked]
+    rows = [
+        {"feature": text, "frequency": found.get(key, 0.0), "in_the_fit": key in chosen} for key, text in zip(ranked, names, strict=True)
+    ]
     frequencies = [found.get(key, 0.0) for key in sorted(chosen)]
     summary = {
         "resamples": len(loop.problems) // max(inputs.n_machines, 1),
@@ -88,9 +90,3 @@ def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunCont
 
 def _keys(ids: np.ndarray) -> list[Key]:
     return [tuple(row) for row in np.reshape(ids, (len(ids), -1)).astype(int).tolist()]
-
-
-def _name(key: Key, kind: str, name: Callable[[int], str]) -> str:
-    if kind == "groups":
-        return f"group {key[0]}"
-    return "*".join(name(j) for j in key if j >= 0)

@@ -1,6 +1,6 @@
 """The loop of batch group lasso: the optimum over all rows, with its duality gap, for one target or for one machine per class.
 
-    min  sum_i c_i loss(y_i, x_i'w + b) + lam Omega(v),  w = scatter(v)        (docs/methods.md, "Batch group lasso")
+    min  sum_i c_i loss(y_i, x_i'w + b) + lam Omega(v),  w = scatter(v)        (docs/theory/group_lasso.md, "The batch problem")
 
 Three engines end at the same optimum; ``auto`` takes the first that suits:
 
@@ -36,6 +36,7 @@ from .memory import FEWER_COLUMNS, FIRST_GROUPS, resolve_engine, working_set_col
 from .moments_pass import decision_values, feature_slopes, moments_pass
 
 MORE_GROUPS = 10  # groups that may join a later set at least; it may also double
+MAX_IDLE_SHARE = 2  # a set that a loop takes over may be that much larger than its groups with weights
 INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the tolerance
 TIGHTENING = 0.1  # factor of that share where no group is left to join
 GAP_SHARE = 0.1  # where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap
@@ -64,6 +65,27 @@ class BatchLoop:
         start = BatchMachine(groups, joined, copies, np.zeros(1), np.inf, -np.inf, NAN, INNER_TOL_SHARE * problem.tol)
         return BatchState(0, engine, (start,) * len(problem.targets), NAN if problem.lam is None else problem.lam)
 
+    def take_over(self, loop: BatchLoop) -> None:
+        """Take over the moments and columns of a loop over the same rows."""
+        self._moments, self._columns = loop._moments, dict(loop._columns)
+
+    def continued(self, fresh: BatchState, last: BatchState) -> BatchState:
+        """Return the state to begin with where a loop over the same rows ended with another weight of the penalty: its set is the first
+        one, or the groups that have weights there, if most have none.
+        """
+        penalty, machines = self.problem.penalty, []
+        for m, (machine, found) in enumerate(zip(fresh.machines, last.machines, strict=True)):
+            active = self._active_groups(found)
+            first: dict[str, Any] = {"groups": found.groups, "joined": found.joined, "copies": found.copies}
+            if fresh.engine == "working_set" and len(found.groups) > MAX_IDLE_SHARE * (len(active) + MORE_GROUPS):
+                copies = np.zeros((1, penalty.n_copies))
+                copies[:, penalty.copies_of(found.groups)] = found.copies
+                first = {"groups": active, "joined": np.array([len(active)]), "copies": copies[:, penalty.copies_of(active)]}
+                self._columns.pop(m, None)
+            machines.append(replace(machine, **first, biases=found.biases, lambda_max=found.lambda_max))
+        # The first step of a loop looks at zeros.
+        return replace(fresh, iteration=1, machines=tuple(machines))
+
     def step(self, state: BatchState, ctx: RunContext) -> Step[BatchState]:
         """Return the state after one more round."""
         state = state if self.problem.lam is None else replace(state, lam=self.problem.lam)
@@ -76,6 +98,14 @@ class BatchLoop:
             machines[m] = replace(machine, stop="max_iter") if is_out_of_steps else machine
         after = BatchState(state.iteration + 1, state.engine, tuple(machines), lam)
         return Step(after, {**self._metrics(after), **self._scores(after, ctx)})
+
+    def decision_values(self, state: BatchState, ctx: RunContext) -> np.ndarray:
+        """Return what the machines decide on all rows, ``(n_machines, n_samples)``: of the columns of their sets, where these are held."""
+        result = self.result(state)
+        if state.engine != "working_set" or len(self._columns) < len(state.machines):
+            return decision_values(ctx, result.weights, result.biases)
+        parts = zip(self._columns.values(), result.weights, result.biases, strict=True)
+        return np.stack([rows.decide(w[None, rows.features]) + (b + w[rows.features] @ rows.means) for rows, w, b in parts])
 
     def _metrics(self, state: BatchState) -> dict[str, Any]:
         machines = state.machines

@@ -15,6 +15,8 @@ OF_STREAMS = ("gamma", "rho", "epochs", "batch_size", "shuffle", "average")
 class GroupLassoConfig(MethodConfig):
     """Parameters of the group lasso (``group-lasso``)."""
 
+    scale_matters = True
+
     takes_streams = True
 
     penalty: Literal["gl", "sgl", "egl", "l1"] = Field(
@@ -63,6 +65,11 @@ class GroupLassoConfig(MethodConfig):
         None, description="factor of the loss per class; a stream that is read once, and partial_fit, take no balanced ones"
     )
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.resolved().lam == "auto"
 
     @model_validator(mode="after")
     def _parts_agree(self) -> GroupLassoConfig:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.group_lasso.dual_averaging import Rows
 from ....kernels.group_lasso.streams import StreamLearner
 from ....storage.value_types import UserData
+from ...estimators.cross_validated import CrossValidated, Grid, Start
 from ...estimators.inputs import Column, UserRows, in_memory, label_array, warn_user
 from ...estimators.linear import RESTART, StreamEstimator
 from ...estimators.parameters import Parameter
@@ -20,6 +21,7 @@ from ...estimators.supervised import SupervisedClassifier, SupervisedRegressor, 
 from ...inputs.labels import Inputs, class_factors
 from ...loops.protocol import LoopState
 from ...models.linear import LinearModel
+from .batch_loop import LEAST_LAM
 from .inputs import chosen_groups, machine_targets
 from .learners import LearnerFactory
 from .method import GroupLasso
@@ -34,6 +36,8 @@ _EDGES = Parameter("edges", None, "array of int or None", Any, EDGES)
 
 
 def _takes_streams(estimator: Any) -> bool:
+    if isinstance(estimator, CrossValidated):
+        raise AttributeError(f"{type(estimator).__name__} needs all rows at once to choose lam; partial_fit is for a lam that is known")
     if estimator.algorithm == "fista":
         raise AttributeError("algorithm='fista' needs all rows at once; partial_fit takes algorithm='da' or 'fobos'")
     return True
@@ -54,9 +58,9 @@ class _GroupLasso(StreamEstimator):
         the batch optimum, NaN for streams, which have no certificate.
     lam_, lam_max_
         Weight of the penalty, and the least that selects nothing, NaN of a stream.
-    n_iter_, converged_, history_
-        Rounds that are closed (of the batch, steps), whether the epochs were done or the gap was reached, and figures of every step: rows,
-        losses as they came, penalty, features and groups.
+    n_iter_, converged_, stop_reason_, history_
+        Rounds that are closed (of the batch, steps), whether the epochs were done or the gap was reached, what ended the fit, and figures
+        of every step: rows, losses as they came, penalty, features and groups.
     n_features_in_
         Width of the rows.
 
@@ -111,8 +115,11 @@ class _GroupLasso(StreamEstimator):
         class_weight = getattr(self, "class_weight", None)
         if isinstance(class_weight, Mapping):
             weight = weight * class_factors(self._config().class_weight or {}, inputs.labels, target)[target]
+        told = self._stream.watch.message
         self._stream.take(rows, machine_targets(inputs), weight)
-        self._model, self.converged_, self.history_ = None, True, {}
+        self._model, self.converged_, self.history_ = None, not self._stream.watch.message, {}
+        if not told:
+            self._warn_unfinished(self.converged_, self._stream.watch.message)
         return self
 
     def _plain_rows(self, X: object, y: object) -> Rows | None:
@@ -267,3 +274,72 @@ class GroupLassoRegressor(SupervisedRegressor, _GroupLasso):
             Non-finite data (the row is named), another width; nothing of the call is learned then.
         """
         return self._partial_fit(X, y, sample_weight)
+
+
+class _GroupLassoPath(CrossValidated):
+    """Chooses ``lam`` by cross-validation; the fits of a fold follow a path from the largest value down, each from the groups and weights
+    of the one before, over the same moments or columns.
+
+    Attributes
+    ----------
+    lam_
+        Weight of the penalty that was chosen.
+    lams_
+        Values that were compared, descending.
+    """
+
+    _grids = (
+        Grid(
+            "lam",
+            "lams",
+            10,
+            "Values of lam; a number of them is spread evenly in the logarithm from the least that selects nothing, ``lam_max``, to a "
+            "thousandth of it; to a hundredth where there are more features than rows.",
+            descending=True,
+        ),
+    )
+
+    def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
+        config, inputs, ctx = start
+        batch: UserData = GroupLasso.start(config.model_copy(update={"lam": "auto", "algorithm": "fista"}), inputs, ctx).loop
+        largest = batch.result(batch.step(batch.init(ctx), ctx).state).lambda_max
+        decades = 2 if inputs.data.n_cols > inputs.data.n_rows else 3
+        return max(largest, LEAST_LAM) * np.logspace(0, -decades, count)
+
+    @property
+    def lam_(self) -> float:
+        """Weight of the penalty that was chosen."""
+        return self.best_params_["lam"]
+
+
+class GroupLassoClassifierCV(_GroupLassoPath, GroupLassoClassifier):
+    r"""Linear classifier with few groups of features, its ``lam`` chosen by cross-validation along a path.
+
+    The problem is that of :class:`GroupLassoClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from gramplane import GroupLassoClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = GroupLassoClassifierCV(groups=[k % 10 for k in range(30)], lams=5).fit(scale(X), y)
+    >>> model.best_score_ > 0.95, model.lam_ < model.lam_max_
+    (True, True)
+    """
+
+
+class GroupLassoRegressorCV(_GroupLassoPath, GroupLassoRegressor):
+    r"""Linear regression with few groups of features, its ``lam`` chosen by cross-validation along a path.
+
+    The problem is that of :class:`GroupLassoRegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from gramplane import GroupLassoRegressorCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = GroupLassoRegressorCV(lams=5).fit(20 * X, y)
+    >>> model.cv_results_["mean_test_score"].shape, model.best_score_ > 0.4
+    ((5,), True)
+    """

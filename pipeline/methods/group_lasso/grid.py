@@ -33,7 +33,8 @@ def shared_loops(ctx: RunContext, grid: Sequence[GroupLassoConfig], extra: Mappi
     for points in group_by_parameters(grid, PASS_PARAMETERS):
         count = max(1, fits_in_a_pass(max(factories[k].state_bytes for k in points), folds, ctx.driver_memory))
         for part in (points[k : k + count] for k in range(0, len(points), count)):
-            loops.append(SharedLoop(part, GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory)))
+            loop = GridLoop([fit for k in part for fit in fits[k]], inputs, ctx.driver_memory)
+            loops.append(SharedLoop(part, loop, lambda state, ctx, loop=loop: list(loop.decision_values(state))))
     return loops
 
 

@@ -91,7 +91,8 @@ def build_model(
     coef, intercepts = raw_coefficients(weights, biases, scale.factor, scale.shift)
     texts = config.model_dump_json(), json.dumps(None if classes is None else list(classes)), "null"
     row_scaled = scale.kind == "unit-row"
-    return LinearModel(*texts, weights.shape[1], coef, intercepts, row_scaled=row_scaled, figures=figures, arrays=groups)
+    model = LinearModel(*texts, weights.shape[1], coef, intercepts, row_scaled=row_scaled, figures=figures, arrays=groups)
+    return model.scaled_by(scale.factor)
 
 
 def group_arrays(penalty: GroupPenalty, labels: np.ndarray, active: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:

@@ -9,10 +9,8 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from ....storage.ingest.text.row_text import PIECE
-from ....storage.value_types import Matrix
 from ...inputs.labels import Inputs, row_weights
 from ...inputs.scores import fit_tracker
 from ...method import Method, name_features, weights_by_label
@@ -48,6 +46,7 @@ class GroupLasso(Method):
     config_type = GroupLassoConfig
     models = {LinearModel: LinearPredictor()}
     held = HELD
+    fold_tols = {"tol": 1e-2}
     programs = "methods.group_lasso.moments_pass"
 
     config: GroupLassoConfig
@@ -75,8 +74,11 @@ class GroupLasso(Method):
         return config.loss in ("auto", "logistic")
 
     @classmethod
-    def shared_folds(cls, config: GroupLassoConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[GroupLassoConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask, which read every block of rows once, of a stream; else ``None``."""
+        if len(configs) > 1:
+            return None
+        config = configs[0]
         learners = None if config.resolved().algorithm == "fista" else LearnerFactory.create(config, inputs, int(inputs.data.n_cols))
         if learners is None or not fits_in_a_pass(learners.state_bytes, len(masks), ctx.driver_memory):
             return None
@@ -91,11 +93,10 @@ class GroupLasso(Method):
 
     @classmethod
     def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
-        """Return the tables of selected features, largest weights first, and of selected groups."""
+        """Return the tables of selected features, largest weights of scaled columns first, and of selected groups."""
         features, labels = model.features, json.loads(model.classes_json)
         texts = name_features(features, names)
-        coef: Matrix = model.coef[:, features]
-        weights = coef.toarray() if sp.issparse(coef) else coef
+        weights = model.scaled_weights()
         rows: list[dict[str, Any]] = []
         for j in np.lexsort((features, -np.abs(weights).sum(axis=0)))[:MAX_TABLE_ROWS]:
             rows.append({"feature": texts[j], **weights_by_label(weights[:, j], labels)})
@@ -154,6 +155,10 @@ class StreamGroupLasso(GroupLasso):
         counts = {"rows": figures["rows"], "rounds": int(model.figures["rounds"]), "epochs": state.epoch}
         end = {"stop": state.stop, "classes": json.loads(model.classes_json)}
         return {**losses, **counts, **self._selected_figures(model), **end}
+
+    def warnings(self, state: StreamState, model: LinearModel, ctx: RunContext) -> list[str]:
+        """Return that steps were too long."""
+        return [self.loop.too_long] if self.loop.too_long else []
 
     def tables(self, state: StreamState, model: LinearModel) -> dict[str, list[dict[str, Any]]]:
         """Return the stream step by step, selected features with their weights, selected groups."""
@@ -222,6 +227,19 @@ class BatchGroupLasso(GroupLasso):
             count = columns_at_once(data.n_rows, self.ctx.driver_memory)
         work = raw_moments_pass(data, machines) if engine == "gram" else slopes_pass(data, machines)
         return max(0 if engine == "fista" else work.memory_bound, columns_bytes(data, count, most))
+
+    def follow_path(self, before: BatchGroupLasso | None) -> None:
+        """Take over the moments of the rows."""
+        if before is not None:
+            self.loop.take_over(before.loop)
+
+    def warm_start(self, fresh: BatchState, before: BatchGroupLasso, last: BatchState) -> BatchState:
+        """Return the groups and weights that the fit before ended with."""
+        return self.loop.continued(fresh, last)
+
+    def decision_values(self, state: BatchState, ctx: RunContext) -> np.ndarray:
+        """Return the decision values of all rows, ``(n_machines, n_samples)``."""
+        return self.loop.decision_values(state, ctx)
 
     @property
     def distributed(self) -> tuple[str, ...]:

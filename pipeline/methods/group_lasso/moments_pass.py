@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....cluster import BlockProgram, Plan, plan
+from ....kernels.features.row_products import row_product
 from ....kernels.features.scores import correlations_many
 from ....kernels.group_lasso.on_moments import row_moments
 from ....storage import BlockStore, MemoryBlocks, block_cache
@@ -20,6 +21,7 @@ from ...passes.scaling import fetch_scaled, scaled
 from ...records.context import RunContext, Shared, resolve
 
 ROWS = 1 << 16  # rows of a block whose moments are summed by one task; chunks of dense stores end at its multiples
+MIN_SHARE_OF_ROWS = 0.1  # share of the columns with weights from which whole rows are read rather than these columns
 FIRST_ROWS = 1024  # rows whose mean is the shift
 
 
@@ -122,12 +124,25 @@ def raw_moments_pass(data: BlockStore | MemoryBlocks, n_targets: int, *broadcast
 
 def decision_values(ctx: RunContext, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
     """Return ``(n_machines, n)`` decision values of all rows; columns with weights are fetched, few at a time."""
-    features, width = np.flatnonzero(weights.any(axis=0)), columns_at_once(ctx.data.n_rows, ctx.driver_memory)
+    features, width, data = np.flatnonzero(weights.any(axis=0)), columns_at_once(ctx.data.n_rows, ctx.driver_memory), ctx.data
+    if isinstance(data, MemoryBlocks) and data.meta.kind == "dense" and len(features) > MIN_SHARE_OF_ROWS * data.n_cols:
+        return _whole_rows(data, weights, biases)
     values = np.tile(biases[:, None], (1, ctx.data.n_rows))
     for lo in range(0, len(features), width):
         part = features[lo : lo + width]
         values += np.asarray(fetch_scaled(ctx, part) @ weights[:, part].T).T
     return values
+
+
+def _whole_rows(data: MemoryBlocks, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+    """Return decision values of dense rows in memory, which are read as they lie: scaling is one of the weights."""
+    scale, row_factor = scale_as_given(data, slice(0, data.n_cols)), data.scale.row_factor
+    plain = weights if scale.factor is None else weights * scale.factor
+    centres = 0.0 if scale.shift is None else plain @ scale.shift
+    values = row_product(data.X, plain).T
+    if row_factor is None:
+        return values + (biases - centres)[:, None]
+    return (values - np.reshape(centres, (-1, 1))) * row_factor + biases[:, None]
 
 
 def columns_at_once(n: int, driver_memory: int) -> int:

@@ -23,6 +23,7 @@ class StreamLoop:
     """Epochs over the rows of a store or of arrays."""
 
     state_type = StreamState
+    too_long = ""  # what to tell of steps that were
 
     def __init__(self, config: GroupLassoConfig, inputs: Inputs, budget: int) -> None:
         self.config, self.inputs = config, inputs
@@ -43,6 +44,7 @@ class StreamLoop:
         before = Totals.of(learner)
         n_rows = sum(self._take(learner, refs[k], k, state.epoch, ctx.seed) for k in order[state.block : end].tolist())
         ends_epoch = end == len(refs)
+        self.too_long = self.too_long or learner.watch.message
         if ends_epoch:
             learner.finish()
         state = advance(state, n_rows, None if ends_epoch else end, self.config.epochs)

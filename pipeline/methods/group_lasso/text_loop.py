@@ -24,6 +24,7 @@ class TextLoop:
     """One pass over a text, in its order."""
 
     state_type = StreamState
+    too_long = ""  # what to tell of steps that were
 
     def __init__(self, config: GroupLassoConfig, inputs: Inputs) -> None:
         self.config, self.inputs, self.text = config, inputs, inputs.data.text
@@ -48,6 +49,7 @@ class TextLoop:
         learner = self.learners.learner(state.point)
         before = Totals.of(learner)
         self._take(learner, piece)
+        self.too_long = self.too_long or learner.watch.message
         if piece.last:
             learner.finish()
         counts = {"iteration": state.iteration + 1, "epoch": int(piece.last), "rows": state.rows + len(piece.y)}

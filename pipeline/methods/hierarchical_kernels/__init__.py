@@ -1,1 +1,16 @@
 """Hierarchical kernel learning."""
+
+from ...records.profile import Profile
+
+PROFILES = (
+    Profile(
+        "hierarchical-kernels",
+        problem="kernels from a graph too large to list, such as all products over subsets of columns",
+        data=("table",),
+        wants=("kernel weights", "predictions"),
+        returns="the selected nodes and their weights",
+        certificate="the whole graph",
+        nearest="`SVC` with an ANOVA kernel",
+        avoid="more than some tens of columns: the frontier grows; `fgm` with `poly2` for products of two",
+    ),
+)

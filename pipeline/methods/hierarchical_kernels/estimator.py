@@ -6,17 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.metrics import accuracy_score, r2_score
 
 from ....kernels.graphs.kernel_graphs import KernelDag
 from ....kernels.graphs.parsing import graph_record
-from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, labels_of, opened
+from ...estimators.inputs import Classifying, Column, Predicting, UserRows, in_memory, is_store, opened, share_right, truth_of
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import predicted_labels
 from ...estimators.tasks import TaskEstimator, add_tasks
 from ...inputs.tasks import store_tasks
-from ...loops.active_set import EVERYWHERE
+from ...loops.active_set import EVERYWHERE, FINISHED
 from ...models.kernel import KernelModel, is_selected, kernel_names
 from ...models.task import TaskModel
 from .config import HKLConfig
@@ -55,8 +54,9 @@ class _Hierarchical(TaskEstimator):
     support_vectors_, dual_coef_
         Training rows with a coefficient, and their signed coefficients: ``(n_machines, n_support)``, with tasks and two classes
         ``(n_support,)``.
-    n_iter_, converged_, history_
-        Steps, whether the fit ended as asked for, and one array per figure over the steps.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the gap over all nodes is within ``tol``, what ended it (``rest``: the parameter), and one array per figure over
+        the steps.
 
     References
     ----------
@@ -108,6 +108,8 @@ class _Hierarchical(TaskEstimator):
         return self
 
     def _unfinished(self, state: HKLState) -> str:
+        if state.stop in FINISHED:
+            return ""
         return f"the fit ended ({state.stop}) before tol={self._config().tol:g} was certified"
 
     def _set_model(self, model: Any) -> None:
@@ -160,13 +162,16 @@ class HierarchicalKernelClassifier(Classifying, TaskProbabilities, _Hierarchical
         """Return the predicted labels, ``(n_samples,)``."""
         return predicted_labels(self.decision_function(X, task), self.classes_)
 
-    def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
+    def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, task: Column = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
+        return share_right(truth_of(X, y), self.predict(X, task), sample_weight)
 
 
 class HierarchicalKernelRegressor(Predicting, _Hierarchical):
     r"""Support vector or ridge regression on kernels that are chosen from a graph of them, a kernel together with its ancestors.
+
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
 
     Examples
     --------
@@ -185,6 +190,8 @@ class HierarchicalKernelRegressor(Predicting, _Hierarchical):
         """Return the predicted values, ``(n_samples,)``; ``task`` names the task of every row."""
         return self._values(X, task)[:, 0]
 
-    def score(self, X: UserRows, y: Column, sample_weight: Column = None, task: Column = None) -> float:
+    def score(self, X: UserRows, y: Column = None, sample_weight: Column = None, task: Column = None) -> float:
         """Return the coefficient of determination over all rows."""
-        return float(r2_score(in_memory(y, "y"), self.predict(X, task), sample_weight=sample_weight))
+        from sklearn.metrics import r2_score
+
+        return float(r2_score(in_memory(truth_of(X, y), "y"), self.predict(X, task), sample_weight=sample_weight))

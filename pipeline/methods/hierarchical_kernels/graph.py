@@ -15,8 +15,8 @@ from ....kernels.graphs.kernel_graphs import KernelDag, KernelGrid, KernelList
 from ....kernels.graphs.parsing import DEFAULT_GRAPH, parse_graph
 from ....storage import DataError
 from ...grams.sources import RowData, rows_of
-from ...inputs.kernels import check_rows
-from ...inputs.labels import Inputs
+from ...inputs.kernels import check_rows, closing_for
+from ...inputs.labels import Inputs, labels_of
 from ...models.kernel_predict import spans
 from .config import HKLConfig
 
@@ -35,12 +35,32 @@ def resolve_graph(config: HKLConfig, inputs: Inputs, dag: KernelDag | None = Non
     if has_widths and data.n_rows < 2:
         raise DataError("n_samples = 1: widths of features need at least two rows")
     deviations = feature_deviations(data, inputs.sample_weight) if has_widths else None
-    graph = parse_graph(source, config.a, data.n_cols or None, deviations)
+    graph = parse_graph(source, config.a, data.n_cols or None, deviations, closing_for(data))
     kernels = base_kernels(graph)
     for spec in kernels if data.n_cols else ():
         check_columns(spec, data.n_cols)
     check_rows(kernels, data)
     return _scale_traces(graph, data) if config.normalize == "trace" else graph
+
+
+def associated_features(inputs: Inputs, count: int) -> np.ndarray:
+    """Return the features, ascending, whose values or squares correlate most with the target (any class against the rest)."""
+    weight = np.ones(len(inputs.target)) if inputs.sample_weight is None else inputs.sample_weight
+    targets = np.stack([inputs.target if inputs.classes is None else labels_of(inputs, m) for m in range(inputs.n_machines)])
+    targets = weight * (targets - np.average(targets, axis=1, weights=weight)[:, None])
+    lo, mass = 0, max(float(weight.sum()), 1e-300)
+    products, sums, squares = np.zeros((2, len(targets), inputs.data.n_cols)), *np.zeros((2, 2, inputs.data.n_cols))
+    for part in _row_blocks(inputs.data):
+        block = np.asarray(part.toarray() if sp.issparse(part) else part, np.float64)
+        rows, lo = slice(lo, lo + len(block)), lo + len(block)
+        for k, values in enumerate((block, block * block)):
+            products[k] += targets[:, rows] @ values
+            sums[k] += weight[rows] @ values
+            squares[k] += weight[rows] @ (values * values)
+    variances = squares - sums**2 / mass
+    varies = variances > CONSTANT_SHARE * squares
+    scores = np.divide(products**2, variances[:, None], out=np.zeros_like(products), where=varies[:, None])
+    return np.sort(np.argsort(-scores.max(axis=(0, 1)), kind="stable")[:count])
 
 
 def base_kernels(graph: KernelDag) -> list[KernelSpec]:

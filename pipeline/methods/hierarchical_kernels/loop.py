@@ -1,6 +1,7 @@
 """Hierarchical kernel learning: kernels chosen from a graph of them, a node only together with its ancestors.
 
-Problem (docs/methods.md): ``min 1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over
+Problem (docs/theory/hierarchical_kernels.md):
+``min 1/2 (sum_v d_v (sum_{w in D(v)} ||f_w||^rho)^(1/rho))^2 + C sum_i loss(y_i, sum_w f_w(x_i) + b)`` over
 functions f_w of the kernels of all nodes (Jawanpuria, PhD thesis, IIT Bombay, 2014, chapter 5; rho = 2: Bach, NIPS 2008). The graph may be
 too large to list: an active-set loop grows a hull of nodes, with the gap over the whole graph certified.
 """
@@ -64,6 +65,7 @@ class HKLLoop:
     ) -> None:
         self.config, self.dag, self.machines, self.fits = config, dag, machines, tuple(fits)
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_nodes, config.n_add, True, config.rest)
+        assert config.max_visits != "auto"  # it is decided by then
         self.outside = FrontierSearch(dag, config.max_visits)
         self._hull_grams: tuple[bytes, Grams] | None = None
 
@@ -94,8 +96,12 @@ class HKLLoop:
         active, master, figures = active_step(state.active, state.master, self, self.rule, ctx)
         if active.stop is None and active.iteration >= self.config.max_iter:
             active = replace(active, stop="max_iter")
-        figures |= {"solves": master.solves, "n_selected": selected_nodes(active, master, self.config.threshold).size}
-        return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(master.best_decisions))))
+        unit = self.machines.unit
+        figures = unit.figures(figures) | {
+            "solves": master.solves,
+            "n_selected": selected_nodes(active, master, self.config.threshold).size,
+        }
+        return Step(HKLState(active, master), figures | accuracy_metrics(self.fits, dict(enumerate(unit.values(master.best_decisions)))))
 
     def solve(self, nodes: NodeSet, master: HKLMaster, tol: float, ctx: RunContext) -> tuple[HKLMaster, Restricted]:
         """Work on the restricted problem."""

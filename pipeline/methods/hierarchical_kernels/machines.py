@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from ....kernels.graphs.norms import DualPoint
-from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, Gram, ridge_problem, squared_hinge_problem, svc_problem, svr_problem
+from ....kernels.svm.dual import DenseGram, DualProblem, DualSolution, Gram, squared_hinge_problem, svc_problem, target_problem
 from ....kernels.svm.ridge import RidgeSolver
 from ....kernels.svm.smo import solve_to_gap
+from ....kernels.target_unit import TargetUnit
 from ....storage import DataError
 from ...grams.grams import Grams
 from ...grams.weighted_sum import fits_driver
@@ -61,6 +62,11 @@ class SharedMachines:
         if self.roots is None:
             return np.ascontiguousarray(betas.T)
         return np.concatenate([self.roots[self.codes] * beta[:, None] for beta in betas], axis=1)
+
+    @property
+    def unit(self) -> TargetUnit:
+        """The unit of a real target; that of labels else."""
+        return self.problems[0].unit
 
     @property
     def row_tasks(self) -> np.ndarray:
@@ -143,7 +149,7 @@ def build_machines(config: HKLConfig, inputs: Inputs, task_kernel: np.ndarray | 
     if not isinstance(inputs, TaskInputs) and not np.any(cost > 0):
         raise DataError("no sample has a positive weight; a fit needs some")
     if inputs.classes is None:
-        problem = ridge_problem(inputs.target, cost) if squared else svr_problem(inputs.target, config.epsilon, cost)
+        problem = target_problem(config.loss, inputs.target, config.epsilon, cost)
     elif isinstance(inputs, TaskInputs):
         # Without an equality over all rows a problem of one class only is legal; the equalities of the tasks are put in its place.
         made = [replace(make(inputs.signs(machine), cost, bias=False), sum_constraint=0.0) for machine in range(inputs.n_machines)]

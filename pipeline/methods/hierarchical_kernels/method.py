@@ -19,7 +19,7 @@ from ...inputs.labels import Inputs, resolve_loss, store_inputs
 from ...inputs.memory import MACHINES, vectors_held
 from ...inputs.scores import fit_tracker, held_out_rows, with_held_out
 from ...inputs.tasks import TaskInputs, checked_task_kernel, store_tasks, task_fit, with_tasks
-from ...loops.active_set import EVERYWHERE, FINISHED
+from ...loops.active_set import EVERYWHERE
 from ...method import Method, heaviest_first
 from ...models.kernel import KernelModel, kernel_names
 from ...models.kernel_build import build_model
@@ -32,7 +32,7 @@ from ...records.data_set import DataSet
 from ...records.holdings import Held, Holding, check_held, holdings_plan
 from ...records.work import Cost, Work
 from .config import HKLConfig
-from .graph import base_kernels, resolve_graph
+from .graph import associated_features, base_kernels, resolve_graph
 from .loop import HKLLoop, HKLState, hull_settings, selected_nodes
 from .machines import build_machines
 from .node_pass import KERNELS_PER_PASS, node_task_bytes
@@ -44,10 +44,12 @@ ASKED = Held("kernels of the hull as packed triangles", "2 k n^2", "`grams: memo
 HELD = (HULL, ASKED, SUM, WORKING_SET, MACHINES, TABLES, TASK_FORMS)  # what the driver may hold
 
 MAX_DEFAULT_FEATURES = 128  # features up to which the default graph has products of them: of every node next to the hull it keeps a name
-WIDE_GRAPH = "subsets(gaussian; depth=1)"
+LEAST_FEATURES, MOST_FEATURES = 8, 1000  # features that a default graph without products has
 # Nodes of a hull, and visits to those next to it, as many as are usual.
-USUAL_HULL, USUAL_ROUNDS = 100, 15
+USUAL_HULL, USUAL_ROUNDS = 100, 6
+SEARCH_SECONDS = 40.0  # of a processor, for usual searches of the default graph
 USUAL_SHARE = 0.25  # of the nodes that a search may look at, those that it usually does
+MAX_VISITS, VISIT_SECONDS = 20_000, 10.0  # max_visits="auto"
 VISITS = Cost(
     "forms of kernels outside the hull", "v n^2", 3e8, "fewer rows, a smaller max_visits or a graph of fewer kernels (dag=...) make it less"
 )
@@ -87,13 +89,15 @@ class HKL(Method):
 
     @classmethod
     def decided(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLConfig:
-        """Return parameters with the graph that is the default of the data: of many features their kernels, without products of them."""
-        d = inputs.data.n_cols
-        if config.dag is not None or inputs.dag is not None or d <= MAX_DEFAULT_FEATURES:
+        """Return parameters with what they leave to the data filled in: how many nodes are looked at for a certificate, and the graph: of
+        many features their kernels, without products of them.
+        """
+        if config.max_visits == "auto":
+            affordable = int(VISIT_SECONDS * VISITS.rate / max(inputs.data.n_rows, 1) ** 2)
+            config = config.model_copy(update={"max_visits": max(1, min(MAX_VISITS, affordable))})
+        if config.dag is not None or inputs.dag is not None or not inputs.data.n_cols:
             return config
-        wider = f"dag='{DEFAULT_GRAPH}' takes all, 'subsets(gaussian[0:50])' those of some features"
-        ctx.tell(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken; {wider}")
-        return config.model_copy(update={"dag": WIDE_GRAPH})
+        return config.model_copy(update={"dag": default_graph(inputs.rows, ctx)})
 
     @classmethod
     def build_loop(cls, config: HKLConfig, inputs: HKLInputs, ctx: RunContext) -> HKLLoop:
@@ -148,6 +152,7 @@ class HKL(Method):
     def work(self) -> tuple[Work, ...]:
         """Searches for nodes outside the hull: they take far more than the machines on it."""
         dag = self.loop.dag
+        assert self.config.max_visits != "auto"
         visits = USUAL_SHARE * min(self.config.max_visits, dag.size) + min(USUAL_HULL * dag.width, USUAL_ROUNDS * dag.size)
         return (VISITS.of(v=visits, n=self.ctx.data.n_rows),)
 
@@ -169,15 +174,15 @@ class HKL(Method):
 
     def model(self, state: HKLState, ctx: RunContext) -> KernelModel | TaskModel:
         """Return the model of the least primal value."""
-        active, master, loop, rows = state.active, state.master, self.loop, self.inputs.rows
+        active, master, loop, rows, unit = state.active, state.master, self.loop, self.inputs.rows, self.loop.machines.unit
         nodes, grams = active.nodes, loop.grams(active.nodes, ctx)
         in_model = master.best_norms > NEGLIGIBLE_NORM * float(master.best_norms.max(initial=0.0))
         weights = np.where(in_model, master.best_weights, 0.0)
-        depth, converged = float("nan") if active.depth is None else float(active.depth), float(active.stop in FINISHED)
+        depth, converged = float("nan") if active.depth is None else float(active.depth), float(active.is_certified(self.config.tol))
         steps = {"iterations": float(active.iteration), "rounds": float(active.rounds), "solves": float(master.solves)}
         figures = {**self._certificate(state), "certificate_depth": depth, **steps, "converged": converged}
         arrays = {"nodes": nodes.keys, "depths": loop.dag.depth(nodes.keys), "penalties": nodes.hull.d}
-        arrays |= {"norms": master.best_norms, "weights": weights}
+        arrays |= {"norms": unit.size * master.best_norms, "weights": weights}
         betas, biases = master.best_betas, master.best_biases
         if isinstance(rows, TaskInputs):
             assert loop.machines.task_kernel is not None
@@ -185,16 +190,17 @@ class HKL(Method):
             # The machines of classes share their weights.
             shares = shares if len(betas) == 1 else shares[None]
             solution = machine_stack(list(betas)), biases
-            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, *solution, figures, arrays)
+            return build_task_model(loop.config, rows, grams.specs, grams.normalizations, shares, *solution, figures, arrays, unit=unit)
         theta = np.tile(weights, (len(loop.machines.problems), 1))
-        return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays)
+        return build_model(loop.config, rows, grams, theta, betas, biases, figures, arrays, unit=unit)
 
     def decision_values(self, state: HKLState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return state.master.best_decisions
+        return self.loop.machines.unit.values(state.master.best_decisions)
 
     @staticmethod
     def _certificate(state: HKLState) -> dict[str, float]:
+        """Return the certificate of the machines, in their unit of a target."""
         active = state.active
         gap = active.certificate if np.isfinite(active.certificate) else float("nan")
         return {"objective": float(active.upper), "gap": gap, "restricted_gap": float(active.upper - active.lower)}
@@ -208,7 +214,7 @@ class HKL(Method):
         n_selected = int(selected_nodes(active, state.master, self.config.threshold).size)
         nodes = {"n_nodes": active.nodes.size, "graph_nodes": json_count(self.loop.dag.size), "n_selected": n_selected}
         rows = {"n_support": len(model.support_ids), "stop": state.stop, "classes": json.loads(model.classes_json)}
-        return {**self._certificate(state), **steps, **nodes, **rows}
+        return {**self.loop.machines.unit.figures(self._certificate(state)), **steps, **nodes, **rows}
 
     def tables(self, state: HKLState, model: KernelModel | TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and what every depth holds."""
@@ -221,18 +227,34 @@ class HKL(Method):
             at = depths == depth
             counts = {"depth": int(depth), "nodes": int(at.sum()), "selected": int((selected & at).sum())}
             rows.append({**counts, "weight": float(weights[at].sum()), "norm_share": float(norms[at].sum()) / total})
-        return {**self.model_tables(model), "depths": rows}
+        return {**self.model_tables(model, self.column_names), "depths": rows}
 
     @classmethod
     def model_tables(cls, model: KernelModel | TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight."""
-        arrays, names = model.arrays, kernel_names(model)
+        arrays, names = model.arrays, kernel_names(model, names)
         weights, norms = arrays["weights"], arrays["norms"]
         total, rows = max(float(norms.sum()), 1e-300), []
         for w in heaviest_first(weights):
             node = {"kernel": names[w], "depth": int(arrays["depths"][w]), "d": float(arrays["penalties"][w])}
             rows.append({**node, "weight": float(weights[w]), "norm_share": float(norms[w]) / total})
         return {"kernels": rows}
+
+
+def default_graph(rows: Inputs, ctx: RunContext) -> str | None:
+    """Return the graph of a fit that names none, what is left out being told: products of all features, ``None``, while searches among them
+    take a bounded time; else kernels of single features, of many rows of those alone that are associated most with the target.
+    """
+    n, d = rows.data.n_rows, rows.data.n_cols
+    visits = SEARCH_SECONDS * VISITS.rate / max(n, 1) ** 2
+    if d <= MAX_DEFAULT_FEATURES and USUAL_HULL * d <= visits:
+        return None
+    count = min(max(int(visits / USUAL_ROUNDS), LEAST_FEATURES), MOST_FEATURES)
+    chosen = "" if count >= d else f"[{','.join(map(str, associated_features(rows, count)))}]"
+    of = "all of them" if count >= d else f"the {count:,} whose values or squares correlate most with the target"
+    wider = f"dag='{DEFAULT_GRAPH}' takes all products, 'subsets(gaussian[0:50])' those of some features"
+    ctx.tell(f"dag: products of {d:,} features are too many to look at, so kernels of single features are taken, of {of}; {wider}")
+    return f"subsets(gaussian{chosen}; depth=1)"
 
 
 def largest_hull(loop: HKLLoop) -> int:

@@ -10,11 +10,14 @@ from ...records.config import Count, MethodConfig, NonNegative, Positive, Probab
 
 Norm = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
+DEFAULT_P = 1.25  # where the machine stands that predicts (docs/defaults.md)
 MAX_EPS = 0.36787944117144233  # 1/e: below it a weight only falls along the path
 
 
 class KTAPathConfig(MethodConfig):
     """Parameters of kernel selection along a path of l_p norms (``kta-path``)."""
+
+    absent = {"p": None}
 
     kernel: Literal["rbf", "linear", "precomputed"] = Field(
         "rbf",
@@ -46,15 +49,29 @@ class KTAPathConfig(MethodConfig):
         description="points, evenly from the first to the last with an active kernel, at which a machine is trained and its accuracy "
         "noted; 1: the last one",
     )
+    p: Norm | Literal["auto"] | None = Field(
+        "auto",
+        description="point of the path at which the machine stands that predicts, or the last one before it with an active kernel. auto: "
+        "1.25, or the end of the path next to it; none: the last one with an active kernel, which has the fewest and is less accurate",
+    )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
         None, description="factor of C per class; alignments do not use it"
     )
     probability: Probability = "auto"
 
+    @property
+    def machine_p(self) -> float:
+        """Where the machine stands that predicts, as far as kernels are active there."""
+        if self.p == "auto":
+            return min(max(DEFAULT_P, self.p_end), self.p_start)
+        return self.p_end if self.p is None else self.p
+
     @model_validator(mode="after")
     def _range_and_centre(self) -> KTAPathConfig:
         if self.p_end > self.p_start:
             raise ValueError(f"p_end={self.p_end} is above p_start={self.p_start}; the path goes down")
+        if isinstance(self.p, float) and not self.p_end <= self.p <= self.p_start:
+            raise ValueError(f"p={self.p} is no point of the path from {self.p_start} down to {self.p_end}")
         if self.divergence == "kl" and self.eta0 == 0 and self.lam1 != 0:
             raise ValueError("divergence='kl' needs a positive eta0; found eta0=0.0")
         if self.lam1 == 0 and self.lam2 == 0:

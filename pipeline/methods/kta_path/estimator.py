@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Self
 
@@ -14,9 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from ....kernels.alignment.path import p_for
 from ....storage.value_types import Matrix
 from ...calibration.fits import Fit
-from ...estimators.inputs import Column, OneThread, Selection, UserRows, features_of, in_memory, seed_of, validated
+from ...estimators.cross_validated import MACHINE_C, CrossValidated
+from ...estimators.inputs import Column, OneThread, UserRows, features_of, in_memory, seed_of, validated
 from ...estimators.kernels import KernelClassifier
 from ...estimators.probabilities import LateCalibration, late_calibration
+from ...estimators.selection import Selection
 from ...estimators.supervised import predicted_labels
 from ...method import Method
 from ...models.calibration import class_probabilities
@@ -43,9 +46,9 @@ class KTASelectionPath(Selection, KernelClassifier):
     Active kernels (weight above ``eps``) become fewer as p falls and never come back. For more than two classes a_i is the sum over the
     classes, each against the rest: the alignment with "same class or not".
 
-    The machine of :meth:`predict` and :meth:`decision_function` is the one at the last point with an active kernel (``p_``): the one with
-    fewest kernels, not that of the best accuracy in ``path_scores_``. :meth:`svm_at` gives the machine at any p, :meth:`p_for` the p of a
-    number of kernels. The fit is deterministic.
+    The machine of :meth:`predict` and :meth:`decision_function` is the one at ``p``, by default 1.25 (``p_``), where kernels of small
+    alignment have left and accuracy has not. Nearer to ``p_end`` there are few kernels: :meth:`svm_at` gives the machine at any p,
+    :meth:`p_for` the p of a number of kernels. The fit is deterministic.
 
     Attributes
     ----------
@@ -58,7 +61,7 @@ class KTASelectionPath(Selection, KernelClassifier):
     path_scores_
         ``{"p", "n_active", "train_accuracy"}``, arrays with one entry per machine trained along the path.
     lam1_, lam2_, p_
-        The regularisation used, and where :meth:`predict`'s machine stands: the last point with an active kernel.
+        The regularisation used, and where :meth:`predict`'s machine stands.
     history_
         One array per figure over the iterations.
 
@@ -250,6 +253,36 @@ class KTASelectionPath(Selection, KernelClassifier):
         return rows[:, self.active_at(at)]
 
 
+class KTASelectionPathCV(CrossValidated, KTASelectionPath):
+    r"""Selection of kernels along a path of l_p norms, the point ``p`` of the path and ``C`` chosen by cross-validation.
+
+    The path is that of :class:`KTASelectionPath`. Every fold has its own alignments and path, and machines for all ``C`` at ``n_machines``
+    points, evenly from ``p_start`` to ``p_end``, on matrices that they share. Of points with like scores the one of the smallest p is the
+    simplest: it has the fewest kernels.
+
+    Attributes
+    ----------
+    C_, p_
+        Parameters chosen; :meth:`predict`'s machine stands at ``p_``.
+    Cs_
+        Values of ``C`` that were compared.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import KTASelectionPathCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> path = KTASelectionPathCV(dp=0.05, n_machines=4, Cs=[1, 10], cv=3).fit(X, y)
+    >>> len(path.cv_results_["params"]), path.best_score_ > 0.9
+    (8, True)
+    """
+
+    _left_out = (*KTASelectionPath._left_out, "p")
+    _grids = (replace(MACHINE_C, default=(1.0, 10.0, 100.0)),)
+    _along = ("p",)
+    _simplest_by = (("p",), ("C",))
+
+
 class PathMachine(OneThread):
     """A machine at one point of the path.
 
@@ -259,6 +292,16 @@ class PathMachine(OneThread):
         Labels in order, and where it stands.
     active_, weights_
         Its kernels, ascending, and their weights, which sum to the number of rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from gramplane import KTASelectionPath
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> path = KTASelectionPath(dp=0.05, n_machines=1).fit(X, y)
+    >>> machine = path.svm_at(path.p_for(8))
+    >>> len(machine.active_), bool((machine.predict(X) == y).mean() > 0.9)
+    (8, True)
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """Kernel selection along a path of norms as a loop, a batch a step: alignments of tasks, then weights of points, then machines.
 
-Problem (docs/methods.md): ``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
+Problem (docs/theory/kta_path.md):
+``min over eta >= 0 of lam1 sum B_F(eta_i, eta0) + lam2 sum eta_i^p - sum eta_i a_i`` for p from p_start down to
 p_end (Jawanpuria, PhD thesis 2014, equation 7.1 and algorithm 5), a_i the alignment of the centred kernel of unit trace with the classes.
 """
 
@@ -23,7 +24,7 @@ from ...records.context import RunContext
 from ...records.holdings import Held, refuse_beyond
 from .alignment_pass import align_features
 from .config import KTAPathConfig
-from .machines import Kernels, PathTrainer, given_grams, machine_points
+from .machines import Kernels, PathTrainer, SharedSums, given_grams, machine_points
 
 BATCH_TASKS = 16  # tasks of the alignment pass in one step
 BATCH_POINTS = 25  # points of the path in one step
@@ -116,6 +117,8 @@ class KTALoop:
         self.config, self.inputs = config, inputs
         self.fit = AccuracyTracker(0, inputs.n_machines, inputs.target, inputs.held_out)
         self.grid = p_grid(config.p_start, config.p_end, config.dp)
+        self.trains = True  # whether machines along the path are a part of it
+        self.sums: SharedSums | None = None  # matrices that machines along the path share, for those with another C
 
     def init(self, ctx: RunContext) -> KTAState:
         """Return the state without alignments and points."""
@@ -162,11 +165,11 @@ class KTALoop:
         more = {"p": path.p_grid, "counts": path.n_active, **weights, "newton_steps": path.newton_steps}
         new = replace(state, **{name: np.concatenate([getattr(state, name), values]) for name, values in more.items()})
         # The model's own machine comes at the end; here one is needed for points on the way, or for a score on rows held out.
-        needs_no_machine = (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
+        needs_no_machine = not self.trains or (config.n_machines == 1 and self.fit.held_out is None) or not new.counts.any()
         return replace(new, stop="end" if needs_no_machine and last == len(self.grid) else None)
 
     def _train(self, state: KTAState, ctx: RunContext) -> KTAState:
-        points = machine_points(state.counts, self.config.n_machines)
+        points = machine_points(state.counts, self.config.n_machines, machine_point(self.config, state))
         first, last = len(state.scored), min(len(state.scored) + BATCH_MACHINES, len(points))
         chosen = points[first:last]
         trainer = PathTrainer(self.config, self.inputs, ctx, state.kernels)
@@ -193,6 +196,18 @@ def given_alignments(ctx: RunContext, inputs: Inputs) -> Alignments:
     products = np.maximum(forms[:, :-1].sum(axis=1), 0.0)
     values = np.divide(products, traces, out=np.zeros_like(traces), where=traces > 0)
     return Alignments(values, traces, np.zeros_like(traces), np.zeros_like(traces))
+
+
+def machine_p(config: KTAPathConfig, state: KTAState) -> float:
+    """Return where the machine stands that predicts: at the point that the parameters name, or the last one before it that has a kernel."""
+    active = np.flatnonzero(state.counts)
+    last = float(state.p[active[-1]]) if len(active) else config.p_start
+    return max(config.machine_p, last)
+
+
+def machine_point(config: KTAPathConfig, state: KTAState) -> int:
+    """Return the point of the path that is next to it."""
+    return int(np.argmin(np.abs(state.p - machine_p(config, state))))
 
 
 def path_junctures(config: KTAPathConfig, state: KTAState) -> np.ndarray:

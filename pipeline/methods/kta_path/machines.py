@@ -32,6 +32,10 @@ TABLE_COPIES = 32  # bytes per point and kernel while cells are cut: the weights
 MAX_SINGLE_POINTS = 2  # up to this many points are summed one by one
 
 
+SharedSums = tuple[tuple[float, ...], Cells, CellSums]
+"""Points of a path, their cells and the matrices of these, for trainers of other machines on the same path."""
+
+
 @dataclass(frozen=True)
 class Kernels:
     """What the kernels' sums are made of, ``(k,)`` each."""
@@ -74,6 +78,7 @@ class PathTrainer:
         self.config, self.inputs, self.ctx, self.kernels = config, inputs, ctx, kernels
         self.problems = dual_problems(config, inputs)
         self._grams: Grams | None = None
+        self.sums: SharedSums | None = None
         self._scratch = Scratch()
 
     def at(self, p: float, active: np.ndarray, eta: np.ndarray, warm: np.ndarray | None = None) -> PathPoint:
@@ -94,7 +99,8 @@ class PathTrainer:
     def _points(self, p: np.ndarray, weights: sp.csr_array) -> Iterator[tuple[float, np.ndarray, np.ndarray, Gram]]:
         count, fits = len(p), matrix_fits(self.ctx.data.n_rows, self.ctx.data.n_cols, self.ctx.driver_memory)
         one_by_one = isinstance(self.inputs.data, GivenGrams) or not fits or count <= MAX_SINGLE_POINTS
-        cells = None if one_by_one else self._cells(weights)
+        known = self.sums if self.sums is not None and self.sums[0] == tuple(p.tolist()) else None
+        cells = None if one_by_one else self._cells(weights) if known is None else known[1]
         if one_by_one:
             for k in range(count):
                 span = slice(weights.indptr[k], weights.indptr[k + 1])
@@ -104,7 +110,8 @@ class PathTrainer:
             for half in (slice(count // 2), slice(count // 2, count)):
                 yield from self._points(p[half], weights[half])
         else:
-            sums = CellSums(self.ctx, cells, self.kernels.scales, self.kernels.widths)
+            sums = CellSums(self.ctx, cells, self.kernels.scales, self.kernels.widths) if known is None else known[2]
+            self.sums = tuple(p.tolist()), cells, sums
             for k in range(count):
                 active, eta = cells.weights(k)
                 factor = total_weight(self.inputs) / eta.sum()
@@ -150,9 +157,18 @@ def given_grams(ctx: RunContext, inputs: Inputs) -> Grams:
     return Grams(ctx, resolved_kernels("precomputed", inputs.data, "none"))
 
 
-def machine_points(counts: np.ndarray, n_machines: int) -> np.ndarray:
-    """Return the points of a path at which machines are trained: evenly from the first to the last that has an active kernel."""
+def machine_points(counts: np.ndarray, n_machines: int, last: int) -> np.ndarray:
+    """Return the points of a path at which machines are trained: evenly from the first to the last that has an active kernel, with the
+    next of them moved to ``last``, where the machine stands that predicts.
+    """
     active = np.flatnonzero(counts)
-    if not len(active) or n_machines == 1:
-        return active[-1:]
-    return np.unique(np.round(np.linspace(0, active[-1], n_machines)).astype(np.int64))
+    if not len(active):
+        return active
+    points = spread_points(int(active[-1]) + 1, n_machines)
+    points[np.argmin(np.abs(points - last))] = last
+    return points
+
+
+def spread_points(n_points: int, count: int) -> np.ndarray:
+    """Return so many of ``n_points`` points, evenly from the first to the last; that of one."""
+    return np.unique(np.round(np.linspace(0, n_points - 1, count)).astype(np.int64)) if count > 1 else np.array([n_points - 1])

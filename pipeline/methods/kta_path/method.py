@@ -27,8 +27,8 @@ from ...records.work import Cost, Work
 from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
 from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
-from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, path_junctures, path_weights
-from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer
+from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, machine_p, machine_point, path_junctures, path_weights
+from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer, spread_points
 from .path_model import machine_model, weights_along
 
 N_SHOWN = 1000  # kernels in the report's table
@@ -118,7 +118,7 @@ class KTAPath(Method):
         return ("alignments of features", "Gram blocks of machines" if fits else "products and entries of the machines' kernels")
 
     def model(self, state: KTAState, ctx: RunContext) -> KernelModel:
-        """Return the path, with the machine at its last point that has a kernel."""
+        """Return the path, with the machine at one of its points."""
         config = self.config
         arrays = dict(zip(("alignments", "traces", "widths"), state.table[:3], strict=True))
         arrays |= {"junctures": path_junctures(config, state), "p_grid": state.p, "n_active": state.counts}
@@ -127,19 +127,34 @@ class KTAPath(Method):
         return machine_model(config, self.inputs, arrays, figures, self.machine(state, ctx))
 
     def machine(self, state: KTAState, ctx: RunContext, p: float | None = None) -> PathPoint:
-        """Return the machine at a point of the path; by default the last one that has a kernel."""
-        if p is None:
-            active_points = np.flatnonzero(state.counts)
-            p = float(state.p[active_points[-1]]) if len(active_points) else self.config.p_start
+        """Return the machine at a point of the path; by default the one that the parameters name, or the last one before it that has a
+        kernel.
+        """
+        p = machine_p(self.config, state) if p is None else p
         lam, junctures = (state.lam1, state.lam2), path_junctures(self.config, state)
         active, eta = path_weights(self.config, lam, state.alignments.values, junctures, p)
         # Started from nothing, the machine is the same whatever points came before.
         return PathTrainer(self.config, self.inputs, ctx, state.kernels).at(p, active, eta)
 
-    @classmethod
-    def for_folds(cls, config: KTAPathConfig) -> KTAPathConfig:
-        """Return parameters without machines on the way to the last point."""
-        return config.model_copy(update={"n_machines": 1})
+    def follow_path(self, before: KTAPath | None) -> None:
+        """Leave the machines along the path to its end; they share matrices with those of another C."""
+        self.loop.trains, self.loop.sums = False, None if before is None else before.loop.sums
+
+    def warm_start(self, fresh: KTAState, before: KTAPath, last: KTAState) -> KTAState:
+        """Return the whole path: C is of machines alone."""
+        return last
+
+    def path_values(self, state: KTAState, ctx: RunContext) -> Iterator[tuple[dict[str, Any], np.ndarray]]:
+        """Yield what machines decide at ``n_machines`` points, evenly from the first to the last, or at the last one with a kernel."""
+        points, active = spread_points(len(state.p), self.config.n_machines), np.flatnonzero(state.counts)
+        if not len(active):
+            yield from (({"p": float(state.p[k])}, np.zeros((self.inputs.n_machines, ctx.data.n_rows))) for k in points)
+            return
+        trainer, chosen = PathTrainer(self.config, self.inputs, ctx, state.kernels), np.unique(np.minimum(points, active[-1]))
+        trainer.sums = self.loop.sums
+        values = {int(k): point.values for k, point in zip(chosen, trainer.along(state.p[chosen], state.weights[chosen]), strict=True)}
+        self.loop.sums = trainer.sums
+        yield from (({"p": float(state.p[k])}, values[min(int(k), int(active[-1]))]) for k in points)
 
     @classmethod
     def without(cls, inputs: Inputs, held_out: np.ndarray) -> Inputs:
@@ -151,13 +166,15 @@ class KTAPath(Method):
         return self.machine(state, ctx).values
 
     def summary(self, state: KTAState, model: KernelModel) -> dict[str, Any]:
-        """Return the path's size and its last machine's certificate."""
+        """Return the path's size, and certificate and scores of the machine that predicts."""
         sizes = {"n_kernels": int(state.table.shape[1]), "n_points": len(state.p)}
-        counts = {"n_selected": int(state.counts[-1]), "n_active_at_start": int(state.counts[0])}
+        n_selected = len(model.used) if model.features is None else len(model.features.columns)
+        counts = {"n_selected": n_selected, "n_active_at_start": int(state.counts[0]), "n_active_at_end": int(state.counts[-1])}
         point, figures = {"lam1": state.lam1, "lam2": state.lam2, "p": model.figures["p"]}, model.figures
         certificate = {"gap": figures["gap"], "certified_over": "the machine at this p", "objective": figures["objective"]}
         machine = {"n_support": len(model.support_ids), "stop": state.stop, "classes": json.loads(model.classes_json)}
-        scores = _finite_scores(*state.scored[-1, 1:]) if len(state.scored) else {}
+        at = state.scored[state.scored[:, 0] == machine_point(self.config, state)]
+        scores = _finite_scores(*at[0, 1:]) if len(at) else {}
         return {**sizes, **counts, **point, **certificate, **machine, **scores}
 
     def tables(self, state: KTAState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:

@@ -14,6 +14,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    SharedLossWeight,
     StorePath,
     TaskKernels,
     TaskLoss,
@@ -26,6 +27,8 @@ Norm = Annotated[float, Field(gt=1, le=2)]
 
 class LatentTaskConfig(GramConfig):
     """Parameters of multiple kernel learning on latent task structure (``latent-task-mkl``)."""
+
+    scale_matters = True
 
     has_tasks = True
 
@@ -40,7 +43,7 @@ class LatentTaskConfig(GramConfig):
     mu: Positive = Field(
         1.0, description="weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only"
     )
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
+    C: SharedLossWeight = "auto"
     inverted: bool = Field(
         False,
         description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups",
@@ -68,3 +71,8 @@ class LatentTaskConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None

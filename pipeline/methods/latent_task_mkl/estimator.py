@@ -8,6 +8,7 @@ from typing import Any
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel
 from ...one_vs_rest import class_model, of_machines
+from .config import LatentTaskConfig
 from .loop import Certificate, LatentState
 from .method import LatentTask
 
@@ -55,8 +56,10 @@ class _LatentTaskMKL(TaskEstimator):
         ``(n_kernels, n_tasks, n_tasks)`` weight of every kernel between pairs of tasks.
     objective_, dual_gap_
         Primal value, and its certified distance to the optimum over all groups.
-    n_iter_, converged_, history_
-        Machines solved, whether ``tol`` was reached, and one array per figure over the iterations.
+    C_
+        Weight of the losses.
+    n_iter_, converged_, stop_reason_, history_
+        Machines solved, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
 
     References
     ----------
@@ -73,6 +76,7 @@ class _LatentTaskMKL(TaskEstimator):
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
+        self.C_ = float(LatentTaskConfig.model_validate_json(model.params_json).C)
         models = [class_model(model, m) for m in range(model.n_machines)]
         self.group_kernel_weights_ = of_machines([one.arrays["group_kernel_weights"].copy() for one in models])
         self.groups_ = of_machines([self._task_groups(one) for one in models])
@@ -106,6 +110,9 @@ class LatentTaskMKLClassifier(TaskClassifier, _LatentTaskMKL):
 
 class LatentTaskMKLRegressor(TaskRegressor, _LatentTaskMKL):
     r"""Regressions of many tasks whose kernels are shared by groups of tasks (MTGFL).
+
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Multiple kernel learning on latent task structure: which kernels are shared by which groups of tasks, over all groups.
 
-Problem (docs/methods.md): ``min 1/2 Omega(f)^2 + C sum of losses`` over functions ``f_tw = h_0w + h_tw`` of every group w and task t in
+Problem (docs/theory/latent_task_mkl.md):
+``min 1/2 Omega(f)^2 + C sum of losses`` over functions ``f_tw = h_0w + h_tw`` of every group w and task t in
 it, ``Omega = sum_v d_v ( sum_{w >= v} ||Theta_w||_p^q )^(1/q)`` (Jawanpuria, 2014, chapter 6). All that depends on the rows is, for each
 kernel, ``A_j[s, t] = beta_s' K_j beta_t``: forms of groups, weights and certificate cost no further pass. A step solves one machine on
 ``sum_j S_j[s, t] K_j`` and takes the weights that are best for its functions; groups join where a search over all of them finds that
@@ -123,7 +124,7 @@ class LatentLoop(TaskLoop):
         active, machine, figures = active_step(state.active, state.machine, self, self.rule, ctx)
         if active.stop is None and machine.solves >= self.config.max_iter:
             active = replace(active, stop="max_iter")
-        figures |= accuracy_metrics(self.fits, {0: machine.decision})
+        figures = self.unit.figures(figures) | accuracy_metrics(self.fits, {0: self.unit.values(machine.decision)})
         return Step(LatentState(active, machine), {**figures, "seconds_step": time.perf_counter() - began})
 
     # -- what the active-set loop asks for -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from ...grams.settings import GramSettings
 from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels
 from ...inputs.memory import HELD, check_machines, machines_held
-from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit, with_loss_weight
 from ...loops.active_set import FINISHED
 from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, heaviest_first
@@ -60,6 +60,12 @@ class LatentTask(Method):
         if config.kernels == "precomputed":
             raise ValueError("kernels='precomputed': a run computes its kernels from the rows of its store; give matrices to the estimator")
         return config, held_out_task_inputs(ctx, cls.name, extra)
+
+    @classmethod
+    def decided(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> LatentTaskConfig:
+        """Return parameters with what they leave to the data filled in: kernels, and the weight of the losses."""
+        config = super().decided(config, inputs, ctx)
+        return with_loss_weight(config, inputs, len(resolved_kernels(config.kernels, inputs.data, config.normalize)))
 
     @classmethod
     def start(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> Any:
@@ -135,11 +141,11 @@ class LatentTask(Method):
         }
         pair_weights, norms = loop.pair_weights(nodes, machine.best_weights), loop.grams(ctx).normalizations
         arrays, solution = {"groups": groups.astype(np.uint8), "group_kernel_weights": weights}, (machine.best_beta, machine.biases)
-        return build_task_model(self.config, self.inputs, loop.specs, norms, pair_weights, *solution, figures, arrays)
+        return build_task_model(self.config, self.inputs, loop.specs, norms, pair_weights, *solution, figures, arrays, unit=loop.unit)
 
     def decision_values(self, state: LatentState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return self.decision_of(state)[None]
+        return self.loop.unit.values(self.decision_of(state))[None]
 
     def warnings(self, state: LatentState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -166,14 +172,14 @@ class LatentTask(Method):
 
     def tables(self, state: LatentState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return groups by weight, which tasks work together, kernels by weight, and their part in every task."""
-        return self.model_tables(model)
+        return self.model_tables(model, self.column_names)
 
     @classmethod
     def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does."""
         if model.n_machines > 1:
-            return class_tables(cls, model)
-        tasks, names = model.tasks, kernel_names(model)
+            return class_tables(cls, model, names)
+        tasks, names = model.tasks, kernel_names(model, names)
         groups, weights = model.arrays["groups"].astype(bool), model.arrays["group_kernel_weights"]
         kernel_weights, parts = weights.sum(axis=0), np.diagonal(model.weights, axis1=1, axis2=2)
         order = heaviest_first(kernel_weights)

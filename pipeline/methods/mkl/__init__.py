@@ -1,1 +1,16 @@
 """Generalized multiple kernel learning."""
+
+from ...records.profile import Profile
+
+PROFILES = (
+    Profile(
+        "mkl",
+        problem="support vector machine on a weighted sum of kernels, weights learnt",
+        data=("kernels",),
+        wants=("kernel weights", "predictions"),
+        returns="`kernel_weights_`, support vectors",
+        certificate="all weights of all kernels",
+        nearest="`SVC`; MKLpy `EasyMKL`; himalaya `MultipleKernelRidgeCV`",
+        avoid="more than some ten thousand rows in one process, or a single kernel: `SVC` is enough",
+    ),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...estimators.cross_validated import MACHINE_C, CrossValidated, Grid
 from ...estimators.kernels import KernelClassifier, KernelEstimator, KernelRegressor
 from ...models.kernel import KernelModel, is_selected
 from .config import MKLConfig
@@ -24,8 +25,8 @@ class _MKL(KernelEstimator):
         Training rows with a coefficient, their signed coefficients ``(n_machines, n_support)``, and ``(n_machines,)`` intercepts.
     lower_bound_, upper_bound_, objective_, dual_gap_
         Rigorous bounds of the optimum, sums over machines; the primal value (the upper bound) and its distance to the lower bound.
-    n_iter_, converged_, history_
-        Iterations, whether ``tol`` was reached, and one array per figure over the iterations.
+    n_iter_, converged_, stop_reason_, history_
+        Iterations, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
 
     References
     ----------
@@ -73,7 +74,9 @@ class MKLClassifier(KernelClassifier, _MKL):
 class MKLRegressor(KernelRegressor, _MKL):
     r"""Support vector regression on a weighted sum of kernels, weights learnt with it.
 
-    The loss is :math:`C \sum_i \max(0, |y_i - f(x_i)| - \epsilon)`, the weights are those of a convex set.
+    The loss is :math:`C s \sum_i \max(0, |y_i - f(x_i)| - \epsilon s)`, s the standard deviation of the target, the weights are those of a
+    convex set. The target is centred and scaled inside, so that C and epsilon mean the same in every unit; coefficients and
+    intercept are in the unit of the target, objective and bounds in its square.
 
     Examples
     --------
@@ -83,4 +86,51 @@ class MKLRegressor(KernelRegressor, _MKL):
     >>> model = MKLRegressor(kernels=["rbf(gamma=1)", "linear"], C=100).fit(X, y)
     >>> model.kernel_weights_.shape
     (2,)
+    """
+
+
+class _MKLPath(CrossValidated):
+    """Chooses ``C`` and ``v`` by cross-validation; all fits share the Gram matrices, and the folds of a C, which start from the weights and
+    coefficients of the C before it, the passes over them.
+
+    Attributes
+    ----------
+    C_, v_
+        Parameters chosen.
+    Cs_, vs_
+        Values that were compared, ``vs_`` where they were given.
+    """
+
+    _grids = (MACHINE_C, Grid("v", "vs", None, "Values of v to compare; ``None``: ``v`` alone.", "list of float or None", True))
+
+
+class MKLClassifierCV(_MKLPath, MKLClassifier):
+    r"""Support vector classifier on a weighted sum of kernels, its ``C`` and ``v`` chosen by cross-validation.
+
+    The problem is that of :class:`MKLClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gramplane import MKLClassifierCV
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = MKLClassifierCV(kernels=["rbf(gamma=0.5)", "linear"], Cs=[0.1, 1, 10], vs=[0.5, 1]).fit(X, y)
+    >>> len(model.cv_results_["params"]), model.best_score_ > 0.9
+    (6, True)
+    """
+
+
+class MKLRegressorCV(_MKLPath, MKLRegressor):
+    r"""Support vector regression on a weighted sum of kernels, its ``C`` and ``v`` chosen by cross-validation.
+
+    The problem is that of :class:`MKLRegressor`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from gramplane import MKLRegressorCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MKLRegressorCV(kernels=["rbf(gamma=1)", "linear"], Cs=[1, 10, 100], cv=3).fit(X, y)
+    >>> model.best_score_ > 0.3
+    True
     """

@@ -23,7 +23,7 @@ def shared_loops(ctx: RunContext, grid: Sequence[MKLConfig], extra: Mapping[str,
         first = MKL.decided(first, inputs, ctx)
         masks = fold_masks(inputs.target, inputs.classes, folds, seed)
         loop = shared_loop(ctx, [first, *(grid[k] for k in points[1:])], inputs, masks)
-        shared.append(SharedLoop(points, loop))
+        shared.append(SharedLoop(points, loop, lambda state, ctx, loop=loop: list(loop.decision_values(state))))
     return shared
 
 

@@ -1,6 +1,6 @@
 """Generalized multiple kernel learning: one machine on a weighted sum of kernels whose weights are learnt with it.
 
-Problem (docs/methods.md): ``min over theta in Theta of J(theta)``, J the value of a support vector machine with the kernel
+Problem (docs/theory/mkl.md): ``min over theta in Theta of J(theta)``, J the value of a support vector machine with the kernel
 ``sum_q theta_q K_q``, over an elastic net, a simplex, or an lp ball of weights (Yang, Xu, Ye, King, Lyu, 2011). Machines one-vs-rest have
 their own weights and share the passes over the Gram matrices.
 """
@@ -26,6 +26,7 @@ from ...inputs.kernel_checks import emit_warnings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.kernel_weights import (
     GAP_SHARE,
+    STEPS_BEFORE_LEVEL,
     Trial,
     WeightState,
     add_cut,
@@ -44,7 +45,7 @@ from .config import MKLConfig
 from .forms import Solved, certify_with_all_kernels, quadratic_forms, with_second_order_model
 
 UNFINISHED = ("max_iter", "flat")  # reasons of a stop before the tolerance was reached
-SLOW_STEP_SHARE = 0.7  # a step that leaves more of the gap than this is slow: after every third one in a row the level method takes a step
+SLOW_STEP_SHARE = 0.7  # a step that leaves more of the gap than this is slow: after some of them in a row the level method takes a step
 MODEL_RISE_SHARE = 0.5  # a second-order model is made where J is above its smallest value so far by at most this share of the gap
 # Own gap of a machine, as a share of the gap, for methods that compare values of machines or trust their slopes.
 GAP_SHARES = {"auto": 0.05, "simplemkl": 0.02}
@@ -123,6 +124,10 @@ class MKLLoop:
         }
         return Step(new, {**self._metrics(new, running), **seconds})
 
+    def decision_values(self, state: MKLState) -> np.ndarray:
+        """Return what the best machines decide on all rows, ``(n_machines, n_samples)``, in the unit of the target."""
+        return np.stack([problem.unit.values(one.best_decision) for problem, one in zip(self.problems, state.machines, strict=True)])
+
     def _advance(self, grams: Grams, m: int, before: WeightState, trial: Trial, iteration: int) -> WeightState:
         """Return a machine's state after a trial: one more cut, and the next weights or a reason to stop."""
         problem, config, domain = self.problems[m], self.configs[m], self.domains[m]
@@ -172,13 +177,17 @@ class MKLLoop:
         if solution.indefinite:
             _refuse_indefinite(grams)
         is_low = not np.isfinite(state.gap) or solution.upper < state.upper + MODEL_RISE_SHARE * state.gap
-        if not (is_low and state.slow % 4 < 3 and uses_model(config.solver, self.domains[m])):
+        if not (is_low and state.slow % (STEPS_BEFORE_LEVEL + 1) < STEPS_BEFORE_LEVEL and uses_model(config.solver, self.domains[m])):
             return Solved(solution)
         return with_second_order_model(gram, problem, solution, int(state.active.sum()))
 
     def _metrics(self, state: MKLState, running: Sequence[int]) -> dict[str, Any]:
         machines = state.machines
-        upper, lower = sum(machine.upper for machine in machines), sum(machine.lower for machine in machines)
+        units = [problem.unit for problem in self.problems]
+        areas = [unit.size**2 for unit in units]
+        upper = sum(area * machine.upper for area, machine in zip(areas, machines, strict=True))
+        lower = sum(area * machine.lower for area, machine in zip(areas, machines, strict=True))
+        decisions = {m: unit.values(machine.best_decision) for m, (unit, machine) in enumerate(zip(units, machines, strict=True))}
         counts = [int(np.sum(is_selected(one.best_theta, config.threshold))) for one, config in zip(machines, self.configs, strict=True)]
         return {
             "objective": upper,
@@ -191,7 +200,7 @@ class MKLLoop:
             "n_selected": max(counts),
             **({"selected": [max(counts[m] for m in fit.machines) for fit in self.fits]} if len(self.fits) > 1 else {}),
             "machines": len(running),
-            **accuracy_metrics(self.fits, {m: machine.best_decision for m, machine in enumerate(machines)}),
+            **accuracy_metrics(self.fits, decisions),
         }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kerne
 from ...inputs.labels import Inputs, dual_problems, store_inputs
 from ...inputs.memory import HELD, check_machines, machines_held
 from ...inputs.scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
-from ...loops.kernel_weights import MIN_KERNELS_TO_SHRINK
+from ...loops.kernel_weights import MIN_KERNELS_TO_SHRINK, continue_search
 from ...loops.weight_steps import uses_model
 from ...method import Method, bound_figures, bounds_summary, followed_tables
 from ...models.kernel import KernelModel, is_selected
@@ -45,6 +46,8 @@ class MKL(Method):
     config_type = MKLConfig
     models = {KernelModel: KernelPredictor()}
     held = HELD
+    starts_from_whole = True
+    fold_tols = {"tol": 1e-2}
 
     config: MKLConfig
     inputs: Inputs
@@ -102,13 +105,28 @@ class MKL(Method):
         return sum_work(settings, self.ctx.data.n_rows, self.ctx.driver_memory)
 
     @classmethod
-    def shared_folds(cls, config: MKLConfig, inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(cls, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
         """Return one run of fits without the rows of every mask: they share Gram matrices and passes. Fits that choose one kernel by folds
         of their own do not.
         """
-        if config.solver == "single":
+        if any(config.solver == "single" for config in configs):
             return None
-        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+        return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
+
+    def warm_start(self, fresh: MKLState, before: MKL, last: MKLState) -> MKLState:
+        """Return what the searches before ended with, as far as it holds for another C."""
+        if self.config.solver == "uniform":
+            return fresh
+        scale, parts = self.config.C / before.config.C, zip(fresh.machines, last.machines, self.loop.problems, strict=True)
+        return replace(fresh, machines=tuple(continue_search(one, end, problem, scale) for one, end, problem in parts))
+
+    def fold_start(self, fresh: MKLState, whole: MKL, last: MKLState) -> MKLState:
+        """Return the weights and coefficients of all rows."""
+        if self.config.solver in ("uniform", "single"):
+            return fresh
+        ends = last.machines * (len(fresh.machines) // len(last.machines))
+        pairs = zip(fresh.machines, ends, strict=True)
+        return replace(fresh, machines=tuple(replace(one, theta=end.best_theta, beta=end.best_beta) for one, end in pairs))
 
     def model(self, state: MKLState, ctx: RunContext) -> KernelModel:
         """Return the model of the best weights."""
@@ -116,11 +134,12 @@ class MKL(Method):
         figures = bound_figures(sum(one.lower for one in machines), sum(one.upper for one in machines), state, UNFINISHED)
         theta, beta = np.stack([one.best_theta for one in machines]), np.stack([one.best_beta for one in machines])
         paths, biases = {f"weights_path_{m}": one.path for m, one in enumerate(machines)}, np.array([one.best_bias for one in machines])
-        return build_model(self.config, self.inputs, self.loop.grams(ctx), theta, beta, biases, figures, paths)
+        unit = self.loop.problems[0].unit
+        return build_model(self.config, self.inputs, self.loop.grams(ctx), theta, beta, biases, figures, paths, unit=unit)
 
     def decision_values(self, state: MKLState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return np.stack([one.best_decision for one in state.machines])
+        return self.loop.decision_values(state)
 
     def warnings(self, state: MKLState, model: KernelModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -139,12 +158,12 @@ class MKL(Method):
 
     def tables(self, state: MKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class, where several."""
-        return self.model_tables(model)
+        return self.model_tables(model, self.column_names)
 
     @classmethod
     def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does."""
-        return followed_tables(model)
+        return followed_tables(model, names)
 
 
 def shared_loop(ctx: RunContext, configs: Sequence[MKLConfig], inputs: Inputs, masks: Sequence[np.ndarray | None]) -> MKLLoop:

@@ -61,7 +61,7 @@ class SingleLoop(MKLLoop):
         used = np.any([problem.hi > problem.lo for problem in self.problems], axis=0)
         if isinstance(fit, AccuracyTracker):
             return float(np.mean(predicted_codes(values)[used] == fit.codes[used]))
-        score = r_squared(fit.target[used], values[0, used])
+        score = r_squared(fit.target[used], self.problems[0].unit.values(values[0, used]))
         # A target without spread tells no kernel from another.
         return score if np.isfinite(score) else 0.0
 

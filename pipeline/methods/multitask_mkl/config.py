@@ -24,6 +24,8 @@ from ...records.config import (
 class MultiTaskMKLConfig(GramConfig):
     """Parameters of multiple kernel learning for many tasks (``multitask-mkl``)."""
 
+    scale_matters = True
+
     has_tasks = True
 
     kernels: TaskKernels = None
@@ -31,7 +33,11 @@ class MultiTaskMKLConfig(GramConfig):
         2.0, description="norm over tasks: 2 gives all tasks the same kernel, more lets every task weight the common kernels in its own way"
     )
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.0, description="norm over kernels: 1 gives few kernels, 2 equal weights")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
+    C: Positive = Field(
+        1.0,
+        description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and, on a target of standard "
+        "deviation one, SVR",
+    )
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
     solver: Literal["auto", "mirror"] = Field(
@@ -51,3 +57,8 @@ class MultiTaskMKLConfig(GramConfig):
     gram_store: str | None = Field(None, description="path of a Gram store of the squares within tasks, kept for further fits")
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...estimators.cross_validated import MACHINE_C, CrossValidated, Grid
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.kernel import is_selected
 from ...models.task import TaskModel
@@ -34,8 +35,8 @@ class _MultiTaskMKL(TaskEstimator):
         Indices of the selected kernels.
     objective_, dual_gap_, lower_bound_, upper_bound_
         Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
-    n_iter_, converged_, history_
-        Solves of all machines, whether ``tol`` was reached, and one array per figure over the iterations.
+    n_iter_, converged_, stop_reason_, history_
+        Solves of all machines, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
 
     References
     ----------
@@ -75,6 +76,9 @@ class MultiTaskMKLClassifier(TaskClassifier, _MultiTaskMKL):
 class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
     r"""Regressions of many tasks that choose their kernels together (MK-MTFL).
 
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
+
     Examples
     --------
     >>> import numpy as np
@@ -85,4 +89,59 @@ class MultiTaskMKLRegressor(TaskRegressor, _MultiTaskMKL):
     >>> model = MultiTaskMKLRegressor(["linear[0]", "linear[1]", "rbf(gamma=0.5)"], p=4).fit(X, y, task)
     >>> model.task_kernel_weights_.shape, model.predict(X, task).shape
     ((3, 3), (60,))
+    """
+
+
+class _MultiTaskMKLPath(CrossValidated):
+    """Chooses ``C``, ``p`` and ``q`` by cross-validation; every task is in all folds. All fits share the Gram matrices within tasks, and
+    those of a C start from the weights, shares and coefficients of the C before it.
+
+    Attributes
+    ----------
+    C_, p_, q_
+        Parameters chosen.
+    Cs_, ps_, qs_
+        Values that were compared, ``ps_`` and ``qs_`` where they were given.
+    """
+
+    _grids = (
+        MACHINE_C,
+        Grid("p", "ps", None, "Values of p to compare; ``None``: ``p`` alone.", "list of float or None"),
+        Grid("q", "qs", None, "Values of q to compare; ``None``: ``q`` alone.", "list of float or None"),
+    )
+
+
+class MultiTaskMKLClassifierCV(_MultiTaskMKLPath, MultiTaskMKLClassifier):
+    r"""Classifiers of many tasks that choose their kernels together, ``C``, ``p`` and ``q`` chosen by cross-validation.
+
+    The problem is that of :class:`MultiTaskMKLClassifier`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane import MultiTaskMKLClassifierCV
+    >>> rng = np.random.default_rng(0)
+    >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
+    >>> y = X[:, 0] + 0.2 * task * X[:, 1] > 0
+    >>> model = MultiTaskMKLClassifierCV(["linear[0]", "linear[1]"], ps=[2, 4], Cs=[0.1, 1]).fit(X, y, task)
+    >>> len(model.cv_results_["params"]), model.best_score_ > 0.8
+    (4, True)
+    """
+
+
+class MultiTaskMKLRegressorCV(_MultiTaskMKLPath, MultiTaskMKLRegressor):
+    r"""Regressions of many tasks that choose their kernels together, ``C``, ``p`` and ``q`` chosen by cross-validation.
+
+    The problem is that of :class:`MultiTaskMKLRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane import MultiTaskMKLRegressorCV
+    >>> rng = np.random.default_rng(0)
+    >>> X, task = rng.normal(size=(60, 3)), np.arange(60) % 3
+    >>> y = X[:, 0] + 0.2 * task * X[:, 1]
+    >>> model = MultiTaskMKLRegressorCV(["linear[0]", "linear[1]"], Cs=[1, 10]).fit(X, y, task)
+    >>> model.C_ in (1.0, 10.0), model.best_score_ > 0.8
+    (True, True)
     """

@@ -21,7 +21,8 @@ def shared_loops(ctx: RunContext, grid: Sequence[MultiTaskMKLConfig], extra: Map
     shared = []
     for points in group_by_parameters(grid, GRAM_PARAMETERS):
         first = MultiTaskMKL.decided(grid[points[0]], inputs, ctx)
-        shared.append(SharedLoop(points, shared_loop(ctx, [first, *(grid[point] for point in points[1:])], inputs, masks)))
+        loop = shared_loop(ctx, [first, *(grid[point] for point in points[1:])], inputs, masks)
+        shared.append(SharedLoop(points, loop, lambda state, ctx, loop=loop: list(loop.decision_values(state))))
     return shared
 
 

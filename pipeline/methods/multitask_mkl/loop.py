@@ -1,6 +1,7 @@
 """Multiple kernel learning for many tasks (MK-MTFL): one search for kernel weights and shares of tasks in them.
 
-Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.multitask` and docs/methods.md. One step solves the machines of all
+Problem, closed forms and certificate: :mod:`gramplane.kernels.tasks.multitask` and docs/theory/multitask_mkl.md.
+One step solves the machines of all
 tasks at the weights; then shares and weights follow in closed form from the quadratic forms, and primal and dual value bound the optimum.
 For p > 2 the optimum is a saddle point, so nothing falls monotonously: the best primal and the best dual point are kept, and the gap
 between them ends the search.
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ....kernels.svm.dual import DualProblem
 from ....kernels.svm.task_machine import Accuracy
 from ....kernels.tasks import multitask
 from ....kernels.weights.domains import Simplex
@@ -24,6 +26,7 @@ from ...grams.lazy import LazyGrams
 from ...grams.settings import GramSettings
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...inputs.tasks import TaskProblem
+from ...loops.kernel_weights import best_multiple
 from ...loops.protocol import Bounded, Step, joint_stop
 from ...loops.weight_steps import mirror_step
 from ...models.kernel import is_selected
@@ -36,6 +39,7 @@ FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of th
 GAP_SHARE = 0.02  # a machine is solved on until its own gap is below its part of this share of the gap
 NESTED_TOL = 1e-6  # nested search: machines and shares alternate until their value changes by less than this share (the thesis')
 FIRST_EXPONENT = 1.0  # exponent of the first closed-form step: twice the plain one, which is too careful in all we measured
+RETURNING = 0.01  # share of equal weights in those that a fit takes over from another one
 MAX_SLOW_STEPS = 20  # closed-form steps in a row without a better bound, after which mirror descent takes over from the best point
 
 
@@ -64,6 +68,27 @@ class TaskSearch(Bounded):
     moves: int = 0  # its steps
     value: float = np.inf  # of the newest machines while shares and machines alternate; infinite after the weights moved
     stop: str | None = None  # why it ended
+
+    def machine_aim(self, tol: float) -> float:
+        """Return the gap at which the machines of the next step end, all together: infinite before the first one, if nothing is known."""
+        if self.nested:
+            return NESTED_TOL * self.upper
+        if np.isfinite(self.upper):
+            return GAP_SHARE * max(self.gap, tol * self.upper)
+        return GAP_SHARE * tol * self.lower if self.lower > 0 else np.inf
+
+    def continued(self, last: TaskSearch, problem: DualProblem, scale: float, bounds: bool) -> TaskSearch:
+        """Return the first search of a fit with what the last one of a fit with another C ended with; ``scale``: the new C over that one.
+
+        A kernel that had left has a little weight again. Where the box grows, the best dual point is one here, too; ``bounds``: its value
+        is a bound, for C is all that changed.
+        """
+        weights = (1.0 - RETURNING) * last.best_weights + RETURNING * self.weights
+        beta = best_multiple(problem, last.best_beta, last.best_decision, scale)
+        first = replace(self, weights=weights, shares=last.best_shares, beta=beta)
+        if scale < 1:
+            return first
+        return replace(first, dual_beta=last.dual_beta, dual_forms=last.dual_forms, lower=last.lower if bounds else 0.0)
 
 
 @dataclass(frozen=True)
@@ -130,8 +155,7 @@ class MultiTaskLoop:
         for m in running:
             began = time.perf_counter()
             search, config, losses = searches[m], self.configs[m], self.problems[m]
-            share = NESTED_TOL * search.upper if search.nested else GAP_SHARE * max(search.gap, config.tol * search.upper)
-            accuracy = Accuracy(FIRST_TOL, share / self.n_tasks)  # infinite before the first machine
+            accuracy = Accuracy(FIRST_TOL, search.machine_aim(config.tol) / self.n_tasks)
             weights = multitask.task_kernel_weights(search.weights, search.shares)
             machines = grams.solve(losses.problem, search.beta, weights, accuracy, search.dual_beta)
             seconds += time.perf_counter() - began
@@ -159,14 +183,21 @@ class MultiTaskLoop:
         search = replace(search, upper=bounds.primal, best_weights=search.weights, best_shares=search.shares)
         return replace(search, best_beta=machines.beta, best_bias=bias, best_decision=decision)
 
+    def decision_values(self, state: MultiTaskState) -> np.ndarray:
+        """Return what the best machines decide on all rows, ``(n_searches, n_samples)``, in the order and unit of the data."""
+        values = np.empty((len(state.searches), self.layout.n))
+        for row, losses, search in zip(values, self.problems, state.searches, strict=True):
+            row[self.order] = losses.problem.unit.values(search.best_decision)
+        return values
+
     def _metrics(self, state: MultiTaskState, running: int) -> dict[str, Any]:
         searches = state.searches
-        upper, lower = sum(search.upper for search in searches), sum(search.lower for search in searches)
+        units = [losses.problem.unit for losses in self.problems]
+        upper = sum(unit.size**2 * search.upper for unit, search in zip(units, searches, strict=True))
+        lower = sum(unit.size**2 * search.lower for unit, search in zip(units, searches, strict=True))
         counts = [int(np.sum(is_selected(one.best_weights, config.threshold))) for one, config in zip(searches, self.configs, strict=True)]
         figures = {"objective": upper, "gap": upper - lower, "lower_bound": lower, "upper_bound": upper}
-        decisions = {m: np.empty(self.layout.n) for m in range(len(searches))}
-        for m, search in enumerate(searches):
-            decisions[m][self.order] = search.best_decision
+        decisions = dict(enumerate(self.decision_values(state)))
         return {
             **figures,
             "relative_gap": max(search.relative_gap for search in searches),

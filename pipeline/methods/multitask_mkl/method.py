@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ....kernels.target_unit import TargetUnit
 from ....kernels.tasks.multitask import task_kernel_weights
 from ....storage.grams.layout import GramLayout
 from ...grams.settings import GramSettings
@@ -52,6 +53,7 @@ class MultiTaskMKL(Method):
     config_type = MultiTaskMKLConfig
     models = {TaskModel: TaskPredictor()}
     held = (WITHIN, ONE_STEP, LARGEST, WEIGHTS, MACHINES)
+    fold_tols = {"tol": 1e-2}
     programs = "methods.multitask_mkl.solve_pass"
 
     config: MultiTaskMKLConfig
@@ -105,9 +107,17 @@ class MultiTaskMKL(Method):
         return () if self.loop.settings.policy == "memory" else ("Gram blocks of tasks", "solves of tasks")
 
     @classmethod
-    def shared_folds(cls, config: MultiTaskMKLConfig, inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(
+        cls, configs: Sequence[MultiTaskMKLConfig], inputs: TaskInputs, masks: Sequence[np.ndarray], ctx: RunContext
+    ) -> Self | None:
         """Return one run of fits without the rows of every mask: they share Gram matrices."""
-        return cls(config, inputs, shared_loop(ctx, [config], inputs, masks), ctx)
+        return cls(configs[0], inputs, shared_loop(ctx, configs, inputs, masks), ctx)
+
+    def warm_start(self, fresh: MultiTaskState, before: MultiTaskMKL, last: MultiTaskState) -> MultiTaskState:
+        """Return what the searches before ended with, as far as it holds for another C."""
+        scale, parts = self.config.C / before.config.C, zip(fresh.searches, last.searches, self.loop.problems, strict=True)
+        bounds = before.config.model_copy(update={"C": self.config.C}) == self.config
+        return replace(fresh, searches=tuple(one.continued(end, losses.problem, scale, bounds) for one, end, losses in parts))
 
     def model(self, state: MultiTaskState, ctx: RunContext) -> TaskModel:
         """Return the model of the least primal value."""
@@ -122,11 +132,15 @@ class MultiTaskMKL(Method):
         norms = [norm if norm.diag_root is None else replace(norm, diag_root=norm.diag_root[back]) for norm in norms]
         weights = machine_stack([task_kernel_weights(one.best_weights, one.best_shares) for one in searches])
         solution = machine_stack([one.best_beta[back] for one in searches]), machine_stack([one.best_bias for one in searches])
-        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
+        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays, unit=self._unit)
+
+    @property
+    def _unit(self) -> TargetUnit:
+        return self.loop.problems[0].problem.unit
 
     def decision_values(self, state: MultiTaskState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return np.stack([search.best_decision for search in state.searches])[:, np.argsort(self.inputs.order)]
+        return self.loop.decision_values(state)
 
     def summary(self, state: MultiTaskState, model: TaskModel) -> dict[str, Any]:
         """Return bounds, and how many kernels and rows were selected."""
@@ -137,19 +151,19 @@ class MultiTaskMKL(Method):
     def tables(self, state: MultiTaskState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, their part in every task, and the tasks."""
         codes, names = self.inputs.codes[self.loop.order], self.inputs.names
-        tasks = [{"tasks": task_table(names, codes, one.best_beta, one.best_bias)} for one in state.searches]
-        return {**self.model_tables(model), **(tasks[0] if len(tasks) == 1 else by_class(tasks, self.inputs.labels))}
+        tasks = [{"tasks": task_table(names, codes, one.best_beta, self._unit.values(one.best_bias))} for one in state.searches]
+        return {**self.model_tables(model, self.column_names), **(tasks[0] if len(tasks) == 1 else by_class(tasks, self.inputs.labels))}
 
     @classmethod
     def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and their part in every task."""
         weights = np.atleast_2d(model.arrays["kernel_weights"])
-        tables = [_tables(model.machine(m), one) for m, one in enumerate(weights)]
+        tables = [_tables(model.machine(m), one, names) for m, one in enumerate(weights)]
         return tables[0] if len(tables) == 1 else by_class(tables, model.labels)
 
 
-def _tables(model: TaskModel, weights: np.ndarray) -> dict[str, list[dict[str, Any]]]:
-    kernels, threshold = kernel_names(model), MultiTaskMKLConfig.model_validate_json(model.params_json).threshold
+def _tables(model: TaskModel, weights: np.ndarray, names: Sequence[str] | None) -> dict[str, list[dict[str, Any]]]:
+    kernels, threshold = kernel_names(model, names), MultiTaskMKLConfig.model_validate_json(model.params_json).threshold
     order = np.argsort(-weights, kind="stable")
     order = order[is_selected(weights, threshold)[order]]
     parts = [{"task": task, **{kernels[q]: float(model.weights[q, t]) for q in order[:MAX_COLUMNS]}} for t, task in enumerate(model.tasks)]

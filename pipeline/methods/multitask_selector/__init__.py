@@ -1,1 +1,16 @@
 """Feature selection over many tasks."""
+
+from ...records.profile import Profile
+
+PROFILES = (
+    Profile(
+        "multitask-selector",
+        problem="few features for all tasks or for some, from a batch or in rounds of one row per task",
+        data=("tasks", "stream"),
+        wants=("few features",),
+        returns="`coef_` (features × tasks), selected features",
+        certificate="all features (batch); rounds have a bound of their regret",
+        nearest="`MultiTaskLasso`",
+        avoid="one task: `fgm` or `group-lasso`",
+    ),
+)

@@ -15,6 +15,8 @@ OF_ROUNDS = ("gamma", "epochs", "shuffle")
 class SelectorConfig(MethodConfig):
     """Parameters of feature selection over many tasks (``multitask-selector``)."""
 
+    scale_matters = True
+
     has_tasks = True
 
     penalty: Literal["imtfs", "amtfs", "mtfts"] = Field(
@@ -60,6 +62,11 @@ class SelectorConfig(MethodConfig):
         None, description="factor of the loss per class; partial_fit takes no balanced ones"
     )
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.resolved().lam == "auto"
 
     @model_validator(mode="after")
     def _suits_the_loss(self) -> SelectorConfig:

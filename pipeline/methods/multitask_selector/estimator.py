@@ -7,13 +7,24 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.group_lasso.task_selection import TaskStream
-from ...estimators.inputs import Column, UserRows, fan_out, fit_context, is_store, label_array, labels_of, opened_for, warn_user
+from ...estimators.inputs import (
+    Column,
+    UserRows,
+    fan_out,
+    fit_context,
+    in_memory,
+    is_store,
+    label_array,
+    opened_for,
+    share_right,
+    truth_of,
+    warn_user,
+)
 from ...estimators.kernels import is_text
 from ...estimators.linear import RESTART, FeatureSelection, StreamEstimator
 from ...estimators.probabilities import TaskProbabilities
@@ -72,8 +83,8 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         Weight of the penalty.
     objective_, dual_gap_
         Value of the batch problem at the weights (of the second fit with ``refit``), and its distance to the optimum: NaN for ``"da"``.
-    n_iter_, converged_, history_
-        Rounds or sweeps, whether ``tol`` was reached, and one array per figure over the steps.
+    n_iter_, converged_, stop_reason_, history_
+        Rounds or sweeps, whether ``tol`` was reached, what ended it, and one array per figure over the steps.
 
     Notes
     -----
@@ -204,8 +215,10 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         if self._stream is None:
             self._stream = TaskLearner.after(config, TaskStream.empty(d, len(self.tasks_)))
             self.history_, self.converged_ = {}, True
-        self._model = None
+        self._model, told = None, self._stream.watch.message
         self._stream.learn(task_rows(rows, codes, target, weight), self.tasks_.tolist())
+        if not told:
+            self._warn_unfinished(not self._stream.watch.message, self._stream.watch.message)
         return self
 
     def _codes(self, task: object, tasks: object, n: int, goes_on: bool) -> np.ndarray:
@@ -271,10 +284,14 @@ class MultiTaskSelector(FeatureSelection, TaskProbabilities, StreamEstimator):
         values = self._values(X, task)[:, 0]
         return predicted_labels(values, self.classes_) if self._is_classifier else values
 
-    def score(self, X: UserRows, y: Column, task: Column = None, sample_weight: Column = None) -> float:
+    def score(self, X: UserRows, y: Column = None, task: Column = None, sample_weight: Column = None) -> float:
         """Return the share of right labels over all rows, or R2 of numbers."""
-        measure = accuracy_score if self._is_classifier else r2_score
-        return float(measure(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
+        from sklearn.metrics import r2_score
+
+        predicted = self.predict(X, task)
+        if self._is_classifier:
+            return share_right(truth_of(X, y), predicted, sample_weight)
+        return float(r2_score(in_memory(truth_of(X, y), "y"), predicted, sample_weight=sample_weight))
 
     def transform(self, X: UserRows) -> np.ndarray | sp.sparray:
         """Return the columns of features that some task has selected; raw ones, also of a store."""

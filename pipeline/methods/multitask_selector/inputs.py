@@ -12,7 +12,8 @@ import scipy.sparse as sp
 
 from ....kernels.arrays import Array
 from ....kernels.group_lasso.on_rows import LEAST_LAM
-from ....kernels.group_lasso.task_selection import TaskRows, task_penalty
+from ....kernels.group_lasso.step_lengths import StepWatch
+from ....kernels.group_lasso.task_selection import Progress, Rounds, TaskRows, task_penalty
 from ....kernels.losses import mean_loss
 from ....storage import BlockStore, MemoryBlocks
 from ...inputs.labels import row_weights
@@ -91,10 +92,18 @@ def selector_data(config: SelectorConfig, inputs: TaskInputs) -> SelectorData:
     return SelectorData(data, codes, target, np.asarray(weight, np.float64), offsets, d, inputs.names, selectable, scale)
 
 
-def divergence_message(gamma: float, row: int, name: object, prefix: str = "") -> str:
-    """Return the message of a stream whose predictions diverge."""
-    reason = f"gamma={gamma:g}: predictions grow without bound ({prefix}row {row}, task {name!r})"
-    return f"{reason}; raise gamma to the order of the rows' squared norms, or scale the features"
+def divergence_message(watch: StepWatch, rows: TaskRows, row: int, name: object, prefix: str = "") -> str:
+    """Return the message of a stream whose predictions diverge on rows."""
+    reason = f"gamma={watch.gamma:g}: predictions grow without bound ({prefix}row {row}, task {name!r})"
+    return f"{reason}; {watch.remedy(rows.indptr, rows.values, rows.weight)}"
+
+
+def look_at(watch: StepWatch, rounds: Rounds, progress: Progress, rows: TaskRows, places: np.ndarray) -> None:
+    """Let the watch of a stream look at the rows that it learnt, which stand at some places."""
+    places = places[places >= 0]
+    if rounds.loss == "squared" and watch.look(progress.loss, progress.weight, rows.target[places]):
+        learnt = rows.chosen(places)
+        watch.tell(learnt.indptr, learnt.values, learnt.weight)
 
 
 def task_offsets(kind: str | None, codes: np.ndarray, target: np.ndarray, weight: np.ndarray, n_tasks: int) -> np.ndarray:

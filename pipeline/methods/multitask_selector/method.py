@@ -113,11 +113,14 @@ class Selector(Method):
         known = (float(self.config.lam), np.nan) if isinstance(state, SelectorState) else (self.loop.lam(state), state.lambda_max)
         figures |= dict(zip(("lam", "lambda_max"), known, strict=True))
         model = _linear_model(self.config, self.inputs.names, self.inputs.classes, coef, intercepts, figures)
-        return replace(model, row_scaled=self.inputs.data.scale.kind == "unit-row", arrays={"offsets": data.offsets})
+        model = replace(model, row_scaled=self.inputs.data.scale.kind == "unit-row", arrays={"offsets": data.offsets})
+        return model.scaled_by(scale.factor)
 
     def warnings(self, state: State, model: LinearModel, ctx: RunContext) -> list[str]:
-        """Return that nothing was selected."""
+        """Return that steps were too long, or that nothing was selected."""
         lam = model.figures["lam"]
+        if isinstance(self.loop, RoundsLoop) and self.loop.watch.message:
+            return [self.loop.watch.message]
         if lam == 0 or len(model.features):
             return []
         return [f"lam={lam:g} selects no feature: every weight is zero; choose a smaller one"]
@@ -151,7 +154,7 @@ class Selector(Method):
     @classmethod
     def model_tables(cls, model: LinearModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return features by the norm of their weights over tasks, and their weights by task."""
-        features, weights = model.features, selected_weights(model)
+        features, weights = model.features, model.scaled_weights()
         texts, norms = name_features(features, names), np.sqrt(np.square(weights).sum(axis=0))
         order = np.lexsort((features, -norms))
         selected = [

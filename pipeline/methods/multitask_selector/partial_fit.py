@@ -8,9 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from ....kernels.group_lasso.step_lengths import StepWatch
 from ....kernels.group_lasso.task_selection import Diverged, OpenRound, Rounds, TaskRows, TaskStream, run_rounds, task_penalty
 from .config import SelectorConfig
-from .inputs import divergence_message, task_rows
+from .inputs import divergence_message, look_at, task_rows
 
 
 @dataclass
@@ -21,25 +22,29 @@ class TaskLearner:
     rows: TaskRows  # those of the open round, in the order of arrival
     slopes: np.ndarray  # derivatives of their losses
     rounds: Rounds  # what the steps minimise
+    watch: StepWatch  # of their lengths
 
     @classmethod
     def after(cls, config: SelectorConfig, stream: TaskStream) -> Self:
         """Return what goes on from a stream whose last round is closed."""
         penalty, none = task_penalty(config.penalty, len(stream.norms), config.r), np.zeros(0)
         rounds = Rounds(penalty, float(config.lam), config.gamma, config.loss, config.fit_intercept)
-        return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds)
+        return cls(stream, task_rows(np.zeros((0, 1)), none, none, none), none, rounds, StepWatch(config.gamma))
 
     def learn(self, rows: TaskRows, names: Sequence[Any]) -> None:
         """Read rows behind those of the open round; ``names`` of the tasks are for messages. Raises ValueError: predictions grow without
         bound.
         """
         n_open = self.rows.n
+        self.watch.remember(rows.indptr, rows.values, rows.weight)
         together = self.rows.followed_by(rows) if n_open else rows
         order = np.flatnonzero(together.weight > 0)
         opened = OpenRound(np.arange(n_open), self.slopes)
         try:
-            opened = run_rounds(self.stream, together, order[order >= n_open], self.rounds, opened).open
+            progress = run_rounds(self.stream, together, order[order >= n_open], self.rounds, opened)
         except Diverged as error:
             name = names[together.codes[error.row]]
-            raise ValueError(divergence_message(self.rounds.gamma, error.row - n_open, name)) from None
+            raise ValueError(divergence_message(self.watch, together, error.row - n_open, name)) from None
+        look_at(self.watch, self.rounds, progress, rows, np.flatnonzero(rows.weight > 0))
+        opened = progress.open
         self.rows, self.slopes = together.chosen(opened.rows), opened.slopes

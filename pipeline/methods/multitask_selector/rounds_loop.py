@@ -13,13 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ....kernels.group_lasso.step_lengths import StepWatch
 from ....kernels.group_lasso.task_selection import CLOSE, Diverged, OpenRound, Rounds, TaskStream, run_rounds, task_penalty
 from ....kernels.losses import mean_loss
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .config import SelectorConfig
-from .inputs import SelectorData, Solution, divergence_message, objective_value, penalty_weight
+from .inputs import SelectorData, Solution, divergence_message, look_at, objective_value, penalty_weight
 from .rows import MemoryRows, RowSource
 
 N_STEPS = 20  # a fit of few rows and many epochs takes about this many steps, so that its progress can be seen
@@ -64,6 +65,7 @@ class RoundsLoop:
         self.config, self.data, self.seed = config, data, seed
         self.source: RowSource = MemoryRows(data) if source is None else source
         self._order: tuple[int, np.ndarray] = (-1, np.zeros(0, np.int64))
+        self.watch = StepWatch(config.gamma)
         self.trackers: tuple[AccuracyTracker | R2Tracker, ...] = ()
 
     def init(self, ctx: RunContext) -> SelectorState:
@@ -90,7 +92,10 @@ class RoundsLoop:
         except Diverged as error:
             row = self.source.row_number(order, error.row)
             name = self.data.names[int(self.data.codes[row])]
-            raise ValueError(divergence_message(self.config.gamma, row, name, f"round {stream.t + 1}, ")) from None
+            raise ValueError(
+                divergence_message(self.watch, rows.chosen(places[places >= 0]), row, name, f"round {stream.t + 1}, ")
+            ) from None
+        look_at(self.watch, rounds, progress, rows, places)
         after = replace(state, iteration=state.iteration + 1, epoch=epoch, part=part, t=stream.t, sums=stream.sums)
         after = replace(after, bias=stream.bias, paid=stream.paid, norms=stream.norms)
         weights = rounds.weights(stream)

@@ -41,8 +41,8 @@ class SimpleNPKL(SpectralEstimator):
         Primal value, and its certified distance from the optimum.
     labels_
         Clusters of the rows, after :meth:`cluster`.
-    n_iter_, converged_, history_
-        Decompositions, whether the gap closed, and one array per figure over the iterations.
+    n_iter_, converged_, stop_reason_, history_
+        Decompositions, whether the gap closed, what ended it, and one array per figure over the iterations.
 
     Examples
     --------

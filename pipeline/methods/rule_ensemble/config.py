@@ -21,7 +21,11 @@ class RuleConfig(MethodConfig):
     a: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
         2.0, description="penalty of a rule of k propositions is a^k; larger values give shorter rules"
     )
-    C: Positive = Field(1.0, description="loss weight, the same as scikit-learn's SVC")
+    C: Positive | Literal["auto"] = Field(
+        "auto",
+        description="loss weight, the same as scikit-learn's SVC. auto: 10, and of more than two classes 10 times their number, 50 at most "
+        "(C_), since their machines share one norm over rules",
+    )
     n_thresholds: Annotated[int, Field(ge=1, le=1000)] = Field(9, description="cuts of a numeric column, at quantiles of training rows")
     refine_cuts: bool = Field(True, description="move the cuts of the selected rules to the best training values, and fit the rules again")
     categorical: list[int | str] | None = Field(
@@ -43,7 +47,7 @@ class RuleConfig(MethodConfig):
         "and says so",
     )
     rest: Positive | None = Field(
-        1e-4, description="stop when a round's rules lowered the objective by less than this share; none: go on to the certificate"
+        1e-3, description="stop when a round's rules lowered the objective by less than this share; none: go on to the certificate"
     )
     add: Count = Field(30, description="conjunctions added in a round, without their parts")
     skip_implied: bool = Field(True, description="leave out conjunctions of propositions that imply or contradict each other")

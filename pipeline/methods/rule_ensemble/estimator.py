@@ -12,15 +12,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import TransformerMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...estimators.inputs import Classifying, fan_out, fit_context, is_store, labels_of, opened, warn_user
+from ...estimators.cross_validated import CrossValidated, Grid
+from ...estimators.inputs import Classifying, fan_out, fit_context, is_store, opened, share_right, truth_of, warn_user
 from ...estimators.kernels import KernelEstimator
 from ...estimators.probabilities import TaskProbabilities
 from ...estimators.supervised import SupervisedEstimator, predicted_labels
 from ...inputs.tasks import store_tasks, with_tasks
+from ...loops.active_set import FINISHED
 from ...passes.columns import Columns
 from ...records.data_set import DataSet
 from .data import RuleInputs, raw_columns
@@ -49,6 +50,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
 
     Attributes
     ----------
+    C_
+        Weight of the losses.
     rules_
         The rules, largest weight first: dicts of ``text``, ``support`` (training rows that satisfy it), ``vote``, ``weight``, ``length``,
         ``columns``, ``conditions`` (column, sign, cut), and with several classes or tasks ``weights``.
@@ -64,8 +67,9 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         beyond the active set could be certified.
     tasks_
         Task names; ``None`` without tasks.
-    n_iter_, converged_, history_
-        Steps, whether the fit ended without hitting a cap, and one array per figure over the steps.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the gap over all conjunctions is within ``tol``, what ended it (``rest``: the parameter), and one array per figure
+        over the steps.
 
     Examples
     --------
@@ -136,6 +140,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         return self
 
     def _unfinished(self, state: RuleState) -> str:
+        if state.stop in FINISHED:
+            return ""
         reason = STOPS.get(str(state.stop), "").format(self._config())
         gap = self.certificate_["restricted_gap"]
         return f"{reason} ended the fit before rules next to the active set were quiet; the gap on the active set is {gap:.2g}"
@@ -150,6 +156,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         self.certificate_ = rule_certificate(model)
         self.coef_ = model.weights[model.by_weight].T.copy()
         self.intercept_ = model.intercepts
+        self.C_ = float(json.loads(model.params_json)["C"])
         self.tasks_ = None if model.tasks is None else np.asarray(model.tasks)
         self.objective_, self.dual_gap_ = model.figures["objective"], self.certificate_["gap"]
 
@@ -181,9 +188,9 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         """Return the predicted class labels, ``(n_samples,)``."""
         return predicted_labels(self.decision_function(X, task), self.classes_)
 
-    def score(self, X: object, y: ArrayLike, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: object, y: ArrayLike | None = None, task: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """Return the share of right labels over all rows."""
-        return float(accuracy_score(labels_of(y), self.predict(X, task), sample_weight=sample_weight))
+        return share_right(truth_of(X, y), self.predict(X, task), sample_weight)
 
     def transform(self, X: object) -> np.ndarray:
         """Return which rows satisfy which rule: ``(n_samples, n_rules)`` zeros and ones in the order of ``rules_``."""
@@ -228,6 +235,36 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         if path is not None:
             Path(path).write_text(text + "\n", encoding="utf-8")
         return text
+
+
+class RuleEnsembleClassifierCV(CrossValidated, RuleEnsembleClassifier):
+    r"""Weighted rules from the lattice of all conjunctions, ``C`` and ``rho`` chosen by cross-validation.
+
+    The problem is that of :class:`RuleEnsembleClassifier`. The fits of a fold share its propositions; with tasks every one of them is in
+    all folds.
+
+    Attributes
+    ----------
+    C_, rho_
+        Parameters chosen.
+    Cs_, rhos_
+        Values that were compared, ``rhos_`` where they were given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gramplane import RuleEnsembleClassifierCV
+    >>> X = np.random.default_rng(0).uniform(size=(200, 3))
+    >>> model = RuleEnsembleClassifierCV(Cs=[0.3, 3], n_thresholds=4, cv=3).fit(X, (X[:, 0] > 0.5) & (X[:, 1] <= 0.4))
+    >>> model.best_score_ > 0.9, len(model.rules_) == model.transform(X).shape[1]
+    (True, True)
+    """
+
+    _left_out = ("refit",)  # (of rules: it is that of the search here)
+    _grids = (
+        Grid("C", "Cs", 5, "Values of C; a number of them is spread evenly in the logarithm from 1/30 to 30.", span=(1 / 30, 30.0)),
+        Grid("rho", "rhos", None, "Values of rho to compare; ``None``: ``rho`` alone.", "list of float or None"),
+    )
 
 
 def _warn_event(event: Mapping[str, Any]) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from ....kernels.rules.bits import MAX_UNPACKED_BYTES
+from ....kernels.rules.lattice import RuleLattice
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
 from ...loops.active_set import ActiveRule, ActiveState, active_step, unchanged_figures
 from ...loops.protocol import Step
@@ -35,6 +36,7 @@ from .lattice_problem import LatticeProblem
 from .refinement import is_better, prune_rules, refine_rules
 from .state import RuleMaster, RuleState
 
+KEPT_SHARE = 1e-3  # conjunctions below this share of the largest weight do not go on to another C
 MAX_SWEEPS = 6  # times that cuts are moved and rules fitted again
 
 
@@ -68,6 +70,12 @@ class RuleLoop:
             self._data = read_rule_data(ctx, self.config, self.tasks, self.similarity, self.categorical, self.n_samples)
         return self._data
 
+    def take_over(self, loop: RuleLoop) -> None:
+        """Take over the propositions of a loop over the same rows, where they lie in memory."""
+        if loop._data is not None and isinstance(loop._data.lattice, RuleLattice):
+            lattice = replace(loop._data.lattice, cost=tuple(task.cost for task in self.tasks))
+            self._data = replace(loop._data, lattice=lattice)
+
     def init(self, ctx: RunContext) -> RuleState:
         """Return the state before the first step: the empty conjunction and the best single propositions."""
         lattice = self.data(ctx).lattice
@@ -75,6 +83,22 @@ class RuleLoop:
         weights = np.zeros((nodes.size, lattice.root.shape[1]))
         master = RuleMaster(weights, np.zeros(len(self.tasks)), np.zeros(sum(len(task.rows) for task in self.tasks)))
         return RuleState(0, ActiveState(nodes), master)
+
+    def continued(self, fresh: RuleState, last: RuleState, ctx: RunContext) -> RuleState:
+        """Return the state to begin with where a loop over the same rows ended with another C: the conjunctions with weight there, with
+        their hull, and the best single propositions.
+        """
+        lattice, old = self.data(ctx).lattice, last.active.nodes
+        sizes = np.sqrt(np.sum(last.master.weights**2, axis=1))
+        used = np.flatnonzero(sizes > KEPT_SHARE * sizes.max(initial=0.0))
+        nodes = fresh.active.nodes.with_hulls(old.keys[used], lattice.parents, lattice.penalties, self.config.max_rules)
+        weights = np.zeros((nodes.size, last.master.weights.shape[1]))
+        for key, row in zip(old.keys, last.master.weights, strict=True):
+            place = nodes.place(key)
+            if place >= 0:
+                weights[place] = row
+        master = replace(fresh.master, weights=weights, bias=last.master.bias)
+        return replace(fresh, active=replace(fresh.active, nodes=nodes), master=master)
 
     def step(self, state: RuleState, ctx: RunContext) -> Step[RuleState]:
         """Return the state after one round of the active set, or one move of the cuts."""

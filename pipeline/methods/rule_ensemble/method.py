@@ -29,6 +29,8 @@ from .predict import RulePredictor
 from .proposition_pass import outline_pass, pack_pass
 from .state import RuleState
 
+MACHINE_C, MAX_C = 10.0, 50.0  # of C="auto", for every machine and at most (docs/defaults.md)
+
 
 class Rule(Method):
     """A classifier of readable rules, chosen from all conjunctions at once."""
@@ -37,6 +39,7 @@ class Rule(Method):
     config_type = RuleConfig
     models = {RuleModel: RulePredictor()}
     held = HELD
+    fold_tols = {"tol": 1e-2, "rest": 1e-2}
     programs = "methods.rule_ensemble.blocked_rules"
 
     config: RuleConfig
@@ -55,6 +58,11 @@ class Rule(Method):
         rows = rows if tasks is None else with_tasks(rows, tasks, ctx.data.url)
         rows = with_held_out(rows, held_out_rows(extra, rows.target, ctx.seed, rows.classes))
         return config, RuleInputs.of(rows, ctx.data.feature_names(), ctx.data.encoding)
+
+    @classmethod
+    def decided(cls, config: RuleConfig, inputs: RuleInputs, ctx: RunContext) -> RuleConfig:
+        """Return parameters with the weight of the losses."""
+        return config if config.C != "auto" else config.model_copy(update={"C": min(MACHINE_C * inputs.rows.n_machines, MAX_C)})
 
     @classmethod
     def build_loop(cls, config: RuleConfig, inputs: RuleInputs, ctx: RunContext) -> RuleLoop:
@@ -116,6 +124,16 @@ class Rule(Method):
         most, n = most_propositions(self.config, self.ctx.data.n_cols, self.ctx.data.n_rows), self.ctx.data.n_rows
         search = "searches below single propositions" if fits_a_task(most, n) else "sums of candidates over blocks of rows"
         return ("propositions of features", "sums and counts of conjunctions over blocks of rows", search, "changes of cuts")
+
+    def follow_path(self, before: Rule | None) -> None:
+        """Take over the propositions, and leave what is decided to the end."""
+        self.loop.fits = ()
+        if before is not None:
+            self.loop.take_over(before.loop)
+
+    def warm_start(self, fresh: RuleState, before: Rule, last: RuleState) -> RuleState:
+        """Return the conjunctions with weight of the fit before; not its active set, which only grows."""
+        return self.loop.continued(fresh, last, self.ctx)
 
     @classmethod
     def labelled(cls, inputs: RuleInputs) -> Inputs:

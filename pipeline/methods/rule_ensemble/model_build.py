@@ -11,7 +11,7 @@ import numpy as np
 from ....kernels.graphs.norms import DualPoint
 from ....kernels.rules.propositions import ABOVE, AT_MOST, Propositions
 from ...inputs.tasks import TaskInputs
-from ...loops.active_set import EVERYWHERE, FINISHED
+from ...loops.active_set import EVERYWHERE
 from ...records.context import RunContext
 from .blocked_lattice import BlockedLattice
 from .blocked_rules import BlockedRules
@@ -53,7 +53,7 @@ def build_rule_model(
         active_propositions=data.propositions.take(active),
         **_packed_lists("active", active_items),
         active_weights=hull.weights,
-        figures={**_figures(state, state.kept), "descendant_gap": descendant_gap(data.lattice, state)},
+        figures={**_figures(state, state.kept, config.tol), "descendant_gap": descendant_gap(data.lattice, state)},
         origins_json=json.dumps({str(column): list(origin) for column, origin in about.origins.items()}),
         first_feature=int(getattr(ctx.data, "first_feature", 0)),
     )
@@ -102,14 +102,14 @@ def _narrowest_cuts(props: Propositions, item: Sequence[int]) -> list[int]:
     return list(best.values())
 
 
-def _figures(state: RuleState, rules: SelectedRules) -> dict[str, float]:
+def _figures(state: RuleState, rules: SelectedRules, tol: float) -> dict[str, float]:
     active = state.active
     depth = float("nan") if active.depth is None else (float("inf") if active.depth == EVERYWHERE else float(active.depth))
     gap = active.certificate if active.depth is not None else float("nan")
     certificate = {"objective": active.upper, "gap": gap, "restricted_gap": active.upper - active.lower, "depth": depth}
     outside = {"bound": active.bound, "worst_outside": active.worst, "n_nodes": active.nodes.size, "rounds": active.rounds}
     steps = {"newton_steps": state.master.steps, "iterations": state.iteration, "refit_objective": rules.objective}
-    figures = certificate | outside | steps | {"converged": active.stop in FINISHED}
+    figures = certificate | outside | steps | {"converged": active.is_certified(tol)}
     return {name: float(value) for name, value in figures.items()}
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ....kernels.graphs.hulls import NodeSet
-from ....kernels.rules.bits import unpack_bits
+from ....kernels.rules.bits import set_bits
 from ....kernels.rules.propositions import Propositions
 from ...loops.active_set import ActiveState
 from .data import RuleData
@@ -39,8 +39,7 @@ class SelectedRules:
 
     def items(self) -> list[list[int]]:
         """Return the propositions of every node of the hull."""
-        width = 64 * self.nodes.keys.shape[1]
-        return [np.flatnonzero(row).tolist() for row in unpack_bits(self.nodes.keys, width)] if self.nodes.size else []
+        return set_bits(self.nodes.keys)
 
     def above(self, share: float) -> tuple[list[int], np.ndarray]:
         """Return the rules of a weight above a share of the largest, by position in the hull, and their weights; never the empty one."""

@@ -1,6 +1,7 @@
 """Re-ranking of images by looks and tags."""
 
 from ...records.extra_input import ExtraInput
+from ...records.profile import Profile
 
 EXTRA_INPUTS = (
     ExtraInput(
@@ -20,5 +21,28 @@ EXTRA_INPUTS = (
         compared=False,
         least=2,
         methods=("semantic-ranker",),
+    ),
+)
+
+PROFILES = (
+    Profile(
+        "semantic-ranker",
+        problem="images of a query ordered by a walk on a kernel of looks and tags",
+        data=("images",),
+        wants=("ranking",),
+        returns="scores of images, of unseen ones too",
+        certificate="the kernel, before the walk",
+        nearest="VisualRank, label propagation",
+        avoid="no tags: `visual-rank`",
+    ),
+    Profile(
+        "visual-rank",
+        problem="scores of rows by a random walk on a given similarity",
+        data=("graph",),
+        wants=("ranking",),
+        returns="scores that add up to one",
+        certificate="the scores, as an l1 norm",
+        nearest="PageRank (`networkx.pagerank`)",
+        avoid="directed links with text: PageRank on the links",
     ),
 )

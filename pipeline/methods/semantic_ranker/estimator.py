@@ -55,8 +55,8 @@ class SemanticKernelRanker(SpectralEstimator):
         its bound. Of many queries: those of one after the other, numbered within their query.
     objective_, dual_gap_
         Objective of the kernel and its certified distance from the optimum; of many queries ``(n_queries,)``.
-    n_iter_, converged_, history_
-        Iterations, whether the gap was reached, and one array per figure over the iterations.
+    n_iter_, converged_, stop_reason_, history_
+        Iterations, whether the gap was reached, what ended it, and one array per figure over the iterations.
 
     Examples
     --------
@@ -227,8 +227,9 @@ class VisualRank(MethodEstimator):
     ----------
     scores_, prior_
         ``(n_samples,)`` scores, sum one, and ``(n_samples,)`` :math:`\pi`.
-    n_iter_, converged_, error_bound_
-        Products with S, whether ``tol`` was reached, and a bound of the l1 distance of the scores from the exact ones, rounding aside.
+    n_iter_, converged_, stop_reason_, error_bound_
+        Products with S, whether ``tol`` was reached, what ended them, and a bound of the l1 distance of the scores from the exact ones,
+        rounding aside.
     history_
         One array per figure over the steps.
 
@@ -288,7 +289,8 @@ class VisualRank(MethodEstimator):
     def _context(self, data: Any) -> Iterator[RunContext]:
         if isinstance(data, MemoryBlocks):
             # A matrix in memory serves where it lies.
-            with fit_context(data, "sync", fan_out(self.callbacks, self.verbose), seed_of(self.random_state)) as ctx:
+            seed = seed_of(self.random_state)
+            with self._shown() as shown, fit_context(data, "sync", fan_out(self.callbacks, self.verbose, shown), seed, shown) as ctx:
                 yield replace(ctx, warn=warn_user)
             return
         with super()._context(data) as ctx:

@@ -14,6 +14,7 @@ from ...records.config import (
     Normalize,
     Positive,
     Probability,
+    SharedLossWeight,
     StorePath,
     TaskKernels,
     TaskLoss,
@@ -24,11 +25,13 @@ from ...records.config import (
 class SharedSubspaceConfig(GramConfig):
     """Parameters of shared-subspace multiple kernel learning (``shared-subspace-mkl``)."""
 
+    scale_matters = True
+
     has_tasks = True
 
     kernels: TaskKernels = None
     q: Annotated[float, Field(ge=1, le=2)] = Field(1.5, description="norm over kernels: 1 gives few kernels, 2 equal traces")
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses over the rows of all tasks, as scikit-learn's SVC and SVR")
+    C: SharedLossWeight = "auto"
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
     solver: Literal["auto", "mirror", "alternate"] = Field(
@@ -45,3 +48,8 @@ class SharedSubspaceConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None

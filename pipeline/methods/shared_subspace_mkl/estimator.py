@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...estimators.tasks import TaskClassifier, TaskEstimator, TaskRegressor
 from ...models.task import TaskModel, machine_stack
 from ...one_vs_rest import class_model
+from .config import SharedSubspaceConfig
 from .method import SharedSubspace
 
 
@@ -30,8 +31,10 @@ class _SharedSubspace(TaskEstimator):
         The same: their leading eigenvectors span what the tasks share.
     objective_, dual_gap_, lower_bound_, upper_bound_
         Primal value and its distance to the dual value, a bound of the distance to the optimum; both bounds of the optimum.
-    n_iter_, converged_, history_
-        Solves of the machine, whether ``tol`` was reached, and one array per figure over the iterations.
+    C_
+        Weight of the losses.
+    n_iter_, converged_, stop_reason_, history_
+        Solves of the machine, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
 
     References
     ----------
@@ -42,6 +45,7 @@ class _SharedSubspace(TaskEstimator):
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
+        self.C_ = float(SharedSubspaceConfig.model_validate_json(model.params_json).C)
         models = [class_model(model, m) for m in range(model.n_machines)]
         self.kernel_weights_ = machine_stack([one.arrays["kernel_weights"].copy() for one in models])
         self.task_weights_ = model.weights.copy()
@@ -69,6 +73,9 @@ class SharedSubspaceMKLClassifier(TaskClassifier, _SharedSubspace):
 
 class SharedSubspaceMKLRegressor(TaskRegressor, _SharedSubspace):
     r"""Regressions of many tasks that share a low-dimensional subspace of every kernel's feature space (MK-MTSFL).
+
+    The target is centred and scaled inside: C and epsilon are about targets of standard deviation one, and mean the same in every unit.
+    Coefficients and intercepts are in the unit of the target, objective and bounds in its square.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from ...inputs.kernel_checks import kernel_warnings
 from ...inputs.kernels import given_grams_or_none, gram_settings, resolved_kernels, with_gram_store
 from ...inputs.memory import HELD as MACHINES_HELD
 from ...inputs.memory import fewer_kernels, machines_held, refuse_pooled
-from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit
+from ...inputs.tasks import TaskInputs, held_out_task_inputs, pooled_problem, task_fit, with_loss_weight
 from ...loops.side_by_side import SideBySide, SideState
 from ...method import Method, bound_figures, bounds_summary
 from ...models.kernel import kernel_names
@@ -67,6 +67,12 @@ class SharedSubspace(Method):
     ) -> tuple[SharedSubspaceConfig, TaskInputs]:
         """Return parameters, and target, weights and tasks of a store; ``extra`` may hold ``test_share``."""
         return with_gram_store(config, held_out_task_inputs(ctx, cls.name, extra))
+
+    @classmethod
+    def decided(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> SharedSubspaceConfig:
+        """Return parameters with what they leave to the data filled in: kernels, and the weight of the losses."""
+        config = super().decided(config, inputs, ctx)
+        return with_loss_weight(config, inputs, len(resolved_kernels(config.kernels, inputs.data, config.normalize)))
 
     @classmethod
     def start(cls, config: SharedSubspaceConfig, inputs: TaskInputs, ctx: RunContext) -> Any:
@@ -137,11 +143,11 @@ class SharedSubspace(Method):
         )
         arrays, norms = {"kernel_weights": np.trace(weights, axis1=1, axis2=2)}, self.loop.grams(ctx).normalizations
         solution = state.best_beta, state.best_bias
-        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays)
+        return build_task_model(self.config, self.inputs, self.loop.specs, norms, weights, *solution, figures, arrays, unit=self.loop.unit)
 
     def decision_values(self, state: SubspaceState, ctx: RunContext) -> np.ndarray:
         """Return the decision values of all rows, ``(n_machines, n_samples)``."""
-        return self.decision_of(state)[None]
+        return self.loop.unit.values(self.decision_of(state))[None]
 
     def warnings(self, state: SubspaceState, model: TaskModel, ctx: RunContext) -> list[str]:
         """Return which kernels add nothing, or nothing new."""
@@ -153,14 +159,18 @@ class SharedSubspace(Method):
 
     def tables(self, state: SubspaceState, model: TaskModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, couplings of tasks, and the tasks."""
-        return {**self.model_tables(model), "tasks": task_table(self.inputs.names, self.loop.codes, state.best_beta, state.best_bias)}
+        intercepts = self.loop.unit.values(state.best_bias)
+        return {
+            **self.model_tables(model, self.column_names),
+            "tasks": task_table(self.inputs.names, self.loop.codes, state.best_beta, intercepts),
+        }
 
     @classmethod
     def model_tables(cls, model: TaskModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by trace, eigenvalues of their couplings, and couplings of tasks."""
         if model.n_machines > 1:
-            return class_tables(cls, model)
-        weights, names, tasks = model.weights, kernel_names(model), model.tasks
+            return class_tables(cls, model, names)
+        weights, names, tasks = model.weights, kernel_names(model, names), model.tasks
         traces = np.trace(weights, axis1=1, axis2=2)
         order = np.argsort(-traces, kind="stable")
         spectra = np.linalg.eigvalsh(weights)[:, ::-1][:, :MAX_EIGENVALUES_SHOWN]

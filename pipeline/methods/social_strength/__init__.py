@@ -1,6 +1,7 @@
 """Strength of ties between users."""
 
 from ...records.extra_input import ExtraInput
+from ...records.profile import Profile
 
 EXTRA_INPUTS = (
     ExtraInput(
@@ -12,5 +13,18 @@ EXTRA_INPUTS = (
         values=(0, 1),
         ordered=True,
         compared=False,
+    ),
+)
+
+PROFILES = (
+    Profile(
+        "social-strength",
+        problem="how strongly users are tied, from several similarities and some known pairs",
+        data=("pairs",),
+        wants=("ranking",),
+        returns="weights of the views, strength of any pair, ranked candidates",
+        certificate="the machine over pairs, at these weights",
+        nearest="`LogisticRegression` on features of pairs",
+        avoid="one similarity only: rank by it",
     ),
 )

@@ -311,16 +311,13 @@ class BlockViews:
 
     def _raw_products(self, which: list[int], vectors: list[np.ndarray]) -> list[np.ndarray]:
         """Return the products of raw matrices with vectors ``(c, n)`` each: a pass over stripes, and one over blocks where needed."""
-        by_columns = [a for a, q in enumerate(which) if self._by_columns(q)]
+        by_columns = [a for a, q in enumerate(which) if self.given or is_linear(self.specs[q])]
         by_blocks = [a for a in range(len(which)) if a not in by_columns]
         out: dict[int, np.ndarray] = {}
         for chosen, multiply in ((by_columns, self._column_products), (by_blocks, self._block_products)):
             if chosen:
                 out |= dict(zip(chosen, multiply([which[a] for a in chosen], np.stack([vectors[a] for a in chosen])), strict=True))
         return [out[a] for a in range(len(which))]
-
-    def _by_columns(self, q: int) -> bool:
-        return self.given or is_linear(self.specs[q])
 
     def _column_products(self, which: list[int], vectors: np.ndarray) -> np.ndarray:
         tasks = column_tasks(self.ctx.data)

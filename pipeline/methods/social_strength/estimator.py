@@ -50,8 +50,8 @@ class SocialStrengthRanker(KernelEstimator):
         ``(m, 2)`` pairs with a coefficient (the import vectors, or all), and ``(m,)`` a.
     objective_, dual_gap_
         Objective, and how far it is above the least over all training pairs at most.
-    n_iter_, converged_, history_
-        Steps, whether the fit ended by itself, and one array per figure over the steps.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the fit ended by itself, what ended it, and one array per figure over the steps.
 
     Examples
     --------

@@ -8,16 +8,16 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Tags, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ....kernels.grams.spec import KernelSpec
 from ....kernels.svm.triclass import three_way
 from ....storage import DataError, MemoryBlocks
 from ....storage.value_types import UserData
-from ...estimators.inputs import Column, UserRows, in_memory, is_store, label_array, opened_for, validated
+from ...estimators.inputs import Column, UserRows, check_labels, in_memory, is_store, label_array, opened_for, stored_target, validated
 from ...estimators.kernels import KernelClassifier, is_text
 from ...estimators.linear import first_row_not_finite
+from ...estimators.scaling import scaled_rows
 from ...grams.given import GivenGrams
 from ...grams.sources import TextRows
 from ...models.kernel import KernelModel
@@ -56,8 +56,8 @@ class TriClassSVC(KernelClassifier):
         J of every start.
     validation_
         Rows ``{"machine", "accuracy", "deviation", "folds"}`` of SVM, U-SVM and 3C-SVM; empty where there was no validation.
-    n_iter_, converged_, history_
-        Steps, whether the best start ended by itself, and one array per figure over the steps.
+    n_iter_, converged_, stop_reason_, history_
+        Steps, whether the best start ended by itself, what ended it, and one array per figure over the steps.
 
     Examples
     --------
@@ -139,8 +139,8 @@ class TriClassSVC(KernelClassifier):
             raise ValueError("kernel='precomputed': X is the matrix of all rows, labelled ones first; X_unlabelled must be None")
         first = self._rows("X", X, reset=True)
         second = None if X_unlabelled is None else self._rows("X_unlabelled", X_unlabelled, reset=False)
-        y = self._stored_target(first) if y is None else label_array(column_or_1d(y, warn=True))
-        check_classification_targets(y)
+        y = stored_target(first) if y is None else label_array(column_or_1d(y, warn=True))
+        check_labels(y)
         labelled = first.n_rows if not self._precomputed else len(y)
         if len(y) != labelled or labelled > first.n_rows:
             raise ValueError(f"y has {len(y)} entries, the data has {first.n_rows} rows: inconsistent numbers of samples")
@@ -148,7 +148,8 @@ class TriClassSVC(KernelClassifier):
         labels, classes = split_labels(y, config.irrelevant_label, sample_weight)
         self.classes_ = np.array(classes, y.dtype)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
-        return TriClassInputs(data, labels, count, sample_weight, classes)
+        weight = None if sample_weight is None else np.concatenate([sample_weight, np.ones(count)])
+        return TriClassInputs(scaled_rows(config, self, data, weight), labels, count, sample_weight, classes)
 
     def _rows(self, name: str, X: UserData, *, reset: bool) -> Any:
         """Return rows as a data set: a block store, rows in memory, strings or a matrix."""

@@ -84,7 +84,14 @@ def split_labels(
 
 
 def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
-    """Return what stands for the first class, neither, and the second, ``(3,)``: of the classes' type where the middle one is, too."""
+    """Return what stands for the first class, neither, and the second, ``(3,)``: of the classes' type where the middle one is, too. Raises
+    ValueError: what stands for neither is a class.
+    """
+    same = next((label for label in classes if irrelevant is not None and label_spelling(label) == label_spelling(irrelevant)), None)
+    if same is not None:
+        raise ValueError(
+            f"irrelevant_label={irrelevant!r} is also the class {same!r}: fit with another irrelevant_label for rows of neither"
+        )
     names = [classes[0], irrelevant, classes[1]]
     kinds = {
         "text" if isinstance(name, str) else "number" if isinstance(name, int | float) and not isinstance(name, bool) else ""

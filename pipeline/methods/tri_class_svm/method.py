@@ -207,14 +207,23 @@ class TriClass(Method):
         return Inputs(inputs.data, (inputs.labels > 0).astype(np.int64), inputs.classes, np.where(used, weight, 0.0))
 
     @classmethod
+    def truth(cls, inputs: TriClassInputs) -> np.ndarray:
+        """Return the class of every labelled row as its index, -1 of rows of neither class."""
+        return np.where(inputs.relevant, (inputs.labels > 0).astype(np.int64), -1)
+
+    @classmethod
     def without(cls, inputs: TriClassInputs, held_out: np.ndarray) -> TriClassInputs:
         """Return inputs without some of the labelled rows."""
         return replace(inputs, held_out=held_out if inputs.held_out is None else inputs.held_out | held_out)
 
     @classmethod
-    def shared_folds(cls, config: TriClassConfig, inputs: TriClassInputs, masks: Sequence[np.ndarray], ctx: RunContext) -> Self | None:
+    def shared_fits(
+        cls, configs: Sequence[TriClassConfig], inputs: TriClassInputs, masks: Sequence[np.ndarray], ctx: RunContext
+    ) -> Self | None:
         """Return one run of fits without the rows of every mask: they share the Gram matrix."""
-        inputs = inputs if inputs.unlabelled_store is not None else replace(inputs, data=ctx.data)
+        if len(configs) > 1:
+            return None
+        config, inputs = configs[0], inputs if inputs.unlabelled_store is not None else replace(inputs, data=ctx.data)
         parts = [cls.without(inputs, mask).held_out for mask in masks]
         return cls(config, inputs, cls.loop_over(config, inputs, parts, (), ctx), ctx)
 

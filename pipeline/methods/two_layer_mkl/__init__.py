@@ -1,1 +1,16 @@
 """Two-layer multiple kernel learning."""
+
+from ...records.profile import Profile
+
+PROFILES = (
+    Profile(
+        "two-layer-mkl",
+        problem="support vector machine on the exponential of a learnt sum of kernels",
+        data=(),
+        wants=(),
+        returns="`kernel_weights_` of the first layer",
+        certificate="the machines, at these weights; the problem in the weights is not convex",
+        nearest="`SVC` with a tuned product of kernels",
+        avoid="a certificate over the weights is needed: `mkl`",
+    ),
+)

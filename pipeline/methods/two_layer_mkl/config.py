@@ -23,8 +23,10 @@ from ...records.config import (
 class TwoLayerConfig(GramConfig):
     """Parameters of two-layer multiple kernel learning (``two-layer-mkl``)."""
 
+    scale_matters = True
+
     kernels: MachineKernels = None
-    C: Positive = Field(1.0, description="loss weight, C * sum of losses, as scikit-learn's SVC")
+    C: Positive = Field(10.0, description="loss weight, C * sum of losses, as scikit-learn's SVC")
     infinite: bool = Field(False, description="add Gaussian kernels on all features, one per machine and round, while one helps")
     penalty: Positive | None = Field(
         None,
@@ -61,6 +63,11 @@ class TwoLayerConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    @property
+    def leaves_scale(self) -> bool:
+        """Whether what depends on the scale of the columns is left to the data."""
+        return self.kernels is None
 
     @model_validator(mode="after")
     def _range_and_store(self) -> TwoLayerConfig:

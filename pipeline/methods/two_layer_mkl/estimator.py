@@ -41,8 +41,8 @@ class TwoLayerMKLClassifier(KernelClassifier):
         Duality gap of the machines at these weights: how exactly they were solved.
     violation_, penalty_
         Largest entry of the projected gradient, in units of ``penalty_``: 0 at a stationary point; and the lambda of the fit.
-    n_iter_, converged_, history_
-        Iterations, whether a tolerance ended the fit, and one array per figure over the iterations.
+    n_iter_, converged_, stop_reason_, history_
+        Iterations, whether a tolerance ended the fit, what ended it, and one array per figure over the iterations.
 
     Examples
     --------

@@ -203,12 +203,12 @@ class TwoLayer(Method):
 
     def tables(self, state: TwoLayerState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the iterations; by class for several."""
-        return self.model_tables(model)
+        return self.model_tables(model, self.column_names)
 
     @classmethod
     def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return what :meth:`tables` does."""
-        return followed_tables(model)
+        return followed_tables(model, names)
 
 
 def _max_new_kernels(config: TwoLayerConfig) -> int:

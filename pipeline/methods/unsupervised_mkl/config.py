@@ -23,8 +23,9 @@ class UMKLConfig(GramConfig):
     n_bases: Count = Field(10, description="samples that rebuild a sample")
     gamma1: NonNegative = Field(
         0.01,
-        description="weight of the distance between a sample and its bases. Where it outweighs the reconstruction a single kernel remains: "
-        "on sets of 13 to 60 standardised features that was so from 0.1 on",
+        description="weight of the distance between a sample and its bases. It decides how many kernels keep a weight (of 52 to 793 on "
+        "eight sets 40 at 0, 18 at 0.01, 3 at 0.1, 1 at 1), not how good they are: accuracies differ by less than a point, and those of "
+        "equal weights are as good in the mean",
     )
     gamma2: NonNegative = Field(0.0, description="cost of one basis; decides with stop=gain only")
     stop: Literal["size", "gain"] = Field("size", description="size: exactly n_bases bases; gain: fewer, where no further one helps")

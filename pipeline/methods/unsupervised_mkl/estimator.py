@@ -46,8 +46,8 @@ class UnsupervisedMKL(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelE
         ``(n_samples, n_bases)`` bases of every training sample in the order of choice, -1 where there is none.
     eigenvalues_
         ``(n_components,)`` of the centred learnt kernel.
-    n_iter_, converged_, history_
-        Iterations, whether the fit ended by itself, and one array per figure over the iterations.
+    n_iter_, converged_, stop_reason_, history_
+        Iterations, whether the fit ended by itself, what ended it, and one array per figure over the iterations.
 
     Examples
     --------

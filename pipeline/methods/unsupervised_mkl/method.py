@@ -140,9 +140,9 @@ class UMKL(Method):
 
     def tables(self, state: UMKLState, model: KernelModel) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight, and the weights of the heaviest along the rounds."""
-        return weight_tables(kernel_names(model), [0], state.weights[None], [state.path])
+        return weight_tables(kernel_names(model, self.column_names), [0], state.weights[None], [state.path])
 
     @classmethod
     def model_tables(cls, model: KernelModel, names: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return kernels by weight."""
-        return {"kernels": kernel_rows(kernel_names(model), [0], model.arrays["weights"][None])}
+        return {"kernels": kernel_rows(kernel_names(model, names), [0], model.arrays["weights"][None])}

@@ -102,7 +102,7 @@ class CsvSource(Table):
 
     @staticmethod
     def _holds_names(table: str, options: Options) -> bool:
-        return table in ("task", "id") or (table == "y" and options.task == "classification")
+        return table in ("task", "id") or (table == "y" and options.task != "regression")
 
     @property
     def _blank_rows(self) -> bool:

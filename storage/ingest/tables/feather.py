@@ -1,7 +1,7 @@
 """Arrow files (Feather) as input: record batches, whose columns are read apart from one another."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow
@@ -13,16 +13,38 @@ from ..text.streams import FileDigest, open_file
 from .groups import GroupedTable
 
 _PACKED = 8  # times that packed batches may grow, as far as plans go
+_MAGIC = b"ARROW1"  # what a file for random access begins with; a stream has nothing of the kind
+
+
+class _BatchStream:
+    """A stream of record batches that is read as a file of them is: those before the one asked for are passed over."""
+
+    def __init__(self, begin: Callable[[], Foreign]) -> None:
+        self._begin, self._reader, self._next = begin, begin(), 0
+        self.schema = self._reader.schema
+        self.num_record_batches = sum(1 for _ in begin())
+
+    def get_batch(self, group: int) -> Foreign:
+        """Return a record batch."""
+        if group < self._next:
+            self._reader, self._next = self._begin(), 0
+        while self._next < group:
+            self._reader.read_next_batch()
+            self._next += 1
+        self._next += 1
+        return self._reader.read_next_batch()
 
 
 class FeatherSource(GroupedTable):
-    """A file of record batches in Arrow's own format, random access or stream; packed or not."""
+    """A file of record batches in Arrow's own format, for random access or a stream of them; packed or not."""
 
     format = "feather"
 
     def __init__(self, source: str | Path, options: Options) -> None:
         self._arrow, self._ipc, self._path = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.ipc"), Path(source)
-        open_file(self._path).close()
+        with open_file(self._path) as file:
+            self._is_stream = file.read(len(_MAGIC)) != _MAGIC
+        self._streams = dict[tuple[int, ...] | None, _BatchStream]()
         self.digest = FileDigest(self._path)
         self.name = str(source)
         super().__init__(self._path, self._open(None).schema, options)
@@ -31,11 +53,18 @@ class FeatherSource(GroupedTable):
         self.n_rows = sum(self._lengths)
 
     def _open(self, columns: Sequence[int] | None) -> Foreign:
-        options = self._ipc.IpcReadOptions(included_fields=columns, use_threads=False)
+        options, key = self._ipc.IpcReadOptions(included_fields=columns, use_threads=False), None if columns is None else tuple(columns)
         try:
-            return self._ipc.open_file(self._arrow.memory_map(os.fspath(self._path)), options=options)
+            if not self._is_stream:
+                return self._ipc.open_file(self._map(), options=options)
+            if key not in self._streams:  # the same columns of the batch after it are read next
+                self._streams = {key: _BatchStream(lambda: self._ipc.open_stream(self._map(), options=options))}
+            return self._streams[key]
         except Exception as error:  # damaged files make pyarrow raise almost anything
             raise self.unreadable(error) from error
+
+    def _map(self) -> Foreign:
+        return self._arrow.memory_map(os.fspath(self._path))
 
     def _batch(self, file: Foreign, group: int) -> Foreign:
         try:

@@ -58,10 +58,10 @@ def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, i
 
 
 def _check_target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
-    if values.dtype.kind in _TEXTS and target.task == "classification":
+    if values.dtype.kind in _TEXTS and target.task != "regression":
         return target.add_texts(_check_texts(values, "the label is missing", fault), fault)
     target.note_kind(values.dtype.kind == "b")
-    numbers = _check_numbers(values, "label" if target.task == "classification" else "target", fault)
+    numbers = _check_numbers(values, "label" if target.task != "regression" else "target", fault)
     target.add_numbers(numbers, fault)
     return numbers
 

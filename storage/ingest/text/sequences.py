@@ -95,7 +95,7 @@ class SequenceSource(Source):
         for name, key in self._tables.items():
             values = _key_values(sequences, key, fault) if isinstance(key, str) else np.asarray(key[first : first + len(sequences)])
             if values is not None:
-                as_text = name in ("task", "id") or (name == "y" and target.task == "classification")
+                as_text = name in ("task", "id") or (name == "y" and target.task != "regression")
                 parts[name] = values if as_text or values.dtype.kind != "O" else _as_numbers(values, name, fault)
         letters = np.frombuffer(b"".join(sequence.letters for sequence in sequences), np.uint8)
         lengths = np.array([len(sequence.letters) for sequence in sequences], dtype=np.int64)

@@ -27,10 +27,10 @@ from gramplane.storage import DataError
 
 KERNELS = ["rbf(gamma=0.3)", "linear[0:2]"]
 MACHINES = {
-    "FGMClassifier": {"B": 2, "max_rounds": 2, "fit_intercept": True},
+    "FGMClassifier": {"B": 2, "max_rounds": 2, "fit_intercept": True, "scale": None},  # (factors are those of all rows, not of a fold)
     "GroupLassoClassifier": {"loss": "squared", "lam": 0.01, "algorithm": "fista", "tol": 1e-9},
     "MKLClassifier": {"kernels": KERNELS},
-    "TriClassSVC": {"inner_tol": 1e-6},
+    "TriClassSVC": {"inner_tol": 1e-6, "scale": None},
     "KTASelectionPath": {"dp": 0.1},
     "TwoLayerMKLClassifier": {"kernels": KERNELS, "max_iter": 3},
     "RuleEnsembleClassifier": {"n_thresholds": 2, "max_rounds": 3},
@@ -80,8 +80,10 @@ def test_calibrated_on_what_fits_without_a_fold_decide_on_it(name, n_classes):
     folds = draw_folds(with_tasks(inputs, task) if tasks else inputs, 0)
     assert folds.count == 5 and folds.rows.all() and not folds.message
     values = np.zeros((1 if n_classes == 2 else 3, len(y)))
+    loose = estimator._method.for_folds(estimator._config())
+    wider = {key: getattr(loose, key) for key in estimator._method.fold_tols}
     for mask in folds.masks:
-        part = quiet(machine(name).fit, X, y, sample_weight=np.where(mask, 0.0, 1.0), **tasks)
+        part = quiet(machine(name, **wider).fit, X, y, sample_weight=np.where(mask, 0.0, 1.0), **tasks)
         of_part = {"task": task[mask]} if tasks else {}
         values[:, mask] = np.atleast_2d(part.decision_function(X[mask], **of_part).T)
     f = np.atleast_2d(estimator.decision_function(X, **tasks).T)

@@ -145,6 +145,13 @@ def as_arrow(folder, frame):
     return folder / "a.arrow"
 
 
+def as_arrow_stream(folder, frame):
+    made = pyarrow.Table.from_pandas(frame, preserve_index=False)
+    with pyarrow.OSFile(str(folder / "a.arrows"), "wb") as file, pyarrow.ipc.new_stream(file, made.schema) as stream:
+        stream.write_table(made, max_chunksize=19)
+    return folder / "a.arrows"
+
+
 def as_frame(folder, frame):
     return frame
 
@@ -497,7 +504,7 @@ def test_formats_by_name(tmp_path):
             ingest(place, tmp_path / "W")
 
 
-@pytest.mark.parametrize("kind", ["feather", "zst", "folder"])
+@pytest.mark.parametrize("kind", ["feather", "stream", "zst", "folder"])
 def test_damaged_and_odd_files(tmp_path, kind):
     frame = table(400)
     if kind == "folder":
@@ -509,7 +516,7 @@ def test_damaged_and_odd_files(tmp_path, kind):
         with pytest.raises(DataError, match=r"z.parquet: row 61, column 'age': value inf is not finite"):
             ingest(path, tmp_path / "S", missing="mean", **OPTIONS)
         return
-    path = {"feather": as_arrow, "zst": as_zst}[kind](tmp_path, frame)
+    path = {"feather": as_arrow, "stream": as_arrow_stream, "zst": as_zst}[kind](tmp_path, frame)
     good, rng = path.read_bytes(), np.random.default_rng(0)
     path.write_bytes(good[: len(good) // 2])
     with pytest.raises((DataError, SchemaError), match=r"cannot be read as an Arrow|zstd data damaged or cut short"):

@@ -92,7 +92,9 @@ def loss_terms(problem, decision, width):
     if problem.loss == "hinge":
         value, slope = ramp(1 - y * decision)
         return C * value, -C * y * slope
-    up, down = ramp(decision - y - problem.epsilon), ramp(y - decision - problem.epsilon)
+    s = float(np.std(y))
+    C, epsilon = C * s, problem.epsilon * s
+    up, down = ramp(decision - y - epsilon), ramp(y - decision - epsilon)
     return C * (up[0] + down[0]), C * (up[1] - down[1])
 
 

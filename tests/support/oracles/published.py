@@ -13,15 +13,15 @@ from tests.support.oracles import embedding, gram, latent_tasks, npkl, ranking, 
 
 
 def losses(name, y, f, epsilon=0.1):
-    """Loss of every row."""
-    rest = np.abs(y - f)
+    """Loss of every row; widths are in standard deviations of the target, whose unit the loss has."""
+    rest, s = np.abs(y - f), np.std(y) if name == "epsilon_insensitive" else 1.0
     return {
         "half squared": lambda: 0.5 * rest**2,
         "squared": lambda: rest**2,
         "logistic": lambda: np.logaddexp(0.0, -y * f),
         "hinge": lambda: np.maximum(0.0, 1.0 - y * f),
         "squared_hinge": lambda: np.maximum(0.0, 1.0 - y * f) ** 2,
-        "epsilon_insensitive": lambda: np.maximum(0.0, rest - epsilon),
+        "epsilon_insensitive": lambda: s * np.maximum(0.0, rest - epsilon * s),
     }[name]()
 
 

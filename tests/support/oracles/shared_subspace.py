@@ -17,7 +17,7 @@ def values(parts, features, codes):
 LOSSES = {
     "squared": lambda f, y, _: (y - f) ** 2,
     "hinge": lambda f, y, _: np.maximum(0.0, 1.0 - y * f),
-    "epsilon_insensitive": lambda f, y, epsilon: np.maximum(0.0, np.abs(y - f) - epsilon),
+    "epsilon_insensitive": lambda f, y, epsilon: np.std(y) * np.maximum(0.0, np.abs(y - f) - epsilon * np.std(y)),
 }
 
 
@@ -30,7 +30,7 @@ def dual(beta, features, y, codes, q, C, loss="squared", epsilon=0.1):
     """The dual value, or minus infinity outside the feasible set."""
     tasks = int(codes.max()) + 1
     slack = 1e-8 * np.abs(beta).sum() + 1e-12
-    top = {"hinge": beta * y, "epsilon_insensitive": np.abs(beta), "squared": np.zeros(1)}[loss]
+    top = {"hinge": beta * y, "epsilon_insensitive": np.abs(beta) / np.std(y), "squared": np.zeros(1)}[loss]
     low = (beta * y).min() if loss == "hinge" else 0.0
     if np.abs(np.bincount(codes, beta, tasks)).max() > slack or top.max() > C + slack or low < -slack:
         return -np.inf
@@ -38,7 +38,7 @@ def dual(beta, features, y, codes, q, C, loss="squared", epsilon=0.1):
     tops = np.array([np.linalg.svd(F.T @ spread, compute_uv=False)[0] ** 2 for F in features])
     r = np.inf if q == 1 else q / (2.0 * (q - 1.0))
     norm = tops.max() if np.isinf(r) else np.sum(tops**r) ** (1.0 / r)
-    own = {"squared": -(beta**2) / (4.0 * C), "hinge": 0.0, "epsilon_insensitive": -epsilon * np.abs(beta)}[loss]
+    own = {"squared": -(beta**2) / (4.0 * C), "hinge": 0.0, "epsilon_insensitive": -epsilon * np.std(y) * np.abs(beta)}[loss]
     return float(np.sum(y * beta + own) - 0.5 * norm)
 
 

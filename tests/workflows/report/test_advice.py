@@ -92,6 +92,11 @@ def test_every_rule_speaks_where_it_should(more: dict, words: str):
         {"training": {"widths": [{"feature": "a", "width": 0.1}, {"feature": "b", "width": 900.0}]}, "params": {"scale": "standard"}},
         {"summary": {"stop": "max_iter", "objective": 10.0, "gap": 0.01}},
         {"trials": TRIALS, "params": {"C": 1.0, "v": 0.25}},
+        {
+            "summary": {"stop": "max_rounds", "objective": 10.0, "gap": 0.0, "outer_gap": 2.0},
+            "params": {"max_rounds": 2},
+            "trials": [{"C": 1.0, "rounds": k, "accuracy": 0.9 - k / 100} for k in (1, 2, 3)],
+        },
         {"summary": {"classes": [0, 1]}, "state": "running"},
         {"scores": [score(path=[{"n_selected": k, "accuracy": a} for k, a in ((5, 0.7), (10, 0.8), (50, 0.9))])]},
         {"scores": [{**numbers(), "r2_interval": [0.79, 0.81], "path": [{"n_selected": k, "r2": a} for k, a in ((9, 0.77), (50, 0.8))]}]},

@@ -140,6 +140,13 @@ def test_text_of_figures_is_not_tiny(tab: Tab, files: dict[str, Path]):
         assert heights and min(heights) >= 9, width
 
 
+def test_names_of_many_classes_are_in_one_piece(tab: Tab, files: dict[str, Path]):
+    for width in WIDTHS:
+        tab.show(files["mkl"], width, False)
+        rows = tab.value("[...document.querySelectorAll('.dense tbody th')].map(item => item.getBoundingClientRect().height)")
+        assert len(rows) == 12 and max(rows) < 40, width
+
+
 def test_a_keyboard_reaches_everything_and_opens_what_is_folded(tab: Tab, files: dict[str, Path]):
     tab.show(files["fgm"], 1280, False)
     order = []

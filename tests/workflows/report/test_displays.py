@@ -21,6 +21,7 @@ from gramplane.pipeline import METHODS, load_model, run_method
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.report.displays import ChartDisplay, view_estimator
 from tests.support.fgm_problems import classes, planted
+from tests.support.searches import NAMES, SEARCHES
 
 mpl.use("Agg")
 
@@ -42,8 +43,8 @@ RUNS = {
     "mve": ({"graph": "union", "tol": 0.1}, {}, [plots.MapDisplay]),
 }
 MADE = {
-    "fgm": gramplane.FGMClassifier(B=2, max_rounds=3),
-    "group-lasso": gramplane.GroupLassoClassifier(lam=0.02, algorithm="fista", groups=GROUPS),
+    "fgm": gramplane.FGMClassifier(B=2, max_rounds=3, scale=None),  # stores have no scaling unless they are ingested with one
+    "group-lasso": gramplane.GroupLassoClassifier(lam=0.02, algorithm="fista", groups=GROUPS, scale=None),
     "kta-path": gramplane.KTASelectionPath(dp=0.1, n_machines=2),
     "mkl": gramplane.MKLClassifier(kernels=KERNELS),
     "rule-ensemble": gramplane.RuleEnsembleClassifier(),
@@ -93,7 +94,7 @@ def test_an_estimator_a_run_and_a_loaded_model_show_the_same(fitted: dict, runs:
 
 def test_they_draw_where_they_are_asked_to(fitted: dict):
     own = plots.WeightsDisplay.from_estimator(fitted["fgm"])
-    assert own.figure_.axes == [own.ax_] and own.ax_.get_xlabel() == "weight"
+    assert own.figure_.axes == [own.ax_] and own.ax_.get_xlabel() == "weight of the column as scaled"
     ax = axes()
     again = own.plot(ax=ax)
     assert again is own and own.ax_ is ax and own.figure_ is ax.figure
@@ -110,7 +111,7 @@ def test_weights_have_the_names_of_the_columns(fitted: dict):
 
 
 def test_groups_of_the_feature_generating_machine():
-    model = gramplane.FGMClassifier(B=1, max_rounds=2, groups=GROUPS + 10).fit(X, Y)
+    model = gramplane.FGMClassifier(B=1, max_rounds=2, groups=GROUPS + 10, scale=None).fit(X, Y)
     chart = plots.GroupsDisplay.from_estimator(model, ax=axes()).chart
     assert {int(name.split()[0]) for name in chart.names} == {int(g) + 10 for g in model.selected_}
     (best,) = [k for k, name in enumerate(chart.names) if name.startswith(f"{10 + int(model.selected_[0])} ")]
@@ -135,13 +136,41 @@ def test_a_real_target_has_a_path_beside_its_covariates(tmp_path: Path):
     target, beside = X[:, 3] - 2.0 * X[:, 5] + 0.5 * X[:, 0], X[:, :1] + 7.0
     store = ingest((X, target), str(tmp_path / "data"), task="regression", covariates=beside)
     run_method("fgm", {"B": 1, "max_rounds": 3}, data=store.url, run=str(tmp_path / "run"))
-    model = gramplane.FGMRegressor(B=1, max_rounds=3).fit(X, target, covariates=beside)
+    model = gramplane.FGMRegressor(B=1, max_rounds=3, scale=None).fit(X, target, covariates=beside)
     for display in (plots.PathDisplay, plots.WeightsDisplay, plots.GapDisplay):
         assert display.from_estimator(model, ax=axes()).chart == display.from_run(tmp_path / "run", ax=axes()).chart
     chart = plots.PathDisplay.from_estimator(model, ax=axes()).chart
     assert chart.title == "Weights along the path"
     ends = sorted(line.y[-1] for line in chart.series)
     assert ends == pytest.approx(sorted(np.asarray(model.coef_).ravel()[model.selected_].tolist()))
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_every_search_shows_its_scores_along_its_path(name: str):
+    search = next(search for search in SEARCHES if search.name == name)
+    model = search.fitted(cv=2, refit=False)
+    chart = plots.PathDisplay.from_estimator(make_pipeline(model), ax=axes()).chart
+    along = chart.x_label
+    assert along in (*model._along, model._grids[0].name)
+    mark = chart.series[-1]
+    assert mark.label == "chosen" and list(mark.y) == [model.best_score_] and list(mark.x) == [model.best_params_[along]]
+    lines = [series for series in chart.series if series.mark == "line"][:-1]
+    errors = [series for series in chart.series if series.mark == "whisker"]
+    drawn = [(x, y) for line in lines for x, y in zip(line.x, line.y, strict=True)]
+    means = model.cv_results_["mean_test_score"]
+    known = [(point[along], mean) for point, mean in zip(model.cv_results_["params"], means, strict=True)]
+    assert len(errors) == len(lines) and set(drawn) <= set(known)
+    assert len(drawn) == len(known) or len(lines) == 8
+    width = model.cv_results_["std_test_score"][model.best_index_]  # of two folds the standard error is half of what lies between
+    ends = [(low, high) for part in errors for x, low, high in zip(part.x, part.base, part.y, strict=True) if x == mark.x[0]]
+    assert any(np.allclose((low, high), (mark.y[0] - width, mark.y[0] + width)) for low, high in ends)
+
+
+def test_a_geometric_grid_has_a_logarithmic_axis():
+    even = gramplane.GroupLassoClassifierCV(lams=[0.1, 0.2, 0.3], cv=2).fit(X, Y)
+    wide = gramplane.GroupLassoClassifierCV(lams=[0.1, 0.2, 0.4], cv=2).fit(X, Y)
+    scales = [plots.PathDisplay.from_estimator(model, ax=axes()).chart.x_scale for model in (even, wide)]
+    assert scales == ["linear", "log"]
 
 
 def test_maps_are_coloured_by_labels(fitted: dict):
@@ -169,14 +198,15 @@ def test_a_pipeline_shows_its_last_step():
     ],
 )
 def test_a_wrong_estimator_is_refused_by_name(fitted: dict, runs: dict[str, Path], display: type[ChartDisplay], name: str, message: str):
-    with pytest.raises(ValueError, match=message):
+    wrong = TypeError if "shows those" in message else ValueError
+    with pytest.raises(wrong, match=message):
         display.from_estimator(fitted[name])
-    with pytest.raises(ValueError, match=message.split(" has ")[1]):
+    with pytest.raises(wrong, match=message.split(" has ")[1]):
         display.from_run(runs[name])
 
 
 def test_foreign_and_unfitted_estimators_are_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match="StandardScaler is no estimator of gramplane"):
+    with pytest.raises(TypeError, match="StandardScaler is no estimator of gramplane"):
         plots.PathDisplay.from_estimator(StandardScaler().fit(X))
     with pytest.raises(NotFittedError):
         plots.PathDisplay.from_estimator(gramplane.FGMClassifier())

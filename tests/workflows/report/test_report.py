@@ -359,3 +359,10 @@ def test_charts_are_drawn_as_they_say():
     assert all(name in heat for name in ("k1", "k2", "r1"))
     with pytest.raises(KeyError):
         image_of(Chart("t", "c", "cake"))  # pyright: ignore[reportArgumentType] (what a type check refuses)
+
+
+def test_a_single_round_has_figures_and_no_lines():
+    titles = [picture.title for picture in pictures([view(history=history(1))])]
+    assert "Selected features" in titles and not {"Objective", "Gaps", "Accuracy along the path"} & set(titles)
+    both = [picture.title for picture in pictures([view(history=history(1)), view(name="b")])]
+    assert {"Objective", "Gaps"} <= set(both)

@@ -16,8 +16,8 @@ from gramplane.pipeline.methods.embeddings.method import SPE, EmbeddingInputs
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage import MemoryBlocks
 from gramplane.workflows.cli import main
+from tests.support.commands import result
 from tests.support.oracles.embedding import all_triples, centring, violations
-from tests.support.typed import result
 
 X = np.random.default_rng(0).normal(size=(24, 3))
 Y = np.arange(24) % 3

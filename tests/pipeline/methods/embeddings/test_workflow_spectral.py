@@ -10,7 +10,7 @@ import pytest
 
 from gramplane.pipeline import load_model
 from gramplane.workflows.cli import main
-from tests.support.typed import result
+from tests.support.commands import result
 
 
 def written(path: Path, lines: list[str]) -> Path:

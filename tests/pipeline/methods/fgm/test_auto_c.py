@@ -35,7 +35,7 @@ def test_of_two_classes_it_is_that_of_the_centred_labels(loss):
     X, y = rows()
     model = FGMClassifier(B=5, max_rounds=2, loss=loss).fit(X, y)
     np.testing.assert_allclose(model.C_, by_formula(X, y - y.mean(), 5), rtol=1e-6)
-    given = FGMClassifier(B=5, max_rounds=2, loss=loss, C=model.C_).fit(X, y)
+    given = FGMClassifier(B=5, max_rounds=2, loss=loss, C=model.C_, scale="standard").fit(X, y)
     np.testing.assert_array_equal(model.coef_, given.coef_)
     assert (model.objective_, model.outer_gap_, given.C_) == (given.objective_, given.outer_gap_, model.C_)
 
@@ -43,6 +43,8 @@ def test_of_two_classes_it_is_that_of_the_centred_labels(loss):
 def test_without_an_intercept_it_is_that_of_the_labels():
     X, y = rows()
     model = FGMClassifier(B=5, max_rounds=2, fit_intercept=False).fit(X, y)
+    np.testing.assert_allclose(model.C_, by_formula(X / np.abs(X).max(axis=0), 2.0 * y - 1.0, 5), rtol=1e-6)
+    model = FGMClassifier(B=5, max_rounds=2, fit_intercept=False, scale=None).fit(X, y)
     np.testing.assert_allclose(model.C_, by_formula(X, 2.0 * y - 1.0, 5), rtol=1e-6)
 
 
@@ -62,11 +64,12 @@ def test_of_several_classes_each_has_its_own():
     np.testing.assert_allclose(model.C_, alone, rtol=1e-12)
 
 
+@pytest.mark.parametrize("scaling", ["auto", None])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_the_unit_of_the_columns_changes_no_decision(form):
+def test_the_unit_of_the_columns_changes_no_decision(form, scaling):
     X, y = rows()
-    plain, scaled = FGMClassifier(B=5).fit(form(X), y), FGMClassifier(B=5).fit(form(1024.0 * X), y)
-    np.testing.assert_allclose(plain.C_, 1024.0**2 * scaled.C_, rtol=1e-6)
+    plain, scaled = (FGMClassifier(B=5, scale=scaling).fit(form(unit * X), y) for unit in (1.0, 1024.0))
+    np.testing.assert_allclose(plain.C_, (1024.0**2 if scaling is None else 1.0) * scaled.C_, rtol=1e-6)
     np.testing.assert_array_equal(plain.selected_, scaled.selected_)
     np.testing.assert_allclose(plain.decision_function(form(X)), scaled.decision_function(form(1024.0 * X)), atol=1e-6)
 

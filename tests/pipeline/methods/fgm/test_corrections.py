@@ -1,4 +1,4 @@
-"""What docs/corrections.md says of the Feature Generating Machine: every printed statement fails here, what stands in its place holds."""
+"""docs/theory/corrections.md, the Feature Generating Machine: every printed statement fails here, what stands in its place holds."""
 
 from itertools import pairwise
 from math import ceil, comb

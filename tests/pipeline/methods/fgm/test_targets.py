@@ -383,8 +383,8 @@ def test_covariates_that_cannot_be_fitted_are_named(kind):
 
 def test_a_constant_covariate_is_an_intercept_where_there_is_none():
     X, y, Z = problem("squared", 1)
-    a = FGMRegressor(B=2, fit_intercept=False, **TIGHT).fit(X, y, covariates=np.c_[Z, np.ones(24)])
-    b = FGMRegressor(B=2, **TIGHT).fit(X, y, covariates=Z)
+    a = FGMRegressor(B=2, fit_intercept=False, scale=None, **TIGHT).fit(X, y, covariates=np.c_[Z, np.ones(24)])
+    b = FGMRegressor(B=2, scale=None, **TIGHT).fit(X, y, covariates=Z)
     assert same_cuts(a, b) and a.intercept_[0] == 0.0
     np.testing.assert_allclose(a.coef_, b.coef_, atol=1e-6)
     assert a.covariate_coef_[0, 2] == pytest.approx(b.intercept_[0], rel=1e-5)

@@ -1,4 +1,4 @@
-"""What docs/corrections.md says of the group lasso on a stream: printed statements fail here, what stands in their place holds."""
+"""docs/theory/corrections.md, the group lasso on a stream: printed statements fail here, what stands in their place holds."""
 
 from math import comb
 

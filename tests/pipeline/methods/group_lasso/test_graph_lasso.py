@@ -8,9 +8,9 @@ import scipy.sparse as sp
 
 from gramplane.pipeline import GroupLassoClassifier, GroupLassoRegressor, load_model, run_method
 from gramplane.storage.ingest import ingest
+from tests.support.commands import result
 from tests.support.oracles import group_lasso as oracle
 from tests.support.places import ROOT
-from tests.support.typed import result
 
 EDGES = [[0, 1], [2, 1], [4, 3], [4, 6]]
 GROUPS = [[0, 1], [1, 2], [3, 4], [4, 6], [5], [7]]

@@ -9,7 +9,7 @@ from gramplane.storage import RunStore
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.battery import model_bytes, without_times
 from gramplane.workflows.cli import main
-from tests.support.typed import result
+from tests.support.commands import result
 
 GROUPS = np.arange(12) // 3
 

@@ -98,7 +98,8 @@ def test_one_node_is_a_machine_and_no_edges_are_multiple_kernel_learning(rho):
     assert one.kernel_weights_[0] == pytest.approx(1 / 9, rel=1e-6)
     kernels = ["rbf(gamma=0.5)[0:2]", "linear", "rbf(gamma=2.0)[2]"]
     d = [1.0, 1.5, 0.7]
-    flat = HierarchicalKernelClassifier([{"kernel": k, "d": v} for k, v in zip(kernels, d, strict=True)], rho=rho, tol=1e-4).fit(X, y)
+    nodes = [{"kernel": k, "d": v} for k, v in zip(kernels, d, strict=True)]
+    flat = HierarchicalKernelClassifier(nodes, rho=rho, C=1.0, tol=1e-4).fit(X, y)
     scaled = np.stack(
         [gram_block([parse_graph([{"kernel": k}]).kernel(np.array([0]))], X)[0] / v**2 for k, v in zip(kernels, d, strict=True)]
     )

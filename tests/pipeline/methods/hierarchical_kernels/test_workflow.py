@@ -9,8 +9,8 @@ import pytest
 from gramplane.pipeline import load_model
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.report import view_run
+from tests.support.commands import result
 from tests.support.places import ROOT
-from tests.support.typed import result
 
 WORKFLOWS = ROOT / "workflows"
 LISTED = '[{name: a, kernel: "rbf(gamma=0.5)[0]"}, {name: b, kernel: "rbf(gamma=0.5)[0] * linear[1]", parents: [a], d: 3}]'

@@ -1,4 +1,4 @@
-"""What docs/corrections.md says of latent groups of tasks: printed statements fail here, what stands in their place holds."""
+"""docs/theory/corrections.md, latent groups of tasks: printed statements fail here, what stands in their place holds."""
 
 import numpy as np
 import pytest

@@ -12,7 +12,7 @@ from gramplane.pipeline import LatentTaskMKLRegressor, load_model
 from gramplane.workflows.cli import main
 from gramplane.workflows.report import view_run
 from gramplane.workflows.report.figures import pictures
-from tests.support.typed import result
+from tests.support.commands import result
 
 
 def table(path: Path, seed: int, rows: int = 10, tasks: int = 4) -> None:
@@ -34,7 +34,7 @@ def test_from_a_table_to_groups_on_a_page(tmp_path: Path, capsys):
         assert main([*map(str, words)]) == 0
     kernels = "linear[0:2];linear[2:4];linear"
     fit = ["fit", "latent-task-mkl", "--data", tmp_path / "train", "--run", tmp_path / "run", "--kernels", kernels]
-    done = result([*fit, "--set", "mu=0.1", "--set", "loss=squared"], capsys)["summary"]
+    done = result([*fit, "--set", "mu=0.1", "--set", "C=1", "--set", "loss=squared"], capsys)["summary"]
     assert done["certificate_complete"] and done["relative_gap"] <= 1e-2 and done["n_tasks"] == 4
     model = load_model(tmp_path / "run")
     assert isinstance(model, LatentTaskMKLRegressor)

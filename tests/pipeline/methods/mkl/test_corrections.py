@@ -1,4 +1,4 @@
-"""What docs/corrections.md says of generalized multiple kernel learning: printed statements fail here, what stands in their place holds."""
+"""docs/theory/corrections.md, generalized multiple kernel learning: printed statements fail here, what stands in their place holds."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -15,8 +15,7 @@ from gramplane.workflows.cli import main
 from gramplane.workflows.report import view_run
 from gramplane.workflows.report.figures import pictures
 from gramplane.workflows.report.render import cards, summary_rows
-from tests.support.commands import gramplane, start, tree_bytes, wait_for_rounds
-from tests.support.typed import result
+from tests.support.commands import gramplane, result, start, tree_bytes, wait_for_rounds
 
 GRID = "- grid: {widths: [0.5, 2.0], degrees: [1]}\n"
 

@@ -8,8 +8,8 @@ import pytest
 from gramplane.pipeline import load_model, tune
 from gramplane.storage import DataError
 from gramplane.workflows.cli import main
+from tests.support.commands import result
 from tests.support.places import ROOT
-from tests.support.typed import result
 
 WORKFLOWS = ROOT / "workflows"
 

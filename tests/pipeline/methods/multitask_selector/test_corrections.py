@@ -1,4 +1,4 @@
-"""What docs/corrections.md says of feature selection over tasks: printed statements fail here, what stands in their place holds."""
+"""docs/theory/corrections.md, feature selection over tasks: printed statements fail here, what stands in their place holds."""
 
 import numpy as np
 import pytest

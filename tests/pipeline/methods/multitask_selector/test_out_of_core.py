@@ -243,7 +243,7 @@ def test_predictions_that_grow_name_the_row_and_columns_alone_need_memory(tmp_pa
     for limit in (LITTLE, "1GiB"):
         with pytest.raises(ValueError, match=r"gamma=0\.001: predictions grow without bound .*row \d+, task") as caught:
             run({**ROUNDS, "gamma": 0.001, "epochs": 30}, store, tmp_path / str(limit), limit)
-        told.append(str(caught.value))
+        told.append(str(caught.value).partition(";")[0])  # (the gamma that is named is that of the rows of the step)
     assert told[0] == told[1]
     columns = stored(tmp_path / "columns")
     with pytest.raises(MemoryBoundExceeded, match=r"rows made of the store's columns.*--layout both"):

@@ -5,8 +5,8 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.support.commands import result
 from tests.support.places import ROOT
-from tests.support.typed import result
 
 WORKFLOWS = ROOT / "workflows"
 

@@ -16,7 +16,7 @@ from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
 from tests.support.clusters import CommandCluster
-from tests.support.typed import result
+from tests.support.commands import result
 
 PARAMS = {"n_neighbors": 4, "tol": 1e-4}
 N = 60

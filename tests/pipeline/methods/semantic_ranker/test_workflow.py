@@ -12,8 +12,8 @@ from gramplane.pipeline.methods.semantic_ranker.loop import RankerLoop
 from gramplane.pipeline.synthetic.images import planted_images
 from gramplane.storage.ingest import ingest
 from gramplane.workflows.cli import main
+from tests.support.commands import result
 from tests.support.places import ROOT
-from tests.support.typed import result
 
 WORKFLOWS = ROOT / "workflows"
 

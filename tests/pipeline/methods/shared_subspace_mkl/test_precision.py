@@ -11,7 +11,7 @@ from gramplane.pipeline.inputs.tasks import with_tasks
 from gramplane.pipeline.methods.shared_subspace_mkl import loop as shared_subspace
 from gramplane.pipeline.methods.shared_subspace_mkl.config import SharedSubspaceConfig
 from gramplane.pipeline.methods.shared_subspace_mkl.estimator import SharedSubspaceMKLClassifier, SharedSubspaceMKLRegressor
-from gramplane.pipeline.methods.shared_subspace_mkl.loop import MAX_SEARCH_STEPS, SubspaceState
+from gramplane.pipeline.methods.shared_subspace_mkl.loop import MANY_TASKS, MAX_DEAR_SEARCH_STEPS, MAX_SEARCH_STEPS, SubspaceState
 from gramplane.pipeline.methods.shared_subspace_mkl.method import SharedSubspace
 from gramplane.pipeline.records.context import RunContext
 from gramplane.storage.records import from_arrays, to_arrays
@@ -113,6 +113,16 @@ def test_the_interior_path_goes_on_from_a_stored_state_to_the_same_bits():
     arrays, value = to_arrays(middle)
     again = states(*search(), state=from_arrays(SubspaceState, arrays, value))
     assert again[-1].best_coupling.tobytes() == straight[-1].best_coupling.tobytes() and again[-1].upper == straight[-1].upper
+
+
+def test_the_search_of_many_tasks_goes_on_where_a_step_of_the_path_is_dear():
+    rng = np.random.default_rng(0)
+    for n_tasks, steps in ((MANY_TASKS - 1, MAX_SEARCH_STEPS), (MANY_TASKS, MAX_DEAR_SEARCH_STEPS)):
+        task = np.repeat(np.arange(n_tasks), 3)
+        X = rng.normal(size=(len(task), 6))
+        inputs = with_tasks(SharedSubspaceMKLRegressor(KERNELS)._inputs(X, X @ rng.normal(size=6)), task)
+        config = SharedSubspaceConfig(kernels=KERNELS, max_iter=1)
+        assert states(config, inputs)[0].takeover == steps
 
 
 def test_a_small_driver_goes_on_searching_as_it_began():

@@ -105,7 +105,7 @@ def test_one_task_and_one_kernel_are_a_support_vector_machine(q):
     machine = SVC(C=0.7, gamma=0.3, tol=1e-6).fit(X, y)
     found = fitted(SharedSubspaceMKLClassifier, X, y, None, kernels=["rbf(gamma=0.3)"], q=q)
     np.testing.assert_allclose(found.decision_function(X), machine.decision_function(X), atol=5e-3)
-    machine = SVR(C=0.7, gamma=0.3, tol=1e-6, epsilon=0.1).fit(X, Z)
+    machine = SVR(C=0.7 * Z.std(), gamma=0.3, tol=1e-6, epsilon=0.1 * Z.std()).fit(X, Z)
     found = fitted(SharedSubspaceMKLRegressor, X, Z, None, kernels=["rbf(gamma=0.3)"], q=q)
     np.testing.assert_allclose(found.predict(X), machine.predict(X), atol=2e-2)
 

@@ -1,4 +1,4 @@
-"""What docs/corrections.md says of the strength of ties: printed statements fail here, what stands in their place holds."""
+"""docs/theory/corrections.md, the strength of ties: printed statements fail here, what stands in their place holds."""
 
 import numpy as np
 import pytest

@@ -11,8 +11,8 @@ import pytest
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import load_model
 from gramplane.workflows.cli import main
+from tests.support.commands import result
 from tests.support.places import ROOT
-from tests.support.typed import result
 
 WORKFLOWS = ROOT / "workflows"
 

@@ -75,13 +75,13 @@ def test_without_unlabelled_rows_it_is_scikit_learns_machine():
     X, y = X[y != 0], y[y != 0]
     peer = SVC(C=2.0, tol=1e-8).fit(X, y)
     for machine in (
-        TriClassSVC(C=2.0, inner_tol=1e-8).fit(X, y),
+        TriClassSVC(C=2.0, inner_tol=1e-8, scale=None).fit(X, y),
         TriClassSVC(C=2.0, C_unlabelled=0, gamma=peer._gamma, inner_tol=1e-8).fit(X, y, V),
     ):
         np.testing.assert_allclose(machine.decision_function(V), peer.decision_function(V), atol=1e-4)
     weight = np.random.default_rng(0).uniform(0, 2, len(y))
     peer = SVC(C=2.0, tol=1e-8, class_weight={1: 3.0}).fit(X, y, weight)
-    machine = TriClassSVC(C=2.0, inner_tol=1e-8, class_weight={1: 3.0}).fit(X, y, sample_weight=weight)
+    machine = TriClassSVC(C=2.0, inner_tol=1e-8, scale=None, class_weight={1: 3.0}).fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(machine.decision_function(V), peer.decision_function(V), atol=1e-4)
 
 

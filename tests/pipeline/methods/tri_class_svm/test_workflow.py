@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gramplane.workflows.cli import main
+from tests.support.commands import result
 from tests.support.places import ROOT
-from tests.support.typed import result
 
 WORKFLOWS = ROOT / "workflows"
 

@@ -60,7 +60,7 @@ def coefficients(found, n, m=0):
 def fitted():
     X, y = rows()
     with one_thread():
-        return X, y, TwoLayerMKLClassifier(KERNELS, penalty=1.0).fit(X, y)
+        return X, y, TwoLayerMKLClassifier(KERNELS, C=1.0, penalty=1.0).fit(X, y)
 
 
 def test_objective_falls_to_a_stationary_point(fitted):
@@ -339,7 +339,7 @@ def test_weights_of_samples_are_costs():
     a = TwoLayerMKLClassifier(kernels, normalize="none").fit(X, y, weight)
     b = TwoLayerMKLClassifier(kernels, normalize="none").fit(X[weight > 0], y[weight > 0])
     np.testing.assert_allclose(a.objective_, b.objective_, rtol=1e-3)
-    doubled = TwoLayerMKLClassifier(kernels, class_weight={0: 2.0, 1: 2.0}).fit(X, y)
+    doubled = TwoLayerMKLClassifier(kernels, C=1.0, class_weight={0: 2.0, 1: 2.0}).fit(X, y)
     np.testing.assert_allclose(doubled.objective_, TwoLayerMKLClassifier(kernels, C=2.0).fit(X, y).objective_, rtol=1e-6)
 
 

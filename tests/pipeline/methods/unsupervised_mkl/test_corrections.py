@@ -1,4 +1,4 @@
-"""What docs/corrections.md says of unsupervised kernel weights: printed statements fail here, what stands in their place holds."""
+"""docs/theory/corrections.md, unsupervised kernel weights: printed statements fail here, what stands in their place holds."""
 
 from itertools import combinations
 

@@ -1,0 +1,58 @@
+"""The plots of docs/benchmarks.md as SVG that follows the theme of the site; what they show stands in a table beside them, too."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from html import escape
+
+WIDTH, LEFT, ROW = 860, 430, 26
+LOWEST, HIGHEST = 1 / 200, 5.0  # ratios on the axis
+
+
+def _x(ratio: float) -> float:
+    share = math.log(min(max(ratio, LOWEST), HIGHEST) / LOWEST) / math.log(HIGHEST / LOWEST)
+    return LEFT + 10 + share * (WIDTH - LEFT - 30)
+
+
+def _shown(parts: Sequence[str], height: int, label: str) -> str:
+    body = "".join(parts)
+    svg = f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" aria-label="{escape(label)}">{body}</svg>'
+    return f'```{{raw}} html\n<div class="plot" tabindex="0">{svg}</div>\n```'
+
+
+def ratios(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
+    """Return points on an axis of ratios for every row: our time over the peer's."""
+    height = ROW * len(rows) + 50
+    parts = []
+    for ratio, name in ((0.01, "1/100"), (0.1, "1/10"), (0.25, "1/4"), (1.0, "1"), (4.0, "4 x")):
+        kind = "one" if ratio == 1.0 else "grid"
+        parts.append(f'<line class="{kind}" x1="{_x(ratio):.0f}" y1="20" x2="{_x(ratio):.0f}" y2="{height - 26}"/>')
+        parts.append(f'<text class="axis" text-anchor="middle" x="{_x(ratio):.0f}" y="14">{name}</text>')
+    for i, (name, values) in enumerate(rows):
+        y = 36 + i * ROW
+        parts.append(f'<text x="0" y="{y + 5}">{escape(name)}</text>')
+        parts += [f'<circle cx="{_x(value):.1f}" cy="{y}" r="5"/>' for value in values]
+    parts.append(f'<text class="axis" x="{LEFT}" y="{height - 6}">our time over the peer\'s, log scale; left of 1 is faster</text>')
+    return _shown(parts, height, "Our time over the peer's for every workload of the table above")
+
+
+def verdicts(rows: Sequence[tuple[str, int, int]]) -> str:
+    """Return a bar of targets met and missed for every system."""
+    most = max(met + missed for _, met, missed in rows)
+    scale = (WIDTH - 330) / most
+    parts, height = [], ROW * len(rows) + 16
+    for i, (name, met, missed) in enumerate(rows):
+        y = 8 + i * ROW
+        parts.append(f'<text x="0" y="{y + 14}">{escape(name)}</text>')
+        parts.append(f'<rect class="met" x="200" y="{y}" width="{met * scale:.1f}" height="18"/>')
+        parts.append(f'<rect class="missed" x="{200 + met * scale:.1f}" y="{y}" width="{missed * scale:.1f}" height="18"/>')
+        parts.append(f'<text class="axis" x="{208 + (met + missed) * scale:.1f}" y="{y + 14}">{met} met, {missed} missed</text>')
+    return _shown(parts, height, "Targets met and missed, by system")
+
+
+def ratio_of(value: str) -> float | None:
+    """Return 0.188 of ``"0.188 = 1/5.32 (cpu ...)"``; ``None`` of other figures."""
+    found = re.match(r"([\d.]+) = 1/[\d.]+", value)
+    return float(found[1]) if found else None

@@ -1,0 +1,148 @@
+"""How the site is built: ``python -m sphinx -W -b html docs docs/_build/html``. No step needs a network."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+
+import gramplane
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "extensions"))
+
+project = "gramplane"
+copyright = "2026, the gramplane developers; BSD 3-clause"
+version = release = gramplane.__version__
+
+extensions = [
+    "mathml",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+
+# Folders of examples: files named plot_* run while the site is built, others (long_*) are shown and run by `pytest -m slow`.
+EXAMPLES = ["tutorials", "gallery"]
+sphinx_gallery_conf = {
+    "examples_dirs": EXAMPLES,
+    "gallery_dirs": [f"auto_{name}" for name in EXAMPLES],
+    "filename_pattern": r"/plot_",
+    "ignore_pattern": r"/(_|make_)\w*\.py",
+    "doc_module": ("gramplane",),
+    "backreferences_dir": "api/backreferences",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "write_computation_times": False,  # those pages load scripts from servers of others
+    "show_signature": False,
+    "download_all_examples": False,
+    "plot_gallery": "True",  # a text, so that `-D plot_gallery=0` leaves the examples out
+    "matplotlib_animations": False,
+    "capture_repr": ("_repr_html_", "__repr__"),
+}
+
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+exclude_patterns = ["_build", "extensions", *EXAMPLES]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+nitpicky = False
+suppress_warnings = ["config.cache"]
+
+myst_enable_extensions = ["dollarmath", "colon_fence", "deflist", "attrs_block"]
+myst_heading_anchors = 4
+myst_fence_as_directive = []
+
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+numpydoc_xref_param_type = False
+viewcode_line_numbers = True
+
+html_theme = "pydata_sphinx_theme"
+html_title = "gramplane"
+html_math_renderer = "mathml"
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options: dict[str, Any] = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "navbar_persistent": ["search-button"],
+    "header_links_before_dropdown": 7,
+    "show_toc_level": 2,
+    "navigation_with_keys": True,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": {"**": ["page-toc"], "which_method": [], "benchmarks-runs": []},
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars: dict[str, list[str]] = {"index": [], "which_method": [], "benchmarks": [], "benchmarks-runs": []}
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def foreign_words(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Take references out of documentation that scikit-learn wrote: they lead to pages of its site."""
+    if not getattr(obj, "__module__", "").startswith("gramplane"):
+        text = re.sub(r":(?:ref|term|class|func|meth|mod|doc|user):`~?\.?([^`<]+?)(?:\s*<[^>]+>)?`", r"``\1``", "\n".join(lines))
+        lines[:] = re.sub(r"^ *\.\. version\w+::.*$", "", text, flags=re.MULTILINE).split("\n")
+
+
+def plain_signs(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Set names that end with an underscore, and absolute values, as they are meant: reStructuredText has a meaning of its own for both."""
+    for i, line in enumerate(lines):
+        if not re.match(r" *(>>>|\.\.|:\w+:|.*\\[a-zA-Z])", line):
+            parts = re.split(r"(``.*?``|`[^`]*`|\*\*[^*]*\*\*)", line)
+            parts[::2] = [re.sub(r"(?<![\w.])([A-Za-z][\w.]*_)(?!\w)", r"``\1``", part).replace("|", "\\|") for part in parts[::2]]
+            lines[i] = "".join(parts)
+
+
+SYSTEMS = {name: info for info in gramplane.METHODS.values() for name in info.public_names}
+
+
+def links(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Lead from an estimator to its theory, and to what helps to use it; after numpydoc, behind the first paragraph."""
+    info = SYSTEMS.get(name.rpartition(".")[2]) if what == "class" else None
+    if info is not None:
+        first = next(i for i, line in enumerate(lines) if line)
+        ways = (
+            f":doc:`theory </theory/{info.system}>`",
+            ":doc:`which method? </which_method>`",
+            ":doc:`choosing parameters </guides/choosing>`",
+            ":doc:`reading certificates </guides/certificates>`",
+        )
+        at = lines.index("", first)
+        lines[at:at] = ["", f"Command ``{info.name}``. See {', '.join(ways)}."]
+
+
+def data(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Say of a constant what the text below it in its own module says: here it is looked for where it is imported."""
+    if name == "gramplane.METHODS":
+        lines[:] = [*ModuleAnalyzer.for_module("gramplane.pipeline.registry").find_attr_docs()["", "METHODS"]]
+
+
+def no_requests(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the methods of scikit-learn that only say which arguments meta-estimators pass on."""
+    return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what changes documentation on its way: before numpydoc reads it, and after."""
+    app.connect("autodoc-process-docstring", data)
+    app.connect("autodoc-process-docstring", links, priority=650)
+    app.connect("autodoc-skip-member", no_requests)
+    app.connect("autodoc-process-docstring", foreign_words, priority=400)
+    app.connect("autodoc-process-docstring", plain_signs, priority=600)

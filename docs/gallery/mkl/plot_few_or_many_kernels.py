@@ -1,0 +1,46 @@
+"""
+From all kernels to a few: what v does
+======================================
+
+The elastic net on kernel weights has a dial: ``v=0`` spreads the weight over all useful kernels, ``v=1`` keeps as few as it can. Yang and
+others (IEEE Trans. Neural Networks 2011) draw accuracy and number of kernels against it; here is that figure for one table.
+"""
+
+# %%
+# 13 default kernels on all features and 13 on each one, for tumours in ten columns.
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+
+from gramplane import MKLClassifier
+
+X, y = load_breast_cancer(return_X_y=True)
+X, X_test, y, y_test = train_test_split(
+    X[:, :10], y, train_size=150, random_state=0, stratify=y
+)
+vs = (0.0, 0.25, 0.5, 0.75, 1.0)
+models = [MKLClassifier(v=v, C=10, tol=0.01).fit(X, y) for v in vs]
+counts = [len(model.support_) for model in models]
+scores = [model.score(X_test, y_test) for model in models]
+
+# %%
+figure, (above, below) = plt.subplots(
+    2, 1, figsize=(6.5, 4.4), sharex=True, layout="constrained"
+)
+above.plot(vs, scores, "o-", color="tab:blue")
+above.set(
+    ylim=(0.88, 0.96),
+    ylabel=f"accuracy on\n{len(y_test)} test rows",
+    title=f"{len(models[0].kernel_weights_)} kernels were offered",
+)
+below.plot(vs, counts, "s-", color="tab:orange")
+below.set(xlabel="v: 0 spreads, 1 keeps few", ylabel="kernels with weight")
+for x, count in zip(vs, counts, strict=True):
+    below.annotate(str(count), (x, count), textcoords="offset points", xytext=(4, 6))
+
+# %%
+# Notice that accuracy hardly moves while the number of kernels falls: many kernels say the same. Each fit is certified:
+for v, model in zip(vs, models, strict=True):
+    print(
+        f"v={v}: optimum between {model.lower_bound_:.3f} and {model.upper_bound_:.3f}, {model.n_iter_} machines solved"
+    )

@@ -1,0 +1,141 @@
+"""Write the pages of ``docs/reference`` that follow from the code: ``python docs/make_reference.py``. A test compares them with it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+import gramplane
+from gramplane import METHODS
+from gramplane.pipeline.estimators.parameters import method_parameters, type_words
+from gramplane.workflows.exits import EXIT_CODES, MEANING
+from gramplane.workflows.report.glossary import STOPS, TERMS
+from gramplane.workflows.schema import SCHEMA, STEPS, WorkflowSpec
+
+FOLDER = Path(__file__).with_name("reference")
+WRITTEN = "Written by `python docs/make_reference.py`"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    heads = tuple(heads)
+    return [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
+
+
+def _kind(field: FieldInfo) -> str:
+    text = type_words(field.annotation)
+    return text if len(text) < 90 else "see the text"
+
+
+def _keys(model: type[BaseModel]) -> Iterator[tuple[str, str, str, str]]:
+    for name, field in model.model_fields.items():
+        default = "required" if field.is_required() else "empty" if field.default is PydanticUndefined else f"`{field.default}`"
+        yield f"`{field.alias or name}`", _kind(field), default, field.description or ""
+
+
+def workflow() -> str:
+    """Return the page of workflow files."""
+    lines = [
+        "# Workflow files",
+        "",
+        f"{WRITTEN} from the models that check a file. A workflow is YAML with `schema: {SCHEMA}`; unknown keys are refused, with "
+        "the nearest known one. `gramplane run FILE --check` checks it, `gramplane config schema workflow` is the same as a JSON schema "
+        "for editors. How to write one: [workflows](../guides/nightly.md).",
+        "",
+        "## The file",
+        "",
+        *_table(
+            ("key", "type", "default", "meaning"),
+            ((key, "list of steps" if key == "`steps`" else kind, default, text) for key, kind, default, text in _keys(WorkflowSpec)),
+        ),
+        "## Every step",
+        "",
+        "A step is `{id: NAME, do: WHAT, needs: [NAMES], with: {…}}`. The keys of `with` follow from `do`:",
+        "",
+    ]
+    for name, step in STEPS.items():
+        arguments = cast("type[BaseModel]", step.model_fields["args"].annotation)
+        lines += [f"## `do: {name}`", "", (step.__doc__ or "").strip(), ""]
+        lines += _table(("key", "type", "default", "meaning"), _keys(arguments))
+        if name in ("fit", "tune"):
+            lines += ["Every other key is a [parameter of the method](parameters.md).", ""]
+    return "\n".join(lines)
+
+
+def summary(thing: object) -> str:
+    """Return the first paragraph of a docstring as one line of Markdown: what the thing is or does."""
+    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    return re.sub(":math:`(.*?)`", r"$\1$", text).replace("``", "`")
+
+
+def _exception(name: str) -> str:
+    """Return what an exception of ours means; others, whose words are not ours, have none."""
+    module, _, words = name.partition(":")
+    ours = module.startswith("gramplane.")
+    return re.sub(r" \(exit code \d+\)", "", summary(getattr(importlib.import_module(module), words))) if ours else ""
+
+
+def exit_codes() -> str:
+    """Return the page of exit codes."""
+    lines = ["# Exit codes", "", f"{WRITTEN} from the table that the commands use. What to do: [failures](../guides/failures.md).", ""]
+    lines += _table(("code", "meaning"), ((f"{int(code)}", text) for code, text in MEANING.items()))
+    lines += [
+        "## From exceptions to codes",
+        "",
+        "In Python the same troubles are exceptions; a subclass has the code of the nearest base named.",
+        "",
+    ]
+    rows = ((f"`{name.replace(':', '.')}`", str(int(code)), _exception(name) or MEANING[code]) for name, code in EXIT_CODES.items())
+    lines += _table(("exception", "code", "meaning"), rows)
+    return "\n".join(lines)
+
+
+def glossary() -> str:
+    """Return the page of the words of reports."""
+    lines = ["# Words of a report", "", f"{WRITTEN} from the sentences that reports show beside their headings.", ""]
+    lines += ["## Headings and figures", "", *_table(("word", "meaning"), ((f"`{word}`", text) for word, text in TERMS.items()))]
+    lines += ["## Why a fit ended", "", *_table(("`stop`", "meaning"), ((f"`{word}`", text) for word, text in STOPS.items()))]
+    return "\n".join(lines)
+
+
+def parameters() -> str:
+    """Return the page of the parameters of methods, as files and ``--set`` take them."""
+    lines = [
+        "# Parameters of the methods",
+        "",
+        f"{WRITTEN} from the parameter models. They are given as `--set NAME=VALUE` (values are YAML), as keys of a step's `with`, and as "
+        "arguments of the estimators.",
+        "",
+    ]
+    for name, info in METHODS.items():
+        rows: list[tuple[Any, ...]] = [(f"`{p.name}`", p.kind, f"`{p.default!r}`", p.text) for p in method_parameters(info.config)]
+        said = summary(getattr(gramplane, info.estimators[0]))
+        lines += [f"## {name}", "", f"{info.title}. {said} [Theory](../theory/{info.system}.md).", ""]
+        lines += _table(("parameter", "type", "default", "meaning"), rows)
+    return "\n".join(lines)
+
+
+PAGES: dict[str, Callable[[], str]] = {"workflow": workflow, "exit_codes": exit_codes, "glossary": glossary, "parameters": parameters}
+
+
+def pages() -> dict[Path, str]:
+    """Return every page by its path."""
+    return {FOLDER / f"{name}.md": text().rstrip() + "\n" for name, text in PAGES.items()}
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{path}\n")

@@ -1,0 +1,72 @@
+"""The unit in which machines see real targets: near their standard deviation, and centred where there is a bias to take the centre up.
+
+With targets y = shift + size * y' a machine of y' under the same penalty gives decision values ``shift + size * f'``; penalty and losses
+grow with the square of the unit. Parameters are about targets of standard deviation one, so that they mean the same in every unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from .arrays import FloatArray
+
+Values = TypeVar("Values", float, FloatArray)
+
+# Figures of a fit in the square of the unit: values of an objective, bounds of it, and their distances.
+SQUARED_FIGURES = ("objective", "gap", "restricted_gap", "certified_gap", "lower_bound", "upper_bound", "bound", "worst_outside")
+
+
+class TargetUnit(NamedTuple):
+    """The unit in which a machine sees its target: y = shift + size * y'. ``spread``: standard deviation of y'.
+
+    ``size`` is a power of two, so that nothing is rounded when results are turned back; labels are seen as they are.
+    """
+
+    shift: float = 0.0
+    size: float = 1.0
+    spread: float = 1.0
+
+    def values(self, values: Values) -> Values:
+        """Return decision values or intercepts of the machine in the unit of the target; those of labels as they are."""
+        return values if self == LABELS else values * self.size + self.shift
+
+    def figures(self, figures: Mapping[str, Any]) -> dict[str, Any]:
+        """Return figures of the machine, those of an objective in the square of the target's unit."""
+        area = self.size**2
+        squared = {name: area * figures[name] for name in SQUARED_FIGURES if figures.get(name) is not None}
+        return {**figures, **squared}
+
+
+LABELS = TargetUnit()
+
+_RAW: ContextVar[bool] = ContextVar("raw_targets", default=False)
+
+
+@contextmanager
+def raw_targets() -> Iterator[None]:
+    """Let machines see targets as they are: runs of versions whose parameters were about raw targets go on as they began."""
+    token = _RAW.set(True)
+    try:
+        yield
+    finally:
+        _RAW.reset(token)
+
+
+def in_machine_unit(target: FloatArray, weight: FloatArray, *, centred: bool) -> tuple[FloatArray, TargetUnit]:
+    """Return real targets in a unit near their standard deviation over the rows with a weight, and that unit; with a bias centred."""
+    if _RAW.get():
+        return target, LABELS
+    shares = weight / weight.max()
+    # Overflow of squares is no reason to refuse a unit.
+    top = float(np.ldexp(1.0, int(np.frexp(np.abs(target).max(initial=0.0))[1]) - 1))
+    scaled = target / top
+    mean = float(np.average(scaled, weights=shares))
+    spread = float(np.sqrt(np.average((scaled - mean) ** 2, weights=shares))) or abs(mean) or 1.0
+    step = float(np.ldexp(1.0, int(np.round(np.log2(spread)))))
+    shift = mean if centred else 0.0
+    return (scaled - shift) / step, TargetUnit(shift * top, step * top, spread / step)

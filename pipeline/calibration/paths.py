@@ -1,0 +1,99 @@
+"""What fits along a path of parameters decide, each without the rows of a fold: passes, matrices and warm starts are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple
+
+import numpy as np
+
+from ...storage.value_types import UserData
+from ..grams.lazy import hand_over
+from ..loops.protocol import Loop, S, Step
+from ..loops.run import run_loop
+from ..method import Method
+from ..records.context import RunContext
+from .fits import FoldRuns, kept_grams
+
+
+class PathValues(NamedTuple):
+    """What one fit decides on all labelled rows."""
+
+    point: int  # its parameters, by number
+    fold: int  # what it did not see
+    further: dict[str, Any]  # parameters it would end there with, such as the number of rounds
+    values: np.ndarray  # (n_machines, n_labelled)
+
+
+class Continued(Generic[S]):
+    """A loop that begins where another one ended: at what ``start`` makes of its own first state."""
+
+    def __init__(self, loop: Loop[S], start: Callable[[S], S]) -> None:
+        self.loop, self.start, self.state_type = loop, start, loop.state_type
+
+    def init(self, ctx: RunContext) -> S:
+        """Return the state to begin with."""
+        return self.start(self.loop.init(ctx))
+
+    def step(self, state: S, ctx: RunContext) -> Step[S]:
+        """Return the state after one more step."""
+        return self.loop.step(state, ctx)
+
+
+class WholeFit:
+    """The fit of all rows with the parameters that paths begin with, made once, where a method starts folds from it."""
+
+    def __init__(self, method: type[Method], config: UserData, inputs: UserData) -> None:
+        self.method, self.config, self.inputs = method, config, inputs
+        self._end: tuple[Method, Any] | None = None
+
+    def start(self, run: Method, ctx: RunContext) -> Callable[[Any], Any]:
+        """Return what makes the state to begin with of fits without some rows; matrices are shared with them."""
+        if self._end is None:
+            whole = self.method.start(self.method.for_folds(self.config), self.inputs, ctx)
+            grams = hand_over(kept_grams(run.loop), whole.loop)
+            self._end = whole, run_loop(whole.loop, ctx, keep=False).state
+            hand_over(grams, run.loop)
+        end = self._end
+        return lambda fresh: run.fold_start(fresh, *end)
+
+
+def path_values(
+    method: type[Method], chains: Sequence[Sequence[Any]], inputs: object, masks: Sequence[np.ndarray], ctx: RunContext
+) -> Iterator[PathValues]:
+    """Yield what fits with the parameters of every chain, each without the rows of every mask, decide.
+
+    Fits start from one another, chain after chain, or share passes. Points are counted through all chains. Nothing depends on which masks
+    are given together.
+    """
+    if method.shares_points:
+        chains = [[config for chain in chains for config in chain]]
+    first = chains[0] if method.shares_points else chains[0][:1]
+    # Fits that share nothing but matrices are made fold after fold, so that no more than one keeps what the next one takes over.
+    shares, grams, count = FoldRuns(method, inputs, masks, ctx).shared(first) is not None, None, 0
+    whole = WholeFit(method, first[0], inputs) if method.starts_from_whole else None
+    for part in [list(masks)] if shares else [[mask] for mask in masks]:
+        runs = FoldRuns(method, inputs, part, ctx, grams)
+        for found in _followed(runs, chains, whole):
+            yield found._replace(fold=count + found.fold)
+        grams, count = runs.grams, count + len(part)
+
+
+def _followed(runs: FoldRuns, chains: Sequence[Sequence[Any]], whole: WholeFit | None) -> Iterator[PathValues]:
+    """Yield what fits decide that follow all chains."""
+    before, first = dict[Any, tuple[Method, Any]](), 0
+    for chain in chains:
+        steps = [list(chain)] if runs.method.shares_points else [[config] for config in chain]
+        for configs in steps:
+            for fits, run in runs.of([runs.method.for_folds(config) for config in configs]):
+                known = before.get(tuple(fold for _, fold in fits))
+                run.follow_path(None if known is None else known[0])
+                start = None if whole is None else whole.start(run, runs.ctx)
+                if known is not None:
+                    start = lambda fresh, run=run, known=known: run.warm_start(fresh, *known)  # noqa: E731
+                state = run_loop(run.loop if start is None else Continued(run.loop, start), runs.ctx, keep=False).state
+                before[tuple(fold for _, fold in fits)] = run, state
+                for further, values in run.path_values(state, runs.ctx):
+                    for (point, fold), part in zip(fits, values.reshape(len(fits), -1, values.shape[1]), strict=True):
+                        yield PathValues(first + point, fold, further, part)
+            first += len(configs)

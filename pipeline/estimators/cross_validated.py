@@ -1,0 +1,389 @@
+"""CrossValidated: an estimator that chooses some of its parameters by cross-validation, along paths that share passes and warm starts."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import joblib
+import numpy as np
+from scipy.stats import rankdata
+from sklearn.exceptions import NotFittedError
+
+from ...storage.value_types import Json, UserData
+from ..calibration.paths import path_values
+from ..inputs.folds import Split, row_splits
+from ..inputs.labels import Inputs
+from ..method import Method
+from ..models.held_out_scores import HeldOutRows, Scoring, default_scoring, read_scoring
+from ..records.config import MethodConfig, make_config
+from ..records.context import RunContext
+from .base import MethodEstimator, method_context
+from .parameters import Parameter
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A parameter that is searched: its name, that of its values, their default, and what to say of them.
+
+    The first of an estimator is followed along a path, and its values stand in the place of the parameter; others stand beside theirs.
+    """
+
+    name: str
+    plural: str
+    default: int | Sequence[float] | None
+    text: str
+    kind: str = "int or list of float"
+    descending: bool = False  # whether the largest value comes first: that of the simplest model
+    span: tuple[float, float] | None = None  # from where to where a number of values is spread, in the unit of the estimator
+
+
+class Score(NamedTuple):
+    """The score of one fit at one point of its path."""
+
+    point: int
+    fold: int
+    further: dict[str, Any]  # parameters a fit would end there with
+    values: dict[str, float]  # by the names of scores
+    margin_loss: float  # what tells points of one score apart
+
+
+class Start(NamedTuple):
+    """Where a search begins."""
+
+    config: UserData  # parameters of all points but for those searched
+    inputs: UserData
+    ctx: RunContext
+
+
+ROUNDING = 1e-12  # share of a mean of scores that the order of its folds may change
+MARGIN_LOSS = "margin_loss"
+
+MACHINE_C = Grid(
+    "C",
+    "Cs",
+    10,
+    "Values of C; a number of them is spread evenly in the logarithm from 1/10 to 1000.",
+    span=(0.1, 1e3),
+)
+
+SEARCH_PARAMETERS = (
+    Parameter(
+        "cv",
+        None,
+        "int, splitter, iterable or None",
+        Any,
+        "Folds: a number, drawn from ``random_state`` as ``tune`` draws them, in every class or, of many tasks, in every task; or a "
+        "splitter of scikit-learn, to which tasks are groups, or pairs of indices to learn from and to score. ``None``: 5, fewer where a "
+        "class or task has fewer rows.",
+    ),
+    Parameter(
+        "scoring",
+        None,
+        "str, callable, list of str, dict or None",
+        Any,
+        "Name of a scorer of scikit-learn, or a callable ``(estimator, X, y)``, where ``X`` numbers the rows held out and the estimator "
+        "has decided on them; or several: a list of names, or a dict of names and callables. ``None``: accuracy, or R2. Rows count by "
+        "their weights; to names of scorers the second of two classes is the positive one; probabilities are exact for a logistic loss, "
+        "else calibrated on the rows held out, each on others.",
+    ),
+    Parameter(
+        "refit",
+        True,
+        "bool or str",
+        bool | str,
+        "Fit on all rows with the parameters chosen; else there is no model, only the scores. Of several scores the name of the one that "
+        "decides; ``True`` and ``False``: the first.",
+    ),
+    Parameter(
+        "one_standard_error",
+        False,
+        "bool",
+        bool,
+        "Choose the simplest model within one standard error of the best score, not the best.",
+    ),
+    Parameter(
+        "n_jobs",
+        None,
+        "int or None",
+        int | None,
+        "Processes among which the folds are dealt, -1: all processors; the same bits for any number. ``None`` is 1.",
+    ),
+)
+
+
+class CrossValidated(MethodEstimator):
+    r"""Base of estimators that choose parameters by cross-validation; stands before the estimator that is fitted.
+
+    The parameters are chosen by their mean score on rows held out; then all rows are fitted with them. Of points with the same score, of
+    which few rows leave many, that of the least ``mean_margin_loss`` is chosen: the mean of ``max(0, 1 - m)``, m how far the class of a row
+    held out is above the others. Rows held out have weight zero, nothing is copied: folds share passes over the data and Gram matrices,
+    and the fits of a fold start from one another. Kernels are normalised over all rows, those held out included.
+
+    Attributes
+    ----------
+    best_params_, best_score_, best_index_
+        Parameters chosen, their mean score, and their place in ``cv_results_``.
+    cv_results_
+        Arrays with one entry a point, as ``GridSearchCV`` has them: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score``; of several scores their names stand in the place of ``score``. Of classes further
+        ``mean_margin_loss``, which chooses among points of one score.
+    n_splits_, scorer_
+        Number of folds, and what scored them: of several scores a dict.
+    """
+
+    _grids: ClassVar[Sequence[Grid]] = ()
+    _along: ClassVar[tuple[str, ...]] = ()  # further parameters that come with a path, such as the number of rounds
+    # Of points within a standard error of the best that is the simplest of the smallest product of these parameters, of the next ones among
+    # equals; then the first one.
+    _simplest_by: ClassVar[Sequence[tuple[str, ...]]] = ()
+    _chosen: MethodConfig | None = None  # parameters of the refit
+
+    cv: UserData
+    scoring: UserData
+    refit: bool | str
+    one_standard_error: bool
+    n_jobs: int | None
+
+    @classmethod
+    def _parameters(cls) -> list[Parameter]:
+        declared, grids = list[Parameter](), {grid.name: grid for grid in cls._grids}
+        for item in super()._parameters():
+            grid = grids.get(item.name)
+            if grid is None or grid is not cls._grids[0]:
+                declared.append(item)
+            if grid is not None:
+                declared.append(Parameter(grid.plural, grid.default, grid.kind, int | Sequence[float] | None, grid.text))
+        edge = len(declared) - len(cls._run_parameters)
+        return [*declared[:edge], *SEARCH_PARAMETERS, *declared[edge:]]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        has_model = vars(self).get("model_", vars(self).get("_model")) is not None
+        if not has_model and hasattr(self, "cv_results_"):
+            raise NotFittedError(f"{type(self).__name__}: refit={self.refit!r} left no model, only cv_results_; set refit=True")
+        return has_model
+
+    def _inputs(self, *args: UserData, **options: UserData) -> UserData:
+        # What is decided of rows, such as their scaling, is decided as before the search.
+        chosen, self._chosen = self._chosen, None
+        try:
+            return super()._inputs(*args, **options)  # pyright: ignore[reportAttributeAccessIssue]
+        finally:
+            self._chosen = chosen
+
+    def _config(self) -> UserData:
+        if self._chosen is not None:
+            return self._chosen
+        config: UserData = super()._config()
+        # Where values are given, the parameter that stands for them is not left to the data; which one is no matter before the search.
+        given, first = getattr(self, self._grids[0].plural), self._grids[0].name
+        values = np.zeros(0) if given is None else np.asarray(given)
+        return (
+            config
+            if values.ndim != 1 or not values.size
+            else self._point_config(config, {first: values.tolist()[0]}, f"{self._grids[0].plural}={given!r}: ")
+        )
+
+    def _fit(self, inputs: UserData, config: UserData = None) -> UserData:
+        """Choose parameters, and fit all rows with them."""
+        for name in ("_chosen", "model_", "_model"):
+            vars(self).pop(name, None)
+        with self._context(self._method.labelled(inputs).data) as ctx:
+            best = self._search(Start(self._method.decided(self._config(), inputs, ctx), inputs, ctx))
+        state = super()._fit(inputs, best) if self.refit else None
+        self._chosen = best
+        for name in (*(grid.name for grid in self._grids), *self._along):
+            if not isinstance(getattr(type(self), f"{name}_", None), property):
+                setattr(self, f"{name}_", getattr(best, name))
+        return state
+
+    def _search_rows(self) -> tuple[str, list[str], list[Json]]:
+        """Return the parameter that the points follow, all that differ, and for every point these, its score and whether it was chosen."""
+        results = self.cv_results_
+        named = next(key for key in results if key.startswith("mean_test_")).removeprefix("mean_test_")
+        means, deviations = results[f"mean_test_{named}"], results[f"std_test_{named}"]
+        errors = deviations / max(self.n_splits_ - 1, 1) ** 0.5  # of the mean: deviations are those of the folds themselves
+        measure = named if self._has_several else self.scoring if isinstance(self.scoring, str) else None
+        measure = measure or ("score" if self.scoring is not None else "accuracy" if hasattr(self, "classes_") else "r2")
+        rows = [
+            {**point, "measure": measure, measure: float(mean), "standard_error": float(error), "chosen": k == self.best_index_}
+            for k, (point, mean, error) in enumerate(zip(results["params"], means, errors, strict=True))
+        ]
+        names = list(dict.fromkeys(name for point in results["params"] for name in point))
+        keys = [name for name in names if len({repr(point.get(name)) for point in results["params"]}) > 1]
+        along = next((name for name in (*self._along, *keys) if name in keys), names[0])
+        return along, keys or names[:1], rows
+
+    # -- points ----------------------------------------------------------------------------------------------------------------
+
+    def _unit(self, start: Start) -> float:
+        """Return what the values of the first parameter are counted in: machines see their target in a unit of its own."""
+        return 1.0
+
+    def _default_values(self, grid: Grid, count: int, start: Start) -> np.ndarray:
+        """Return so many values of a parameter. Raises ValueError: there is no rule for them."""
+        if grid.span is None:
+            raise ValueError(f"{grid.plural}={count!r}: must be a list of values, or None")
+        low, high = grid.span
+        return self._unit(start) * (np.geomspace(low, high, count) if count > 1 else np.array([(low * high) ** 0.5]))
+
+    def _chains(self, start: Start) -> list[list[dict[str, Any]]]:
+        """Return the points, path after path: all values of the first parameter for each combination of the others."""
+        values = {grid.name: found for grid in self._grids if (found := self._values_of(grid, start)) is not None}
+        first, *others = values
+        fixed = [dict(zip(others, combination, strict=True)) for combination in itertools.product(*(values[name] for name in others))]
+        return [[{first: value, **further} for value in values[first]] for further in fixed]
+
+    def _values_of(self, grid: Grid, start: Start) -> list[Any] | None:
+        """Return the values of a parameter in the order of its path: those given, or the ones that a number of them stands for."""
+        given: UserData = getattr(self, grid.plural)
+        if given is None and grid is not self._grids[0]:
+            return None
+        if isinstance(given, int | np.integer) and not isinstance(given, bool):
+            if given < 1:
+                raise ValueError(f"{grid.plural}={given!r}: a number of values must be at least 1")
+            values = self._default_values(grid, int(given), start)
+            setattr(self, f"{grid.plural}_", values)
+            return values.tolist()
+        numbers = np.asarray(given)
+        if numbers.ndim != 1 or not numbers.size:
+            raise ValueError(f"{grid.plural}={given!r}: must be a number of values, or a list of at least one value")
+        plain = sorted(set(numbers.tolist()), reverse=grid.descending)
+        for value in plain:
+            self._point_config(start.config, {grid.name: value}, f"{grid.plural}={given!r}: ")
+        setattr(self, f"{grid.plural}_", np.array(plain))
+        return plain
+
+    def _point_config(self, config: MethodConfig, point: Mapping[str, Any], place: str = "") -> MethodConfig:
+        """Return parameters with those of a point. Raises ValueError: ``place``, and the value that is out of range."""
+        try:
+            return make_config(type(config), {**config.model_dump(), **point})
+        except ValueError as error:
+            raise ValueError(f"{place}{error}") from None
+
+    # -- scores ----------------------------------------------------------------------------------------------------------------
+
+    def _search(self, start: Start) -> MethodConfig:
+        """Score all points, set what follows from the scores, and return the parameters of the point that is chosen."""
+        (config, inputs, ctx), method = start, self._method
+        rows, splits = FoldRows(method.truth(inputs), method.labelled(inputs)), row_splits(self.cv, method.labelled(inputs), ctx.seed)
+        scoring, points = self._scoring(rows.inputs), self._chains(start)
+        chains = [[self._point_config(config, point) for point in chain] for chain in points]
+        plain, by_point = [point for chain in points for point in chain], dict[str, tuple[dict[str, Any], dict[str, list[float]]]]()
+        for score in self._scored(chains, splits, rows, scoring, start):
+            params = {**plain[score.point], **score.further}
+            empty = {name: [np.nan] * len(splits) for name in (*scoring.names, MARGIN_LOSS)}
+            known = by_point.setdefault(repr((score.point, params)), (params, empty))[1]
+            for name, value in (*score.values.items(), (MARGIN_LOSS, score.margin_loss)):
+                known[name][score.fold] = value
+            ctx.emit({"event": "fold", "point": score.point + 1, "points": len(plain), "fold": score.fold + 1, "folds": len(splits)})
+        scores = {name: np.array([known[name] for _, known in by_point.values()]) for name in (*scoring.names, MARGIN_LOSS)}
+        losses = scores.pop(MARGIN_LOSS).mean(axis=1)
+        self._set_results([params for params, _ in by_point.values()], scores, losses, config)
+        return self._point_config(config, self.best_params_)
+
+    def _scoring(self, rows: Inputs) -> Scoring:
+        """Return what points are compared by. Raises ValueError: no such scorer, or one that does not suit the target."""
+        scoring = read_scoring(self.scoring, self.refit if isinstance(self.refit, str) else None) or default_scoring(rows.classes)
+        scoring.check(rows.classes, rows.target)
+        scorers = {name: scoring.scorer(name) for name in scoring.names}
+        self.scorer_ = scorers if self._has_several else scorers[scoring.names[0]]
+        return scoring
+
+    @property
+    def _has_several(self) -> bool:
+        """Whether scores have names of their own in ``cv_results_``, as ``GridSearchCV`` has it: those of a list or a dict."""
+        return not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring))
+
+    def _scored(
+        self, chains: list[list[MethodConfig]], splits: Sequence[Split], rows: FoldRows, scoring: Scoring, start: Start
+    ) -> Iterator[Score]:
+        """Yield the scores of all fits, their folds dealt among processes."""
+        jobs = min(joblib.effective_n_jobs(1 if self.n_jobs is None else self.n_jobs), len(splits))
+        ctx, work = start.ctx, (self._method, chains, start.inputs, splits, rows, scoring)
+        if jobs == 1:
+            yield from fold_scores(*work, range(len(splits)), ctx)
+            return
+        if ctx.executor.kind != "sync":
+            raise ValueError(f"n_jobs={self.n_jobs!r}: passes run on cluster={self.cluster!r} already; leave n_jobs to None")
+        where = ctx.seed, self._takes_all_memory
+        parts = [part.tolist() for part in np.array_split(np.arange(len(splits)), jobs)]
+        found: UserData = joblib.Parallel(n_jobs=jobs)(joblib.delayed(fold_scores_apart)(work, folds, *where) for folds in parts)
+        yield from itertools.chain.from_iterable(found)
+
+    def _set_results(
+        self, params: list[dict[str, Any]], scores: Mapping[str, np.ndarray], losses: np.ndarray, config: MethodConfig
+    ) -> None:
+        """Set the table of scores, each ``(n_points, n_folds)``, and the point that the first of them chooses, of equals that of the least
+        of ``losses``.
+        """
+        columns = {f"param_{name}": np.array([point[name] for point in params]) for name in dict.fromkeys(n for p in params for n in p)}
+        self.cv_results_: dict[str, Any] = {**columns, "params": params}
+        for name, values in scores.items():
+            self.cv_results_ |= score_columns("score" if not self._has_several else name, values)
+        if np.isfinite(losses).any():
+            self.cv_results_[f"mean_{MARGIN_LOSS}"] = losses
+        first = next(iter(scores.values()))
+        self.n_splits_, means = first.shape[1], first.mean(axis=1)
+        if np.isnan(means).all():
+            raise ValueError(f"scoring={self.scoring!r} is NaN for every point: no fold can be scored by it")
+        top = int(np.nanargmax(means))
+        least = means[top] - ROUNDING * abs(means[top])
+        if self.one_standard_error and first.shape[1] > 1:
+            least -= first[top].std(ddof=1) / first.shape[1] ** 0.5
+            losses = np.zeros(len(means))
+        full = [{**config.model_dump(), **point} for point in params]
+        sizes = [tuple(math.prod(point[name] for name in names) for names in self._simplest_by) for point in full]
+        least_loss = np.where(np.isfinite(losses), losses, np.inf)
+        self.best_index_ = min(np.flatnonzero(means >= least).tolist(), key=lambda k: (least_loss[k], sizes[k], k))
+        self.best_params_, self.best_score_ = params[self.best_index_], float(means[self.best_index_])
+
+
+def score_columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the columns of one score ``(n_points, n_folds)``, as ``GridSearchCV`` has them."""
+    means = values.mean(axis=1)
+    ranks = rankdata(-np.where(np.isnan(means), -np.inf, means), method="min").astype(np.int32)
+    splits = {f"split{k}_test_{name}": column for k, column in enumerate(values.T)}
+    return {**splits, f"mean_test_{name}": means, f"std_test_{name}": values.std(axis=1), f"rank_test_{name}": ranks}
+
+
+class FoldRows(NamedTuple):
+    """Rows that folds are scored on."""
+
+    truth: np.ndarray  # `(n,)` as `Method.truth`
+    inputs: Inputs
+
+    def of(self, test: np.ndarray, kind: str) -> HeldOutRows:
+        """Return those of a fold that have a weight; ``kind``: of the probabilities of a fit."""
+        weight, classes = self.inputs.sample_weight, self.inputs.classes
+        mask = test if weight is None else test & (weight > 0)
+        count, labels = (None, None) if classes is None else (max(len(classes), 2), np.asarray(classes))
+        return HeldOutRows(self.truth, count, mask, kind, weight, labels)
+
+
+def fold_scores(
+    method: type[Method],
+    chains: Sequence[Sequence[Any]],
+    inputs: object,
+    splits: Sequence[Split],
+    rows: FoldRows,
+    scoring: Scoring,
+    folds: Sequence[int],
+    ctx: RunContext,
+) -> Iterator[Score]:
+    """Yield the scores of fits with the parameters of every chain, without the rows of some folds."""
+    configs = [config for chain in chains for config in chain]
+    for found in path_values(method, chains, inputs, [splits[fold].left_out for fold in folds], ctx):
+        fold = folds[found.fold]
+        held_out = rows.of(splits[fold].test, method.probability_kind(configs[found.point]))
+        yield Score(found.point, fold, found.further, held_out.scores(scoring, found.values), held_out.margin_loss(found.values))
+
+
+def fold_scores_apart(work: tuple[Any, ...], folds: Sequence[int], seed: int, all_memory: bool) -> list[Score]:
+    """Return what :func:`fold_scores` yields, in a process of its own."""
+    method, chains, inputs, splits, rows, scoring = work
+    with method_context(method.labelled(inputs).data, None, seed, all_memory) as ctx:
+        return list(fold_scores(method, chains, inputs, splits, rows, scoring, folds, ctx))

@@ -1,0 +1,30 @@
+"""scikit-learn's part of selectors, alone here: its module loads most of scikit-learn, for which other estimators need not wait."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.feature_selection import SelectorMixin
+
+from ...storage.value_types import Matrix
+from .frames import feature_labels
+from .inputs import features_of, in_memory
+
+
+class Selection(SelectorMixin):
+    """scikit-learn's part of a selector, for which sparse matrices come through :func:`in_memory`."""
+
+    def transform(self, X: object) -> Matrix:
+        """Return the selected columns of ``X``; of a frame with nominal columns the selected features."""
+        rows, is_encoded = features_of(self, X)
+        return self._transform(rows) if is_encoded else super().transform(rows)
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """Return the names of the selected columns or features."""
+        names = feature_labels(self) if input_features is None else None
+        if names is None:
+            return super().get_feature_names_out(input_features)
+        return np.asarray(names, dtype=object)[self.get_support()]
+
+    def inverse_transform(self, X: object) -> Matrix:
+        """Return ``X`` ``(n_samples, n_selected)`` with columns of zeros where features were not selected."""
+        return super().inverse_transform(in_memory(X))

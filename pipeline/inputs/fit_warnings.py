@@ -1,0 +1,117 @@
+"""What every fit with a target should warn of: of what it selected, what it answers, and how its classes are spread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..records.config import MethodConfig
+from .labels import Inputs
+
+RARE_SHARE = 0.05  # share of the rows below which a class is rare
+RARE_OF_EVEN = 0.5  # and of the share that it would have among classes of one size: of many classes every one is small
+MAX_NUMERIC_CLASSES = 20  # classes up to which whole numbers are taken for labels without a word
+SELECTORS = ("fgm", "group-lasso", "multitask-selector")  # methods that choose among features
+# How a method says by itself that all rows get one answer, or why answers are wrong.
+SAID = ("nothing is selected", "no kernel has a weight", "steps are too long")
+
+
+def fit_warnings(
+    method: str, config: MethodConfig, rows: Inputs, summary: Mapping[str, Any], last: Mapping[str, Any], own: Sequence[str] = ()
+) -> list[str]:
+    """Return what the user should know of a finished fit on ``rows``, each with its value and a remedy.
+
+    ``summary`` holds the figures of the run, ``last`` is the last row of its history; ``own`` what the method says by itself.
+    """
+    params = dict(config)
+    params |= {name: summary[name] for name in ("lam", "C") if name in params and name in summary}
+    weaker, answers = _weaker(params), []
+    if not any(text.startswith(SAID) for text in own):
+        if summary.get("n_selected") == 0 and summary.get("stop") is not None:
+            answers = [f"nothing is selected, every row gets the same answer: {weaker}, or other columns or kernels"]
+        else:
+            answers = _answers(rows, params, weaker, last)
+    return [*(answers or _everything(method, summary, params)), *_rare_classes(rows, params)]
+
+
+def _weaker(params: Mapping[str, Any]) -> str:
+    """Return in words what weakens the penalty of a method, with the value that it has."""
+    for name, way in (("lam", "smaller"), ("C", "larger")):
+        if name in params:
+            return f"try a {way} {name} (it is {_spell(params[name])})"
+    return "try other parameters"
+
+
+def _spell(value: object) -> str:
+    """Return a parameter, or the values that it became for several machines."""
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return ", ".join(f"{item:.3g}" if isinstance(item, (int, float)) else repr(item) for item in values[:3])
+
+
+def _everything(method: str, summary: Mapping[str, Any], params: Mapping[str, Any]) -> list[str]:
+    selected, choices = summary.get("n_selected"), summary.get("n_features")
+    if method not in SELECTORS or selected is None or choices is None or not 1 < choices <= selected:
+        return []
+    if method == "fgm":
+        # One cut has them all: that B was clipped was said.
+        remedy = "n_features_to_select or a smaller max_rounds selects fewer"
+        return [] if choices <= params["B"] else [f"all {choices} features are selected, nothing was left out: {remedy}"]
+    return [f"all {choices} features are selected, nothing was left out: a larger lam (it is {_spell(params['lam'])}) selects fewer"]
+
+
+def _answers(rows: Inputs, params: Mapping[str, Any], weaker: str, last: Mapping[str, Any]) -> list[str]:
+    """Return whether all training rows get one answer, or are told no better than by the most frequent one."""
+    accuracy, r2 = last.get("train_accuracy"), last.get("train_r2")
+    if last.get("n_answers") == 1:
+        other = "other columns" if rows.classes is None else "other columns, or class_weight='balanced'"
+        return [f"every training row gets the same answer: {weaker}, {other}"]
+    if rows.classes is None:
+        if not isinstance(r2, float) or not r2 <= 0:
+            return []
+        return [f"R2 of the training rows is {r2:.3g}, not above always answering the mean: {weaker}"]
+    # Rows that count otherwise than one each are told otherwise than most of them would have it.
+    if not isinstance(accuracy, float) or not np.isfinite(accuracy) or _has_weights(rows, params):
+        return []
+    counts = _class_counts(rows)
+    if not counts.any():
+        return []  # a stream keeps no rows
+    share, label = float(counts.max() / counts.sum()), rows.classes[int(counts.argmax())]
+    if accuracy > share:
+        return []
+    remedy = f"{weaker}, other columns or kernels"
+    return [f"accuracy of the training rows is {accuracy:.3f}, not above {share:.3f} of always answering {label!r}: {remedy}"]
+
+
+def _rare_classes(rows: Inputs, params: Mapping[str, Any]) -> list[str]:
+    if rows.classes is None or "class_weight" not in params or _has_weights(rows, params):
+        return []
+    counts = _class_counts(rows)
+    if not counts.any():
+        return []
+    shares = counts / counts.sum()
+    least = int(shares.argmin())
+    if shares[least] >= min(RARE_SHARE, RARE_OF_EVEN / len(counts)):
+        return []
+    count, total = int(counts[least]), int(counts.sum())
+    text = f"class {rows.classes[least]!r} has {count:,} of {total:,} rows ({shares[least]:.1%})"
+    return [f"{text}, and rows of every class count alike: class_weight='balanced' lets classes count alike"]
+
+
+def _has_weights(rows: Inputs, params: Mapping[str, Any]) -> bool:
+    weight = rows.sample_weight
+    kept = weight if weight is None or rows.held_out is None else weight[~rows.held_out]
+    return params.get("class_weight") is not None or (kept is not None and bool(np.ptp(kept) > 0))
+
+
+def _class_counts(rows: Inputs) -> np.ndarray:
+    seen = rows.target if rows.held_out is None else rows.target[~rows.held_out]
+    return np.bincount(seen, minlength=len(rows.labels))
+
+
+def numbers_as_classes(classes: Sequence[Any] | np.ndarray) -> str:
+    """Return what to say of numbers that are taken for classes, if they are many; else nothing."""
+    if len(classes) <= MAX_NUMERIC_CLASSES or np.asarray(classes).dtype.kind not in "iuf":
+        return ""
+    return f"y holds {len(classes)} different numbers, and each is taken for a class: a regressor takes them as numbers"

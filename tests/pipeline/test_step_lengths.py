@@ -1,0 +1,68 @@
+"""Streams of the squared loss whose steps are too long say so, with a gamma that works."""
+
+import re
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from gramplane import GroupLassoRegressor, MultiTaskSelector
+
+NAMED = r"raise gamma=1 to ([\d.e+]+), the largest squared norm of the rows"
+
+
+def _rows(scale, n_features=40):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, n_features))
+    return X * scale, X[:, 3] + 0.1 * rng.normal(size=300), np.repeat([0, 1, 2], 100)
+
+
+def _stream(name, **params):
+    if name == "tasks":
+        return MultiTaskSelector(loss="squared", **params)
+    return GroupLassoRegressor(algorithm=name, **params)
+
+
+def _learn(model, X, y, task, calls=1):
+    extra = {"tasks": [0, 1, 2]} if isinstance(model, MultiTaskSelector) else {}
+    for part in np.array_split(np.random.default_rng(1).permutation(len(y)), calls):
+        more = (task[part],) if extra else ()
+        model.partial_fit(X[part], y[part], *more, **extra)
+    return model
+
+
+@pytest.mark.parametrize("name", ["tasks", "da", "fobos"])
+@pytest.mark.parametrize("calls", [1, 300])
+@pytest.mark.parametrize("scale", [1.0, 3.0, 1e8])
+def test_long_steps_name_gamma_and_a_value_that_works(name, calls, scale):
+    X, y, task = _rows(scale)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model = _learn(_stream(name), X, y, task, calls)
+        except ValueError as error:
+            told = str(error)
+        else:
+            assert np.isfinite(model.coef_).all() and not model.converged_
+            told = str(caught[0].message)
+            assert [item.category for item in caught] == [ConvergenceWarning]
+    found = re.search(NAMED, told)
+    assert found, told
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = _learn(_stream(name, gamma=float(found[1])), X, y, task, calls)
+    assert model.converged_ and np.abs(model.coef_).max() * scale < 2
+
+
+@pytest.mark.parametrize("name", ["tasks", "da", "fobos"])
+def test_a_fit_on_a_stream_says_it_in_place_of_a_weaker_penalty(name):
+    X, y, task = _rows(1.0)
+    more = (task,) if name == "tasks" else ()
+    model = _stream(name, **({"algorithm": "da"} if name == "tasks" else {})).set_params(scale=None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y, *more)
+    texts = [str(item.message) for item in caught]
+    assert any(re.search(NAMED, text) for text in texts), texts
+    assert not any("smaller lam" in text for text in texts)

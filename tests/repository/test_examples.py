@@ -1,0 +1,73 @@
+"""Examples in the documentation of every public name run, and every public name is on the page of the site."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+import runpy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gramplane
+from tests.support.places import ROOT
+
+PLAIN = {"METHODS", "__version__", "ConfigMismatch", *gramplane.DOORS}
+"""A dictionary, a text, an exception, and modules, whose names are listed one by one."""
+
+
+def public_names() -> dict[str, Any]:
+    """Return every public object by its dotted name."""
+    modules = {"gramplane": gramplane, **{f"gramplane.{door}": getattr(gramplane, door) for door in gramplane.DOORS}}
+    return {f"{dotted}.{name}": getattr(module, name) for dotted, module in modules.items() for name in module.__all__ if name not in PLAIN}
+
+
+NAMES = public_names()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_has_an_example_that_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = inspect.getdoc(NAMES[name]) or ""
+    test = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
+    assert test.examples, f"{name}: no example"
+    told: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        failed = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(test, out=told.append).failed
+    assert not failed, "".join(told)
+
+
+def test_the_page_of_public_names_is_what_they_are() -> None:
+    module = runpy.run_path(str(ROOT / "docs" / "make_api.py"))
+    assert (ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8") == module["page"](), "run: python docs/make_api.py"
+    listed = {f"{folder}.{name}" for _, folder, names in module["sections"]() for name in names}
+    assert set(NAMES) <= listed, set(NAMES) - listed
+
+
+def test_pages_link_public_names_only() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        if "_build" not in page.parts:
+            linked = set(re.findall(r"\{(?:class|func)\}`~?(gramplane\.[\w.]+)", page.read_text(encoding="utf-8")))
+            assert linked <= {*NAMES, "gramplane.ConfigMismatch"}, (page, linked - set(NAMES))
+
+
+def says_something(text: str) -> bool:
+    """Tell whether a summary is a sentence about the thing, not its name or the command that has it."""
+    return len(text.split()) >= 4 and text.rstrip(")").endswith(".") and not text.startswith("Command ")
+
+
+def test_every_entry_of_the_reference_says_what_it_does() -> None:
+    """Of public names, commands, methods and exceptions the sentence beside the name."""
+    names = {name: re.split(r"\n\s*\n", inspect.getdoc(thing) or "")[0] for name, thing in NAMES.items()}
+    commands = runpy.run_path(str(ROOT / "docs" / "make_cli.py"))
+    names |= {" ".join(path): commands["summary"](command) for path, command in commands["leaves"](commands["cli"])}
+    rows = re.findall(
+        r"^\| `(gramplane\.[\w.]+)` \| \d+ \| (.*) \|$", (ROOT / "docs/reference/exit_codes.md").read_text("utf-8"), re.MULTILINE
+    )
+    methods = re.findall(r"^## (\S+)\n\n(.*?\.) \[Theory\]", (ROOT / "docs/reference/parameters.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) > 10 and [name for name, _ in methods] == list(gramplane.METHODS)
+    assert not [(name, text) for name, text in [*names.items(), *rows, *methods] if not says_something(text)]
