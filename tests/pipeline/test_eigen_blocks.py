@@ -147,7 +147,7 @@ def test_a_block_beyond_the_memory_goes_to_tiles_before_anything_is_refused(tmp_
     whole = run_method("npkl", {"C": 0.5, "graph": "union"}, data=data, run=str(tmp_path / "whole"), extra=extra)
     calls, plain = [], eigen_blocks.TiledBlock.filter
     monkeypatch.setattr(eigen_blocks.TiledBlock, "filter", _told(plain, calls))
-    small = run_method("npkl", {"C": 0.5, "graph": "union"}, data=data, run=str(tmp_path / "small"), extra=extra, driver_memory="30MiB")
+    small = run_method("npkl", {"C": 0.5, "graph": "union"}, data=data, run=str(tmp_path / "small"), extra=extra, driver_memory="26MiB")
     assert calls and small.summary["objective"] == whole.summary["objective"] and whole.summary["rank"] > 100
     with pytest.raises(MemoryError, match="block of"):
         run_method("npkl", {"C": 0.5, "graph": "union"}, data=data, run=str(tmp_path / "no"), extra=extra, driver_memory="9MiB")

@@ -12,6 +12,8 @@ import numpy as np
 from ....kernels.rules.propositions import ABOVE, DIFFERENT, EQUAL, MISSING, SIGNS, Propositions, proposition_text
 from ...models.calibration import Calibration
 
+EQUAL_DIGITS = 9  # decimals of a weight's share of the largest: a rule and its complement are equal, and processors round differently
+
 
 @dataclass(frozen=True)
 class RuleModel:
@@ -68,8 +70,9 @@ class RuleModel:
 
     @property
     def by_weight(self) -> np.ndarray:
-        """Numbers of the rules, the largest weight of any machine first."""
-        return np.lexsort((np.arange(self.n_rules), -np.abs(self.weights).max(axis=1, initial=0.0)))
+        """Numbers of the rules, the largest weight of any machine first; weights that only rounding tells apart stay in place."""
+        sizes = np.abs(self.weights).max(axis=1, initial=0.0)
+        return np.argsort(-np.round(sizes / (sizes.max(initial=0.0) or 1.0), EQUAL_DIGITS), kind="stable")
 
     def items(self, rule: int) -> np.ndarray:
         """Return the propositions of a rule."""
