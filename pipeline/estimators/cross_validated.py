@@ -270,20 +270,28 @@ class CrossValidated(MethodEstimator):
         """Score all points, set what follows from the scores, and return the parameters of the point that is chosen."""
         (config, inputs, ctx), method = start, self._method
         rows, splits = FoldRows(method.truth(inputs), method.labelled(inputs)), row_splits(self.cv, method.labelled(inputs), ctx.seed)
-        scoring, points = self._scoring(rows.inputs), self._chains(start)
-        chains = [[self._point_config(config, point) for point in chain] for chain in points]
-        plain, by_point = [point for chain in points for point in chain], dict[str, tuple[dict[str, Any], dict[str, list[float]]]]()
-        for score in self._scored(chains, splits, rows, scoring, start):
-            params = {**plain[score.point], **score.further}
-            empty = {name: [np.nan] * len(splits) for name in (*scoring.names, MARGIN_LOSS)}
-            known = by_point.setdefault(repr((score.point, params)), (params, empty))[1]
-            for name, value in (*score.values.items(), (MARGIN_LOSS, score.margin_loss)):
-                known[name][score.fold] = value
-            ctx.emit({"event": "fold", "point": score.point + 1, "points": len(plain), "fold": score.fold + 1, "folds": len(splits)})
-        scores = {name: np.array([known[name] for _, known in by_point.values()]) for name in (*scoring.names, MARGIN_LOSS)}
-        losses = scores.pop(MARGIN_LOSS).mean(axis=1)
-        self._set_results([params for params, _ in by_point.values()], scores, losses, config)
+        scoring, points, plain = self._scoring(rows.inputs), self._chains(start), list[dict[str, Any]]()
+        by_point = dict[str, tuple[dict[str, Any], dict[str, list[float]]]]()
+        while points:
+            chains, before = [[self._point_config(config, point) for point in chain] for chain in points], len(plain)
+            plain += [point for chain in points for point in chain]
+            for score in self._scored(chains, splits, rows, scoring, start):
+                point = before + score.point
+                params = {**plain[point], **score.further}
+                empty = {name: [np.nan] * len(splits) for name in (*scoring.names, MARGIN_LOSS)}
+                known = by_point.setdefault(repr((point, params)), (params, empty))[1]
+                for name, value in (*score.values.items(), (MARGIN_LOSS, score.margin_loss)):
+                    known[name][score.fold] = value
+                ctx.emit({"event": "fold", "point": point + 1, "points": len(plain), "fold": score.fold + 1, "folds": len(splits)})
+            scores = {name: np.array([known[name] for _, known in by_point.values()]) for name in (*scoring.names, MARGIN_LOSS)}
+            losses = scores.pop(MARGIN_LOSS).mean(axis=1)
+            self._set_results([params for params, _ in by_point.values()], scores, losses, config)
+            points = self._further_points(start, plain)
         return self._point_config(config, self.best_params_)
+
+    def _further_points(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+        """Return paths to go on with after all points so far; none where the best one lies within them."""
+        return []
 
     def _scoring(self, rows: Inputs) -> Scoring:
         """Return what points are compared by. Raises ValueError: no such scorer, or one that does not suit the target."""
@@ -320,7 +328,10 @@ class CrossValidated(MethodEstimator):
         """Set the table of scores, each ``(n_points, n_folds)``, and the point that the first of them chooses, of equals that of the least
         of ``losses``.
         """
-        columns = {f"param_{name}": np.array([point[name] for point in params]) for name in dict.fromkeys(n for p in params for n in p)}
+        full = [{**config.model_dump(), **point} for point in params]
+        names = list(dict.fromkeys(name for point in params for name in point))
+        params = [{name: point[name] for name in names} for point in full]
+        columns = {f"param_{name}": np.array([point[name] for point in params]) for name in names}
         self.cv_results_: dict[str, Any] = {**columns, "params": params}
         for name, values in scores.items():
             self.cv_results_ |= score_columns("score" if not self._has_several else name, values)
@@ -335,7 +346,6 @@ class CrossValidated(MethodEstimator):
         if self.one_standard_error and first.shape[1] > 1:
             least -= first[top].std(ddof=1) / first.shape[1] ** 0.5
             losses = np.zeros(len(means))
-        full = [{**config.model_dump(), **point} for point in params]
         sizes = [tuple(math.prod(point[name] for name in names) for names in self._simplest_by) for point in full]
         least_loss = np.where(np.isfinite(losses), losses, np.inf)
         self.best_index_ = min(np.flatnonzero(means >= least).tolist(), key=lambda k: (least_loss[k], sizes[k], k))

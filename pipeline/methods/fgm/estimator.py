@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +30,8 @@ from .stability import bootstrap_frequencies
 from .tables import group_tables
 
 WIDE = 50_000  # from this many features ``coef_`` is a sparse row: a dense one would be mostly zeros
+
+WIDER = 4  # times B that a search goes on to where the best model has most of its rounds
 
 GROUPS = (
     "One label per feature (negative: in no group), or a list of index arrays: disjoint, nested or overlapping; ``None``: those of a "
@@ -293,7 +296,14 @@ class _FGMPath(CrossValidated):
             "without a search is on all rows (a mean over classes).",
             span=(0.01, 100.0),
         ),
-        Grid("B", "Bs", None, "Values of B to compare; ``None``: ``B`` alone.", "list of int or None"),
+        Grid(
+            "B",
+            "Bs",
+            None,
+            "Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and there "
+            "are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).",
+            "list of int or None",
+        ),
     )
     _along = ("max_rounds",)
     _simplest_by = (("B", "max_rounds"), ("C",))
@@ -302,6 +312,15 @@ class _FGMPath(CrossValidated):
         auto = start.config.model_copy(update={"C": "auto"})
         run = FGM.start(auto, start.inputs, start.ctx)
         return float(np.exp(np.mean([np.log(machine.C) for machine in run.loop.init(start.ctx).machines])))
+
+    def _further_points(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+        config: FGMConfig = start.config
+        is_asked = self.Bs is not None or config.n_features_to_select is not None or any("B" in point for point in known)
+        if is_asked or 2 * self.best_params_.get("max_rounds", 0) <= config.max_rounds:
+            return []
+        wide = WIDER * config.B
+        n_atoms = FGM.start(config, start.inputs, start.ctx).loop.atoms.count(int(start.ctx.data.n_cols))
+        return [[{**point, "B": wide} for point in known]] if wide * config.max_rounds <= n_atoms else []
 
 
 class FGMClassifierCV(_FGMPath, FGMClassifier):
