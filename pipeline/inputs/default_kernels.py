@@ -16,7 +16,8 @@ BANK_KERNELS = 512  # kernels of a bank over single features at most
 BANK_BYTES = 512 << 20  # and bytes of their matrices, packed triangles of single precision
 PER_FEATURE = 13  # kernels of the grid on a set of features
 
-# Kernels on all features, those that help most first: widths as shares of the median distance, and degrees of polynomials.
+# Kernels on all features, those that help most first: widths as shares of the median distance, and degrees of polynomials. Polynomials
+# have diagonal one: by its cube a single row far outside those learnt from would get an answer without bound.
 WHOLE = (1.0, 0.5, 2.0, "linear", 0.25, 4.0, "poly 2", 0.125, 8.0, "poly 3")
 WHOLE_BYTES = 2 << 30  # bytes of these matrices at most, but for the first
 FEWEST = 3
@@ -50,7 +51,7 @@ def bank_fits(n: int, d: int) -> bool:
 
 
 def whole_kernels(data: BlockStore | MemoryBlocks) -> list[KernelSpec]:
-    """Return Gaussians on all features at shares of the median distance of rows, and polynomials with that distance as their unit."""
+    """Return Gaussians on all features at shares of the median distance of rows, and polynomials of diagonal one with that distance as their unit."""
     square = MedianWidths(data).square()
     return [KernelSpec.parse(text) for text in whole_texts(data.n_rows, 1.0 if square is None else square)]
 
@@ -64,7 +65,7 @@ def whole_texts(n: int, square: float) -> list[str]:
             texts.append(f"rbf(gamma={0.5 / (kind**2 * square):.{DIGITS}g})")
         else:
             degree = kind.removeprefix("poly ")
-            texts.append(kind if kind == "linear" else f"poly(degree={degree},gamma={1.0 / square:.{DIGITS}g})")
+            texts.append(kind if kind == "linear" else f"poly(degree={degree},gamma={1.0 / square:.{DIGITS}g}) cosine")
     return texts
 
 

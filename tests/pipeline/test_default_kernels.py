@@ -13,6 +13,7 @@ from gramplane.kernels.bank.loops import count_packed
 from gramplane.kernels.grams.spec import kernel_grid
 from gramplane.pipeline import (
     MKLClassifier,
+    MKLRegressor,
     MultiTaskMKLClassifier,
     TriClassSVC,
     TwoLayerMKLClassifier,
@@ -100,6 +101,18 @@ def test_whole_kernels_lie_around_the_median_distance():
     widths = sorted((0.5 / spec.arguments["gamma"] / square) ** 0.5 for spec in specs if spec.name == "rbf")
     np.testing.assert_allclose(widths, [0.125, 0.25, 0.5, 1, 2, 4, 8], rtol=1e-4)
     assert [str(spec).partition("(")[0] for spec in specs if spec.name != "rbf"] == ["linear", "poly", "poly"]
+
+
+def test_a_row_far_outside_gets_no_answer_of_its_cube():
+    """Polynomials of the default have diagonal one: what is far is at most linear."""
+    X, _ = rows(60, 50)
+    y = X[:, 0] + X[:, 1] ** 2 / 50
+    specs = default_kernels(MemoryBlocks(X))[0]
+    assert all(str(spec).endswith(" cosine") for spec in specs if spec.name == "poly")
+    model = MKLRegressor().fit(X, y)
+    steps = 10.0 ** np.arange(2, 6)
+    answers = model.predict(X.mean(axis=0) + steps[:, None] * X.std(axis=0) * np.eye(50)[0]) - y.mean()
+    assert np.abs(answers[1:] / answers[:-1]).max() < 11 and np.abs(answers[-1]) < 3 * y.std() * steps[-1]
 
 
 def test_fewer_kernels_of_more_rows():
