@@ -60,8 +60,10 @@ def longest_step(weights: FloatArray, direction: FloatArray) -> float:
 
 def clip_direction(weights: FloatArray, direction: FloatArray) -> FloatArray:
     """Return the direction without the entries that would leave the simplex; the greatest weight takes their sum."""
-    allowed = np.where(weights > 0, direction, np.maximum(direction, 0.0))
-    allowed[np.argmax(weights)] -= allowed.sum()
+    allowed, pivot = np.where(weights > 0, direction, np.maximum(direction, 0.0)), np.argmax(weights)
+    # Never what is left of its own entry: an entry far below it would be lost, and nothing would fall.
+    allowed[pivot] = 0.0
+    allowed[pivot] = -allowed.sum()
     return allowed
 
 

@@ -328,6 +328,13 @@ def test_longest_step_reaches_the_border_and_the_border_direction_stays_there():
     assert kept.sum() == pytest.approx(0.0, abs=1e-15)
 
 
+def test_a_border_direction_falls_somewhere_however_small_its_entries_are():
+    """What the greatest weight gives up is the sum of the others, not what rounding leaves of its own entry."""
+    kept = clip_direction(np.array([0.7, 0.3, 0.0]), np.array([0.4, 1e-20, -0.3]))
+    np.testing.assert_array_equal(kept, [-1e-20, 1e-20, 0.0])
+    assert longest_step(np.array([0.7, 0.3, 0.0]), kept) == pytest.approx(7e19)
+
+
 def test_reduced_steps_minimise_a_quadratic_over_the_simplex():
     rng = np.random.default_rng(0)
     F = rng.normal(size=(6, 6))
