@@ -6,10 +6,16 @@ import signal
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 import threadpoolctl
 
 from gramplane.kernels.jit import one_thread
+
+# The gate draws the same examples every time: what it says is about the change. HYPOTHESIS_PROFILE=drawn looks for new ones.
+hypothesis.settings.register_profile("gate", derandomize=True)
+hypothesis.settings.register_profile("drawn")
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 
 def pytest_configure():

@@ -114,16 +114,18 @@ class _Search:
         self._falls = not is_fresh or self._at.loss < before.loss * (1.0 - LEAST_FALL)
 
     def _invert(self) -> FloatArray:
-        """Return the inverse of S; in the directions in which that is flat, of the majorant."""
+        """Return the inverse of S; of the majorant in the directions in which S is flat. Where it is steep in others, for those alone, or for
+        the flat ones alone, whichever pull more: a step along both would be as short as the steep ones ask for, again and again.
+        """
         values, vectors = np.linalg.eigh(self._rows.free_bends(self._g))
         majorant = self._rows.free_majorant()
         # Where all rows lie far out nothing bends: what is next to nothing beside the majorant is no model of P either.
         is_steep = values > FLAT * max(float(values[-1]), FLAT * float(np.trace(majorant)))
         steep, flat = vectors[:, is_steep], vectors[:, ~is_steep]
-        inverse = (steep / values[is_steep]) @ steep.T
-        if flat.size:
-            inverse += flat @ np.linalg.pinv(flat.T @ majorant @ flat, hermitian=True) @ flat.T
-        return inverse
+        pulls = self._at.pulls
+        if np.linalg.norm(flat.T @ pulls) <= np.linalg.norm(steep.T @ pulls):
+            return (steep / values[is_steep]) @ steep.T
+        return flat @ np.linalg.pinv(flat.T @ majorant @ flat, hermitian=True) @ flat.T
 
 
 def _largest(pulls: FloatArray) -> float:

@@ -132,7 +132,9 @@ def _is_near_minimum(best: Trial, low: Trial, high: Trial, origin: Trial) -> boo
 
 
 def _tangent_crossing(low: Trial, high: Trial) -> float:
-    """Return where the tangents at both ends meet: exact for a kink, the middle for a parabola."""
+    """Return where the tangents at both ends meet: exact for a kink, the middle for a parabola; the low end where they are one line."""
+    if low.slope == high.slope:
+        return low.step
     return (high.value - low.value + low.slope * low.step - high.slope * high.step) / (low.slope - high.slope)
 
 

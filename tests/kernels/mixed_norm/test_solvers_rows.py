@@ -274,6 +274,8 @@ def test_bias_balances_the_rows_from_any_start(numbers, start, loss):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6), st.floats(-30, 30), st.sampled_from(ALL_LOSSES), st.integers(5, 30), st.floats(1e-3, 1e3))
 @example(317_000, 0.0, "logistic", 5, 290.0)  # no row bends at the start
+@example(343_878, 24.4, "huber", 22, 134.5)  # bent in some directions, straight in others
+@example(818_532, 0.0, "huber", 5, 652.1278714938844)  # and a line that is straight to the last digit
 def test_several_columns_balance_the_rows_from_any_start(seed, start, loss, n, scale):
     rng = np.random.default_rng(seed)
     X = np.linalg.qr(np.hstack([np.ones((n, 1)), rng.normal(size=(n, 3)) ** 3]))[0] * np.sqrt(n)
