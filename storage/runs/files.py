@@ -21,6 +21,7 @@ ROWS = "rows"
 FILE, LINE = b',\n "crc32c": "%08x"\n}', b',"crc32c":"%08x"}'
 _SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')
 
+CONFIG_FORMAT = "gramplane.run/2"
 HISTORY = "history.jsonl"
 _AGAIN = "continue the run (`gramplane resume`, of a grid the tune command again)"
 REMEDIES = {
@@ -64,7 +65,7 @@ def read_sealed(data: bytes, where: str, *, required: bool) -> Json:
 
     ``required``: a text without a checksum is damaged; those of runs of format 1 have none.
     """
-    _check_seal(data, where, required)
+    _check_seal(data, where, required=required)
     try:
         value = load_json(data, where)
     except SchemaError as error:
@@ -74,7 +75,7 @@ def read_sealed(data: bytes, where: str, *, required: bool) -> Json:
     return value
 
 
-def _check_seal(data: bytes, where: str, required: bool) -> None:
+def _check_seal(data: bytes, where: str, *, required: bool) -> None:
     seal = _SEAL.search(data, max(0, len(data) - 32))
     if seal is None:
         if required:
@@ -91,9 +92,16 @@ def has_strangers(folder: Path, own: tuple[str, ...]) -> bool:
 
 
 def read_run_json(file: Path, *, required: bool) -> Json:
-    """Return the content of a JSON file of a run, None if there is none; DigestMismatch says what can be done about a damaged one."""
+    """Return the content of a JSON file of a run, None if there is none; DigestMismatch says what can be done about a damaged one.
+
+    ``required``: see `read_sealed`; a configuration says by its format whether it has a checksum.
+    """
     try:
-        return read_sealed(file.read_bytes(), str(file), required=required)
+        data = file.read_bytes()
+        value = read_sealed(data, str(file), required=required)
+        if not required and isinstance(value, dict) and value.get("format") == CONFIG_FORMAT:
+            _check_seal(data, str(file), required=True)
+        return value
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:

@@ -25,9 +25,20 @@ from ..records import dump_json, from_arrays, pack, to_arrays, unpack
 from ..urls import check_name
 from ..value_types import Json
 from . import models
-from .files import HISTORY, LINE, REMEDIES, checkpoint_names, has_strangers, missing_run, read_lines, read_run_json, seal_file, seal_text
+from .files import (
+    CONFIG_FORMAT,
+    HISTORY,
+    LINE,
+    REMEDIES,
+    checkpoint_names,
+    has_strangers,
+    missing_run,
+    read_lines,
+    read_run_json,
+    seal_file,
+    seal_text,
+)
 
-CONFIG_FORMAT = "gramplane.run/2"
 UNSEALED_FORMAT = "gramplane.run/1"
 """Runs of 0.1.0, whose JSON files have no checksum of their own; they are read and continued as they are."""
 CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
@@ -147,8 +158,6 @@ class RunStore:
         if not known or not isinstance(fields.get("config"), dict):
             format_name = fields.get("format") if isinstance(fields, dict) else None
             raise SchemaError(f"{file} has the format {format_name!r}; this version reads {CONFIG_FORMAT!r} and {UNSEALED_FORMAT!r}")
-        if fields["format"] == CONFIG_FORMAT:
-            read_run_json(file, required=True)
         return fields
 
     @property

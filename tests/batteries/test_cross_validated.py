@@ -248,7 +248,7 @@ EXPECTED = {name: BY_WEIGHT for name in CHECKS if "MKL" in name}
 EXPECTED |= {name: dict.fromkeys(BY_WEIGHT, CUTS) for name in ("KTASelectionPathCV", "RuleEnsembleClassifierCV")}
 
 
-QUICK = ("FGMClassifierCV", "GroupLassoRegressorCV")
+QUICK = ("FGMClassifierCV", "FGMRegressorCV")
 """What a search adds is the same for all."""
 
 

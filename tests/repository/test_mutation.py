@@ -69,6 +69,7 @@ def test_a_fault_is_found_again_where_its_lines_have_moved():
     assert mutant.moved(TEXT, twice).start < len(later), "the nearer of two"
 
 
+@pytest.mark.slow
 def test_the_list_is_drawn_by_its_seed():
     one, same, other = (chosen_mutants(ROOT, 50, seed) for seed in (0, 0, 1))
     assert one == same != other and len(one) == 50 and len({m.name for m in one}) == 50

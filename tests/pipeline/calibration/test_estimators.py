@@ -38,7 +38,7 @@ MACHINES = {
     "LatentTaskMKLClassifier": {"kernels": KERNELS, "tol": 1e-2},
     "MultiTaskMKLClassifier": {"kernels": KERNELS},
     "SharedSubspaceMKLClassifier": {"kernels": KERNELS},
-    "MultiTaskSelector": {"loss": "hinge", "algorithm": "fista", "lam": 1e-2},
+    "MultiTaskSelector": {"loss": "hinge", "algorithm": "fista", "lam": 1e-2, "max_iter": 100},
 }
 """Every classifier with a loss that has no probabilities of its own."""
 OF_TASKS = ("LatentTaskMKLClassifier", "MultiTaskMKLClassifier", "SharedSubspaceMKLClassifier", "MultiTaskSelector")

@@ -27,7 +27,7 @@ PARAMS = {
     "hierarchical-kernels": {"dag": "subsets(gaussian; depth=1)"},
     "multitask-mkl": KERNELS,
     "shared-subspace-mkl": {**KERNELS, "tol": 0.1},
-    "multitask-selector": {"loss": "hinge", "lam": 0.01},
+    "multitask-selector": {"loss": "hinge", "lam": 0.01, "max_iter": 100},
 }
 
 
