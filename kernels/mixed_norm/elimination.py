@@ -114,8 +114,8 @@ class _Search:
         self._falls = not is_fresh or self._at.loss < before.loss * (1.0 - LEAST_FALL)
 
     def _invert(self) -> FloatArray:
-        """Return the inverse of S; of the majorant in the directions in which S is flat. Where it is steep in others, for those alone, or for
-        the flat ones alone, whichever pull more: a step along both would be as short as the steep ones ask for, again and again.
+        """Return the inverse of S; of the majorant in the directions in which S is flat. Where it is steep in others, for those alone, or
+        for the flat ones alone, whichever pull more: a step along both would be as short as the steep ones ask for, again and again.
         """
         values, vectors = np.linalg.eigh(self._rows.free_bends(self._g))
         majorant = self._rows.free_majorant()
@@ -125,7 +125,7 @@ class _Search:
         pulls = self._at.pulls
         if np.linalg.norm(flat.T @ pulls) <= np.linalg.norm(steep.T @ pulls):
             return (steep / values[is_steep]) @ steep.T
-        return flat @ np.linalg.pinv(flat.T @ majorant @ flat, hermitian=True) @ flat.T
+        return np.asarray(flat @ np.linalg.pinv(flat.T @ majorant @ flat, hermitian=True) @ flat.T, np.float64)
 
 
 def _largest(pulls: FloatArray) -> float:

@@ -230,8 +230,12 @@ class CrossValidated(MethodEstimator):
         low, high = grid.span
         return self._unit(start) * (np.geomspace(low, high, count) if count > 1 else np.array([(low * high) ** 0.5]))
 
-    def _chains(self, start: Start) -> list[list[dict[str, Any]]]:
-        """Return the points, path after path: all values of the first parameter for each combination of the others."""
+    def _chains(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+        """Return the points to go on with after those known, path after path, none where the best one lies within them: here all values of
+        the first parameter for each combination of the others, then none.
+        """
+        if known:
+            return []
         values = {grid.name: found for grid in self._grids if (found := self._values_of(grid, start)) is not None}
         first, *others = values
         fixed = [dict(zip(others, combination, strict=True)) for combination in itertools.product(*(values[name] for name in others))]
@@ -270,7 +274,7 @@ class CrossValidated(MethodEstimator):
         """Score all points, set what follows from the scores, and return the parameters of the point that is chosen."""
         (config, inputs, ctx), method = start, self._method
         rows, splits = FoldRows(method.truth(inputs), method.labelled(inputs)), row_splits(self.cv, method.labelled(inputs), ctx.seed)
-        scoring, points, plain = self._scoring(rows.inputs), self._chains(start), list[dict[str, Any]]()
+        scoring, points, plain = self._scoring(rows.inputs), self._chains(start, []), list[dict[str, Any]]()
         by_point = dict[str, tuple[dict[str, Any], dict[str, list[float]]]]()
         while points:
             chains, before = [[self._point_config(config, point) for point in chain] for chain in points], len(plain)
@@ -286,12 +290,8 @@ class CrossValidated(MethodEstimator):
             scores = {name: np.array([known[name] for _, known in by_point.values()]) for name in (*scoring.names, MARGIN_LOSS)}
             losses = scores.pop(MARGIN_LOSS).mean(axis=1)
             self._set_results([params for params, _ in by_point.values()], scores, losses, config)
-            points = self._further_points(start, plain)
+            points = self._chains(start, plain)
         return self._point_config(config, self.best_params_)
-
-    def _further_points(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-        """Return paths to go on with after all points so far; none where the best one lies within them."""
-        return []
 
     def _scoring(self, rows: Inputs) -> Scoring:
         """Return what points are compared by. Raises ValueError: no such scorer, or one that does not suit the target."""

@@ -51,7 +51,7 @@ def bank_fits(n: int, d: int) -> bool:
 
 
 def whole_kernels(data: BlockStore | MemoryBlocks) -> list[KernelSpec]:
-    """Return Gaussians on all features at shares of the median distance of rows, and polynomials of diagonal one with that distance as their unit."""
+    """Return Gaussians on all features at shares of the median distance of rows, and polynomials with that distance as their unit."""
     square = MedianWidths(data).square()
     return [KernelSpec.parse(text) for text in whole_texts(data.n_rows, 1.0 if square is None else square)]
 

@@ -300,21 +300,25 @@ class _FGMPath(CrossValidated):
             "B",
             "Bs",
             None,
-            "Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and there "
-            "are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).",
+            "Values of B to compare; ``None``: ``B``, and four times ``B`` where the best model has more than half of ``max_rounds`` and "
+            "there are at least ``4 * B * max_rounds`` features, groups or pairs (not with ``n_features_to_select``).",
             "list of int or None",
         ),
     )
     _along = ("max_rounds",)
     _simplest_by = (("B", "max_rounds"), ("C",))
 
+    Bs: Sequence[int] | None
+
     def _unit(self, start: Start) -> float:
         auto = start.config.model_copy(update={"C": "auto"})
         run = FGM.start(auto, start.inputs, start.ctx)
         return float(np.exp(np.mean([np.log(machine.C) for machine in run.loop.init(start.ctx).machines])))
 
-    def _further_points(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    def _chains(self, start: Start, known: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
         config: FGMConfig = start.config
+        if not known:
+            return super()._chains(start, known)
         is_asked = self.Bs is not None or config.n_features_to_select is not None or any("B" in point for point in known)
         if is_asked or 2 * self.best_params_.get("max_rounds", 0) <= config.max_rounds:
             return []
