@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from gramplane.kernels.bank.loops import count_packed
-from gramplane.kernels.jit import one_thread
+from gramplane.kernels.jit import compile_at_once, one_thread
 from gramplane.pipeline.grams import given as given_grams
 from gramplane.pipeline.grams.pairs import GivenPair
 from gramplane.pipeline.methods.mkl.estimator import MKLClassifier
@@ -34,8 +34,9 @@ def given_matrices_are_read_once(folder: Path) -> None:
 
     given_grams.inspect_matrix, GivenPair.load = counted, lambda self: loads.append(1) or load(self)  # pyright: ignore[reportAttributeAccessIssue]
     try:
-        with one_thread():
-            MKLClassifier("precomputed").fit(K[:2], X[:, 0] > 0)
+        # Memory of a compilation is none of the fit's.
+        with one_thread(), compile_at_once():
+            MKLClassifier("precomputed").fit(K, X[:, 0] > 0)
             looks.clear()
             tracemalloc.start()
             MKLClassifier("precomputed").fit(K, X[:, 0] > 0)
