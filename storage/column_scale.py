@@ -11,7 +11,7 @@ from .value_types import Matrix, SparseMatrix
 
 Floats = npt.NDArray[np.float64]
 
-COLUMN_SCALES = ("unit-column", "standard", "max-abs")  # kinds that have a factor per column
+COLUMN_SCALES = ("standard", "max-abs", "unit-column")  # kinds that have a factor per column
 _PIECE = 1 << 20  # dense entries that are looked at together
 
 

@@ -334,7 +334,7 @@ class CrossValidated(MethodEstimator):
         columns = {f"param_{name}": np.array([point[name] for point in params]) for name in names}
         self.cv_results_: dict[str, Any] = {**columns, "params": params}
         for name, values in scores.items():
-            self.cv_results_ |= score_columns("score" if not self._has_several else name, values)
+            self.cv_results_ |= cv_columns("score" if not self._has_several else name, values)
         if np.isfinite(losses).any():
             self.cv_results_[f"mean_{MARGIN_LOSS}"] = losses
         first = next(iter(scores.values()))
@@ -352,7 +352,7 @@ class CrossValidated(MethodEstimator):
         self.best_params_, self.best_score_ = params[self.best_index_], float(means[self.best_index_])
 
 
-def score_columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+def cv_columns(name: str, values: np.ndarray) -> dict[str, np.ndarray]:
     """Return the columns of one score ``(n_points, n_folds)``, as ``GridSearchCV`` has them."""
     means = values.mean(axis=1)
     ranks = rankdata(-np.where(np.isnan(means), -np.inf, means), method="min").astype(np.int32)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ...storage import BlockStore, DataError, MemoryBlocks
+from ...storage.column_scale import COLUMN_SCALES
 from ..inputs.column_widths import width_warning
 from ..records.config import MethodConfig
 from .inputs import warn_user
@@ -16,7 +17,6 @@ from .parameters import Parameter
 
 RowsT = TypeVar("RowsT")
 
-KINDS = ("standard", "max-abs", "unit-column")
 SCALE = Parameter(
     "scale",
     "auto",
@@ -37,10 +37,10 @@ def scaled_rows(config: MethodConfig, estimator: BaseEstimator, data: RowsT, wei
     if not config.scale_matters:
         return data
     scale = estimator.get_params(deep=False)["scale"]
-    if scale not in ("auto", None, *KINDS):
-        raise ValueError(f"scale={scale!r}: must be 'auto', {', '.join(map(repr, KINDS))} or None")
+    if scale not in ("auto", None, *COLUMN_SCALES):
+        raise ValueError(f"scale={scale!r}: must be 'auto', {', '.join(map(repr, COLUMN_SCALES))} or None")
     if not isinstance(data, MemoryBlocks):
-        if scale in KINDS and isinstance(data, BlockStore) and data.scale.kind != scale:
+        if scale in COLUMN_SCALES and isinstance(data, BlockStore) and data.scale.kind != scale:
             raise ValueError(f"scale={scale!r}: {data.url} has the scaling {data.scale.kind!r}; ingest it with --scale {scale}")
         if scale == "auto":
             _tell(config, data, "ingest it with --scale standard (sparse: max-abs)")

@@ -210,18 +210,19 @@ def run_method(
         sizes = {"cluster": options.cluster, "driver_memory": record["driver_memory"], "process_bytes_at_most": most, **here}
         about = {"method": info.name, "data": store.url, "distributed": list(ready.method.distributed)}
         return RunOutcome("planned", {}, {**about, **sizes, **ready.plan, **({"notes": notes} if notes else {})})
-    fresh = not (Path(run) / "config.json").exists()
+    fresh, stored = not (Path(run) / "config.json").exists(), dict[str, Any]()
     if not fresh:
         record["driver_memory"], options = _raise_memory(RunStore.open(run), options)
+        stored = RunStore.open(run).config
     # What does not fit the data is refused before there is a folder: its configuration could not be changed any more.
     prepared = [_prepare(info, config, store, record, place.kind)] if fresh else []
     if prepared:
         _refuse_step(info, prepared[0].plan, record["driver_memory"], place.kind)
     # What the parameters left to the data is decided once: what a run has written down stays.
-    decided = config.decisions_of(prepared[0].method.config) if prepared else RunStore.open(run).config.get("decided")
+    decided = config.decisions_of(prepared[0].method.config) if prepared else stored.get("decided")
     record |= {"decided": decided} if decided else {}
     # A run of a version whose parameters were about raw targets goes on with them.
-    record |= {"target_unit": "deviation"} if fresh or "target_unit" in RunStore.open(run).config else {}
+    record |= {"target_unit": "deviation"} if fresh or "target_unit" in stored else {}
     same_as_before(run, record)
     with RunStore.begin(run, record) as folder, _withdrawn_unless_begun(folder), one_thread():
         if not folder.born:

@@ -356,6 +356,15 @@ def test_a_real_target_is_refused(tmp_path):
         run_method("rule-ensemble", {}, data=str(tmp_path / "data.zarr"), run=str(tmp_path / "run"))
 
 
+def test_rules_of_equal_weight_stay_in_place_however_a_processor_rounds():
+    """A rule and its complement have one weight, up to its last digits."""
+    model = RuleEnsembleClassifier(n_thresholds=2).fit(*planted(200)).model_
+    sizes = np.zeros((model.n_rules, 1))
+    sizes[:4, 0] = 0.5, -2.0, 2.0 * (1 + 1e-13), 0.5 * (1 + 1e-6)
+    assert model.n_rules >= 4 and replace(model, weights=sizes).by_weight[:4].tolist() == [1, 2, 3, 0]
+    assert replace(model, weights=0.0 * sizes).by_weight.tolist() == list(range(model.n_rules))
+
+
 # --- scikit-learn -------------------------------------------------------------------------------------------------------------------------
 
 CUTS = "cuts are quantiles of the rows, whatever their weights"
