@@ -82,6 +82,15 @@ def test_every_flipped_byte_of_every_file_is_damage_with_a_remedy(run, name):
     run.check()
 
 
+def test_a_configuration_that_lost_its_checksum_is_damage(run):
+    """Its format says that it has one; a configuration of 0.1.0 has none."""
+    file = run.path / "config.json"
+    fields = json.loads(file.read_bytes())
+    file.write_text(json.dumps({name: value for name, value in fields.items() if name != "crc32c"}))
+    with pytest.raises(DigestMismatch, match="crc32c"):
+        RunStore.open(run.path)
+
+
 def test_a_damaged_line_names_itself_and_a_torn_last_line_does_not_count(run):
     file = run.path / "history.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)

@@ -112,3 +112,9 @@ def test_reduced_gradient_keeps_the_sum_and_stays_in_the_simplex():
     direction = reduced_gradient(weights, slopes)
     np.testing.assert_allclose(direction, [-3.0, 2.0, 0.0, 1.0])
     assert direction @ slopes < 0
+
+
+def test_a_line_that_is_straight_to_the_last_digit_is_searched_to_an_end():
+    """The tangents at both ends are one line, which meets itself nowhere; what is lower by round-off is taken."""
+    line = Curve((lambda s: 1.0 - 1e-13 * (s == 0.5) + 1e-13 * (s == 1.0), lambda s: -1e-15, lambda s: np.inf))
+    assert descend(line, line.origin()).step == 0.5
