@@ -38,7 +38,7 @@ FIRST_BLUR, WARM_BLUR, MIN_BLUR = 0.3, 0.1, 1e-6
 OVERSTEP, OVERSTEP_LIMITS = 0.5, (0.05, 20.0)
 """Part of a change of the weights that is added to it, and the factors between which the change may lie."""
 
-NEWTON_STEPS = 3  # Newton steps between two re-weightings.
+NEWTON_STEPS = 4  # Newton steps between two re-weightings.
 
 FIRST_PASSES, MAX_PASSES, BOUND_TOLERANCE_SHARE = 12, 400, 0.1
 """Passes for the bound of a dual gauge, which need no data: few at first, many where these can close the gap; and its share of the

@@ -6,7 +6,8 @@ For one task: minimise over f and b, with weights delta > 0,
 
 H_h(t) = 0, t^2 / (2h), t - h/2 for t <= 0, 0 < t < h, t >= h. With g = f / sqrt(delta) the Hessian is I + D Phi_Z' diag(C/h) Phi_Z D over
 the rows Z with 0 < t < h alone, minus the share of the bias. The bias is the root of the monotone sum_i y_i alpha_i,
-alpha_i = C_i H_h'(t_i), so alpha is feasible for the dual at every iterate.
+alpha_i = C_i H_h'(t_i), so alpha is feasible for the dual at every iterate. Where Z has far fewer rows than there are columns the same
+direction comes from a system of the rows (:func:`zone_direction`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _potrf, _potrs = get_lapack_funcs(("potrf", "potrs"), dtype=np.float64)
 NEGLIGIBLE_SHARE = 1e-10  # Columns whose delta is a smaller share of the largest are dropped from a step.
 ARMIJO = 1e-4  # Share of the decrease along the slope that a step has to reach.
 MIN_DECREASE_SHARE = 1e-7  # Newton steps that lower the value by a smaller share are the last.
+COLUMNS_PER_ROW = 2  # So many times more columns than rows in the zone make the system of the rows the shorter way.
 MAX_LINE_SEARCHES = 25  # Lengths of one Newton step that are tried.
+SLOPE_LEFT = 0.1  # Share of the slope at the start of a line that may be left at its end.
+SECANT_MARGIN = 0.1  # A secant's step keeps this share of the interval to both ends.
 MAX_PLANES = 8
 """Bits of a row's cost in the Hessian: costs that are not small multiples of one number are rounded up there, and there alone."""
 
@@ -156,22 +160,49 @@ def inner(a: FloatArray, b: FloatArray) -> float:
     return total
 
 
+@compiled
+def look_along(
+    F: FloatArray, dF: FloatArray, step: float, y: FloatArray, cost: FloatArray, h: float, start: float, out: FloatArray
+) -> tuple[float, float, float]:
+    """Write F + step dF to ``out``; returns the bias there, the costs of its rows, and their slope in step."""
+    for i in range(F.size):
+        out[i] = F[i] + step * dF[i]
+    b = bias_root(out, y, cost, h, start)
+    slope = 0.0
+    for i in range(F.size):
+        t = 1.0 - y[i] * (out[i] - b)
+        if t > 0.0:
+            slope -= y[i] * cost[i] * min(t / h, 1.0) * dF[i]
+    return b, smooth_value(out, y, cost, h, b), slope
+
+
 def search_line(
     F: FloatArray, dF: FloatArray, g: FloatArray, direction: FloatArray, b: float, value: float, slope: float, y: FloatArray,
     cost: FloatArray, h: float,
 ) -> tuple[FloatArray, float, FloatArray, float]:  # fmt: skip
-    """Return F, bias, g and value at the first of the steps 1, 1/2, ... that lowers the value enough, or at the shortest."""
-    step, trial = 1.0, np.inf
-    trial_F, trial_b, trial_g = F, b, g
+    """Return F, bias, g and value at the best of the steps tried: 1 first, then where the slope of this convex function of one number has
+    a zero by its secants, until little of the slope at 0 is left. Rows enter and leave the zone along a step: the full one goes too far
+    mostly, and half of a step that lowers the value is worth several directions more.
+    """
+    step, low, low_slope, high, high_slope = 1.0, 0.0, slope, np.inf, 0.0
+    length = inner(direction, direction)
+    best = (F, b, g, np.inf)
     for _ in range(MAX_LINE_SEARCHES):
-        trial_F = F + step * dF
-        trial_b = bias_root(trial_F, y, cost, h, b)
-        trial_g = g + step * direction
-        trial = half_square(trial_g) + smooth_value(trial_F, y, cost, h, trial_b)
-        if trial <= value + ARMIJO * step * slope:
+        trial_F, trial_g = np.empty_like(F), g + step * direction
+        trial_b, trial, trial_slope = look_along(F, dF, step, y, cost, h, b, trial_F)
+        trial += half_square(trial_g)
+        trial_slope += inner(g, direction) + step * length
+        if trial < best[3]:
+            best = (trial_F, trial_b, trial_g, trial)
+        if (trial_slope <= 0.0 and high == np.inf) or (abs(trial_slope) <= SLOPE_LEFT * -slope and trial <= value + ARMIJO * step * slope):
             break
-        step *= 0.5
-    return trial_F, trial_b, trial_g, trial
+        if trial_slope > 0.0:
+            high, high_slope = step, trial_slope
+        else:
+            low, low_slope = step, trial_slope
+        margin = SECANT_MARGIN * (high - low)
+        step = min(max(low - low_slope * (high - low) / (high_slope - low_slope), low + margin), high - margin)
+    return best
 
 
 def take_newton_steps(
@@ -191,8 +222,11 @@ def take_newton_steps(
     for _ in range(steps):
         alpha = multipliers(F, y, cost, h, b)
         gradient = g - D * apply_transpose(rows, y * alpha, f.size)[keep]
-        H = zone_curvature(rows, multiples, unit / h, find_zone(F, y, cost, h, b), keep)
-        direction = newton_direction(H, D, gradient)
+        zone = find_zone(F, y, cost, h, b)
+        if is_short(zone, keep):
+            direction = zone_direction(rows[zone], multiples[zone] * (unit / h), keep, D, gradient)
+        else:
+            direction = newton_direction(zone_curvature(rows, multiples, unit / h, zone, keep), D, gradient)
         slope = inner(gradient, direction)
         full[keep] = D * direction
         dF = apply_columns(rows, full)
@@ -211,10 +245,33 @@ def take_newton_steps(
 def newton_direction(H: FloatArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return -(I + D H D)^-1 gradient, by Cholesky's factors; overwrites H."""
     H *= np.multiply.outer(D, D)
-    diagonal = H.reshape(-1)[:: D.size + 1]
-    diagonal += 1.0 + 1e-13 * diagonal.max(initial=0.0)
+    return -solve_shifted(H, np.ones(D.size), gradient)
+
+
+def is_short(zone: IntArray, keep: IntArray) -> bool:
+    """Whether the system of the zone's rows is the shorter way to a direction."""
+    return COLUMNS_PER_ROW * zone.size <= keep.size
+
+
+def zone_direction(held: Bytes, weight: FloatArray, keep: IntArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
+    """Return the direction of :func:`newton_direction` from the rows of the zone, packed ``(z, ceil(W / 8))``, and their weights c / h:
+    with A = Phi_Z D, u = (diag(h / c) + A A')^-1 (beta - A gradient), beta so that 1'u = 0, it is -(gradient + A'u).
+    """
+    if not len(held):
+        return -gradient
+    A = np.take(np.unpackbits(held, axis=1, bitorder="little"), keep, axis=1) * D
+    ends = solve_shifted(A @ A.T, 1.0 / weight, np.column_stack([A @ gradient, np.ones(len(held))]))
+    of_gradient, of_bias = ends.T
+    u = of_bias * (of_gradient.sum() / of_bias.sum()) - of_gradient
+    return -(gradient + u @ A)
+
+
+def solve_shifted(H: FloatArray, shift: FloatArray, right: FloatArray) -> FloatArray:
+    """Return (H + diag(shift))^-1 right of a positive semidefinite H, which is overwritten, by Cholesky's factors."""
+    diagonal = H.reshape(-1)[:: len(H) + 1]
+    diagonal += shift + 1e-13 * diagonal.max(initial=0.0)
     # Symmetric: the transpose, which LAPACK reads as it lies, is the matrix itself.
     factor, failed = _potrf(H.T, lower=1, overwrite_a=1, clean=0)
     if failed:
         raise np.linalg.LinAlgError("Matrix is not positive definite.")
-    return _potrs(factor, -gradient, lower=1)[0]
+    return _potrs(factor, right, lower=1)[0]

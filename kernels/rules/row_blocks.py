@@ -1,9 +1,9 @@
 """The rows of a restricted problem in fixed blocks that may lie elsewhere.
 
 The solver holds one number a row for labels, costs, decisions and multipliers; which conjunctions hold on a row is known to its block
-alone. A block answers three kinds of requests: decisions Phi_b f of its rows, its part of Phi'u, and how many of its rows two conjunctions
-share within the zone of the hinge's parabola. Decisions are put side by side, sums are added in the fixed tree of a pass, counts are whole
-numbers: the bits depend on the blocks alone, and with one block they are those of :class:`gramplane.kernels.rules.hull_rows.LocalRows`.
+alone. A block answers four kinds of requests: decisions Phi_b f of its rows, its part of Phi'u, how many of its rows two conjunctions
+share within the zone of the hinge's parabola, and its rows of a small zone themselves. Decisions and rows are put side by side, sums are
+added in the fixed tree of a pass, counts are whole numbers: the bits depend on the blocks alone, and with one block they are those of :class:`gramplane.kernels.rules.hull_rows.LocalRows`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,27 @@ from .newton import (
     find_zone,
     half_square,
     inner,
+    is_short,
     multipliers,
     newton_direction,
     search_line,
     smooth_value,
+    zone_direction,
 )
 
 Counts = NDArray[np.uint32]
-PRODUCT, SUMS, COUNTS = "product", "sums", "counts"
+PRODUCT, SUMS, COUNTS, ROWS = "product", "sums", "counts", "rows"
+SIDE_BY_SIDE = (PRODUCT, ROWS)
+"""Answers of blocks that are put side by side; others are added."""
+OF_ZONE = (COUNTS, ROWS)
+"""Requests about a zone; others have a vector."""
 NO_ROWS, NO_COLUMNS = np.zeros(0), np.zeros(0, np.int64)
 
 
 class HullRequest(NamedTuple):
     """What is asked of the rows of one task."""
 
-    kind: str  # PRODUCT: decisions of a vector (W,); SUMS: Phi'u of a vector over the rows; COUNTS: shared rows of a zone
+    kind: str  # PRODUCT: decisions of a vector (W,); SUMS: Phi'u of a vector over the rows; COUNTS: shared rows of a zone; ROWS: its rows
     task: int
     vector: FloatArray = NO_ROWS
     zone: Bytes = np.zeros(0, np.uint8)  # over the rows: the cost as an integer, 0 outside the zone
@@ -52,12 +58,14 @@ Ask = Callable[[Sequence[HullRequest]], list[Any]]  # an answer for each
 Walk = Generator[list[HullRequest], list[Any], NewtonEnd]
 
 
-def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts:
+def answer(rows: Bytes, size: int, request: HullRequest) -> FloatArray | Counts | Bytes:
     """Answer a request for the rows of one block, ``(m, ceil(W / 8))`` of ``size`` conjunctions; vectors are those of its rows."""
     if request.kind == PRODUCT:
         return apply_columns(rows, request.vector)
     if request.kind == SUMS:
         return apply_transpose(rows, request.vector, size)
+    if request.kind == ROWS:
+        return rows[np.flatnonzero(request.zone)]
     return count_zone(rows, request.zone, request.keep, request.planes)
 
 
@@ -117,6 +125,12 @@ class SpreadRows(TaskRows):
         bits = int(np.bitwise_or.reduce(multiples, initial=0))
         return HullRequest(COUNTS, task, zone=multiples, keep=keep, planes=tuple(q for q in range(MAX_PLANES) if bits >> q & 1))
 
+    def rows_request(self, task: int, zone: IntArray) -> HullRequest:
+        """Return the request for the rows of a zone."""
+        places = np.zeros(len(self.y), np.uint8)
+        places[zone] = 1
+        return HullRequest(ROWS, task, zone=places)
+
 
 @dataclass(frozen=True)
 class BlockedRows:
@@ -168,10 +182,14 @@ class BlockedRows:
         b = bias_root(F, y, cost, h, b)
         value, taken = half_square(g) + smooth_value(F, y, cost, h, b), 0
         for _ in range(steps):
-            request = task.zone_request(t, find_zone(F, y, cost, h, b), keep)
-            sums, counts = yield [HullRequest(SUMS, t, y * multipliers(F, y, cost, h, b)), request]
+            zone = find_zone(F, y, cost, h, b)
+            request = task.rows_request(t, zone) if is_short(zone, keep) else task.zone_request(t, zone, keep)
+            sums, found = yield [HullRequest(SUMS, t, y * multipliers(F, y, cost, h, b)), request]
             gradient = g - D * sums[keep]
-            direction = newton_direction(curvature_of(counts, self._weights(request, h)), D, gradient)
+            if request.kind == ROWS:
+                direction = zone_direction(found, task.planes[0][zone] * (task.planes[1] / h), keep, D, gradient)
+            else:
+                direction = newton_direction(curvature_of(found, self._weights(request, h)), D, gradient)
             slope = inner(gradient, direction)
             (dF,) = yield [HullRequest(PRODUCT, t, _scattered(D * direction, keep, f.size))]
             trial_F, trial_b, trial_g, trial = search_line(F, dF, g, direction, b, value, slope, y, cost, h)

@@ -19,7 +19,7 @@ from ....kernels.rules.levels import BATCH, PAIR_BYTES, Candidates, LevelSearch
 from ....kernels.rules.machine import RuleProblem
 from ....kernels.rules.newton import MAX_PLANES
 from ....kernels.rules.propositions import Propositions
-from ....kernels.rules.row_blocks import COUNTS, PRODUCT, Ask, BlockedRows, HullRequest, SpreadRows, answer
+from ....kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, Ask, BlockedRows, HullRequest, SpreadRows, answer
 from ....kernels.rules.search import COMPATIBLE, MAX_LENGTH, MAX_VIOLATORS, ViolatorSearch
 from ...passes.blocks import add_parts, join_lists, serial
 from ...records.context import RunContext, Shared
@@ -293,7 +293,7 @@ class _GatheredRows:
         if request.kind == COUNTS:
             # Whole numbers, in any order: of matrices of the hull two are held.
             return reduce(np.add, parts)
-        return np.concatenate(list(parts)) if request.kind == PRODUCT else tree_sum(list(parts), FAN_IN)
+        return np.concatenate(list(parts)) if request.kind in SIDE_BY_SIDE else tree_sum(list(parts), FAN_IN)
 
 
 class _HullPasses:
@@ -308,11 +308,13 @@ class _HullPasses:
         vectors: list[np.ndarray] = [np.zeros(0)]
         zones: list[np.ndarray] = [np.zeros(0, np.uint8)]
         for request in requests:
-            to, vector = (zones, request.zone) if request.kind == COUNTS else (vectors, request.vector)
+            to, vector = (zones, request.zone) if request.kind in OF_ZONE else (vectors, request.vector)
             asked.append(Asked(request._replace(vector=np.zeros(0), zone=np.zeros(0, np.uint8)), sum(map(len, to)), len(vector)))
             to.append(vector)
             if request.kind == PRODUCT:
                 joined += 8 * self._rows[request.task]
+            elif request.kind == ROWS:
+                joined += np.count_nonzero(request.zone) * (self._size // 8 + 1)
             else:
                 added += 4 * len(request.planes) * (len(request.keep) + 1) ** 2 if request.kind == COUNTS else 8 * self._size
         shared = self._blocks.share("vectors", np.concatenate(vectors)), self._blocks.share("zones", np.concatenate(zones))

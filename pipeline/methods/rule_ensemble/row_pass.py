@@ -18,7 +18,7 @@ from ....kernels.rules.hull_rows import merge_rows
 from ....kernels.rules.lattice import rule_decisions, weighted_counts
 from ....kernels.rules.levels import Candidates, Kinds, LevelSearch, Open, candidate_sums, visited_level
 from ....kernels.rules.propositions import Propositions
-from ....kernels.rules.row_blocks import COUNTS, PRODUCT, HullRequest, answer
+from ....kernels.rules.row_blocks import OF_ZONE, PRODUCT, SIDE_BY_SIDE, HullRequest, answer
 from ....kernels.rules.search import COMPATIBLE, SignedRows, ViolatorSearch, kinds_of_pairs, order_signed_rows
 from ....storage import block_cache
 from ...passes.blocks import Ref, add_parts, source_of
@@ -172,7 +172,7 @@ def hull_chunk(task: HullTask, asked: Sequence[Asked], vectors: Shared, zones: S
 
 def _with_vector(one: Asked, spans: Sequence[tuple[int, int]], vectors: Shared, zones: Shared) -> HullRequest:
     request, end = one.request, one.offset + one.length
-    if request.kind == COUNTS:
+    if request.kind in OF_ZONE:
         return of_block(request._replace(zone=resolve(zones)[one.offset : end]), spans)
     mine = of_block(request._replace(vector=resolve(vectors)[one.offset : end]), spans)
     # A copy: what tasks share may be read-only, and compiled code has one form for vectors.
@@ -184,19 +184,19 @@ def of_block(request: HullRequest, spans: Sequence[tuple[int, int]]) -> HullRequ
     part = slice(*spans[request.task])
     if request.kind == PRODUCT:
         return request
-    return request._replace(zone=request.zone[part]) if request.kind == COUNTS else request._replace(vector=request.vector[part])
+    return request._replace(zone=request.zone[part]) if request.kind in OF_ZONE else request._replace(vector=request.vector[part])
 
 
 @dataclass(frozen=True)
 class JoinAnswers:
-    """Combine step: decisions side by side, sums and counts added in order."""
+    """Combine step: decisions and rows side by side, sums and counts added in order."""
 
     kinds: tuple[str, ...]
 
     def __call__(self, parts: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
         """Return the answers of consecutive blocks as one."""
         columns = zip(self.kinds, zip(*parts, strict=True), strict=True)
-        return [np.concatenate(column) if kind == PRODUCT else add_parts(column) for kind, column in columns]
+        return [np.concatenate(column) if kind in SIDE_BY_SIDE else add_parts(column) for kind, column in columns]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from gramplane.kernels.rules.bits import pack_bits, pack_rows, unpack_bits
 from gramplane.kernels.rules.hull_rows import merge_rows
 from gramplane.kernels.rules.levels import LevelSearch, Open, candidate_sums, visited_level
 from gramplane.kernels.rules.machine import RuleProblem, solve_rules
-from gramplane.kernels.rules.row_blocks import COUNTS, PRODUCT, BlockedRows, SpreadRows, answer
+from gramplane.kernels.rules.row_blocks import COUNTS, OF_ZONE, PRODUCT, ROWS, SIDE_BY_SIDE, BlockedRows, SpreadRows, answer
 from gramplane.kernels.rules.search import COMPATIBLE, kinds_of_pairs, order_signed_rows
 from tests.kernels.rules.test_rules import make
 
@@ -35,9 +35,10 @@ def blocked_problem(lattice, nodes, rho, cuts):
         for block in blocks:
             rows, span = block[request.task], slice(at, at + len(block[request.task]))
             at += len(rows)
-            mine = {PRODUCT: {}, COUNTS: {"zone": request.zone[span]}}.get(request.kind, {"vector": request.vector[span]})
+            mine = {"zone": request.zone[span]} if request.kind in OF_ZONE else {"vector": request.vector[span]}
+            mine = {} if request.kind == PRODUCT else mine
             parts.append(answer(rows, nodes.size, request._replace(**mine)))
-        return np.concatenate(parts) if request.kind == PRODUCT else sum(parts[1:], parts[0])
+        return np.concatenate(parts) if request.kind in SIDE_BY_SIDE else sum(parts[1:], parts[0])
 
     return RuleProblem(nodes.hull, tasks, lattice.root, rho, BlockedRows(tasks, ask))
 
@@ -46,8 +47,14 @@ CASES = {
     "one task": (make(5, 200, seed=3)[0], {}),
     "costs of several planes": (make(5, 200, seed=4)[0], {"costs": np.resize([1.0, 3.0, 5.0], 200)}),
     "two machines": (make(5, 150, 2, seed=5)[0], {}),
+    "more conjunctions than rows": (make(9, 40, seed=8)[0], {"pairs": True}),
     "tasks that share weight": (make(5, 150, 2, seed=6, similarity=np.array([[1.0, 0.4], [0.4, 1.0]]))[0], {}),
 }
+
+
+def hull_items(lattice, changes):
+    """The conjunctions of the hull: a few, or all pairs."""
+    return [[i, j] for i in range(lattice.p) for j in range(i)] if "pairs" in changes else [[0, 1], [1, 2], [2, 3, 4]]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -55,7 +62,7 @@ def test_a_block_gives_the_bits_of_rows_at_hand_and_several_the_same_optimum(nam
     lattice, changes = CASES[name]
     if "costs" in changes:
         lattice = type(lattice)(lattice.columns, lattice.n, lattice.rows, lattice.y, (changes["costs"],), lattice.similarity, lattice.a)
-    nodes = lattice.hull(lattice.named([[0, 1], [1, 2], [2, 3, 4]]))
+    nodes = lattice.hull(lattice.named(hull_items(lattice, changes)))
     here = solve_rules(lattice.problem(nodes, 1.3), tol=1e-4)
     one = solve_rules(blocked_problem(lattice, nodes, 1.3, []), tol=1e-4)
     for field in ("G", "bias", "eta"):
@@ -66,6 +73,17 @@ def test_a_block_gives_the_bits_of_rows_at_hand_and_several_the_same_optimum(nam
     assert several.converged
     assert several.objective == pytest.approx(here.objective, rel=2e-4)
     assert several.dual <= here.objective * (1 + 1e-12) and here.dual <= several.objective * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("one task", COUNTS), ("more conjunctions than rows", ROWS)])
+def test_a_zone_is_asked_for_counts_or_where_it_is_small_for_its_rows(name, kind):
+    lattice, changes = CASES[name]
+    nodes = lattice.hull(lattice.named(hull_items(lattice, changes)))
+    problem = blocked_problem(lattice, nodes, 1.3, [15])
+    kinds, rows = [], problem.rows
+    counted = BlockedRows(rows.tasks, lambda requests: kinds.extend(one.kind for one in requests) or rows.ask(requests))
+    solve_rules(RuleProblem(nodes.hull, problem.tasks, lattice.root, 1.3, counted), tol=1e-4)
+    assert kind in kinds
 
 
 def test_machines_ask_at_the_same_time():

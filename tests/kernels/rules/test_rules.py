@@ -22,7 +22,7 @@ from gramplane.kernels.rules.bits import (
 from gramplane.kernels.rules.cuts import CutMachine, refine_cuts
 from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import MergedRows, RuleProblem, solve_rules
-from gramplane.kernels.rules.newton import cost_planes, zone_curvature
+from gramplane.kernels.rules.newton import bias_root, cost_planes, newton_direction, search_line, smooth_value, zone_curvature, zone_direction
 from gramplane.kernels.rules.propositions import (
     ABOVE,
     AT_MOST,
@@ -137,11 +137,45 @@ def test_curvature_takes_costs_as_bit_planes():
     assert (multiples * unit >= uneven * (1 - 1e-9)).all()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 30])
+def test_a_direction_from_the_rows_of_a_zone_is_the_one_from_the_columns(count):
+    rng = np.random.default_rng(count)
+    flags = (rng.random((40, 150)) < 0.5).astype(np.uint8)
+    rows, zone = np.ascontiguousarray(pack_rows(flags)), np.sort(rng.permutation(150)[:count])
+    multiples, unit = cost_planes(rng.integers(1, 6, 150) * 0.25)
+    keep = np.sort(rng.permutation(40)[:33])
+    D, gradient = rng.uniform(0.01, 3.0, 33), rng.normal(size=33)
+    expected = newton_direction(zone_curvature(rows, multiples, unit / 0.2, zone, keep), D, gradient)
+    found = zone_direction(rows[zone], multiples[zone] * (unit / 0.2), keep, D, gradient)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("length", [0.3, 1.0, 40.0])
+def test_a_line_ends_where_little_of_its_slope_is_left(length):
+    rng = np.random.default_rng(3)
+    Phi, y, cost, h = (rng.random((90, 12)) < 0.5) * 1.0, np.where(rng.random(90) < 0.5, 1.0, -1.0), rng.uniform(0.5, 2.0, 90), 0.1
+
+    def value_at(g):
+        F = Phi @ g
+        return 0.5 * g @ g + smooth_value(F, y, cost, h, bias_root(F, y, cost, h, 0.0))
+
+    g, step = rng.normal(size=12), 1e-6
+    slopes = [(value_at(g + step * unit) - value_at(g - step * unit)) / (2 * step) for unit in np.eye(12)]
+    direction = -length * np.array(slopes)
+    slope, b = float(direction @ slopes), bias_root(Phi @ g, y, cost, h, 0.0)
+    F, bias, end, value = search_line(Phi @ g, Phi @ direction, g, direction, b, value_at(g), slope, y, cost, h)
+    np.testing.assert_allclose(F, Phi @ end, atol=1e-12)
+    assert value == pytest.approx(value_at(end)) and bias == pytest.approx(bias_root(F, y, cost, h, 0.0), abs=1e-9)
+    lengths = np.linspace(0.0, 1.0, 2001)
+    least = min(value_at(g + part * direction) for part in lengths)
+    assert value < value_at(g) and value - least <= 0.1 * (value_at(g) - least)
+
+
 def test_curvature_writes_within_its_arrays(tmp_path):
     """A place beyond an array is silent where bounds are not looked at: a process of its own looks."""
     program = """if True:
         import numpy as np
-        from gramplane.kernels.rules.newton import cost_planes, zone_curvature
+        from gramplane.kernels.rules.newton import bias_root, cost_planes, newton_direction, search_line, smooth_value, zone_curvature, zone_direction
         multiples, unit = cost_planes(np.ones(70))
         print(zone_curvature(np.full((70, 1), 7, np.uint8), multiples, unit, np.arange(65), np.arange(3)).tolist())
     """
