@@ -28,7 +28,7 @@ from .on_moments import Moments, row_moments, solve_moments, target_moments
 from .penalty import GroupPenalty
 from .working_set import WorkingColumns
 
-MIN_CURVATURE_SHARE = 1e-3
+MIN_CURVATURE_SHARE = 1e-6
 """Least curvature of a row in a Newton model, as a share of the largest: a flat row must not lead to an endless step."""
 
 MODEL_SHARES = 0.05, 1e-4, 0.0  # A Newton model is solved to this share of the gap; closer, where that leaves the point where it is.
