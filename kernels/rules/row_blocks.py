@@ -3,7 +3,8 @@
 The solver holds one number a row for labels, costs, decisions and multipliers; which conjunctions hold on a row is known to its block
 alone. A block answers four kinds of requests: decisions Phi_b f of its rows, its part of Phi'u, how many of its rows two conjunctions
 share within the zone of the hinge's parabola, and its rows of a small zone themselves. Decisions and rows are put side by side, sums are
-added in the fixed tree of a pass, counts are whole numbers: the bits depend on the blocks alone, and with one block they are those of :class:`gramplane.kernels.rules.hull_rows.LocalRows`.
+added in the fixed tree of a pass, counts are whole numbers: the bits depend on the blocks alone, and with one block they are those of
+:class:`gramplane.kernels.rules.hull_rows.LocalRows`.
 """
 
 from __future__ import annotations

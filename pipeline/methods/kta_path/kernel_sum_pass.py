@@ -21,6 +21,7 @@ MAX_COLUMNS = 256  # columns that are dense at a time
 MAX_PARTS_BYTES = 256 << 20  # partial sums of one pass: with larger matrices fewer tasks go into one, which bounds what the driver holds
 MAX_RESULT_BYTES = 48 << 20  # matrices that one task of a pass over cells returns
 PARTS_SHARE, RESULT_SHARE = 0.125, 0.03125  # of the driver's memory, where tasks may run; merging holds some results at a time
+MAX_CELLS_BYTES = 2 << 30  # matrices of cells: where each is large, one sum for every point takes no longer
 MATRIX_COPIES = 24  # bytes per entry while a matrix is summed: two float64 sums, the matrix, and the copy a solver shrinks
 MERGED = 9  # results that a step holds which merges those of eight tasks
 
@@ -238,7 +239,7 @@ class CellSums:
         # Where tasks run here, so do those that merge what they found.
         step = MERGED * 2 * item * n**2 * _cells_at_once(n, item, memory) + _piece_bytes(n, ctx.data.n_cols, waves=True)
         left = memory - MATRIX_COPIES * n**2 - 256 * n - max(step - OVERHEAD, 0)
-        return max(0, int(min(share * memory, left) / (2 * item * n**2)))
+        return max(0, int(min(share * memory, left, MAX_CELLS_BYTES) / (2 * item * n**2)))
 
     def at(self, point: int, factor: float) -> np.ndarray:
         """Return ``factor sum_i w_i K_i`` with the weights of a point, ``(n, n)``."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ....cluster import Plan
+from ....cluster import Plan, bytes_text
 from ....storage import DataError
 from ...grams.given import GivenGrams
 from ...inputs.labels import Inputs, dual_problems, store_inputs
@@ -26,7 +26,7 @@ from ...records.holdings import Held, Holding, check_held, holdings_plan, refuse
 from ...records.work import Cost, Work
 from .alignment_pass import alignments_pass
 from .config import KTAPathConfig
-from .kernel_sum_pass import MATRIX_COPIES, CellSums, matrix_fits, sum_passes
+from .kernel_sum_pass import MATRIX_COPIES, MAX_CELLS_BYTES, CellSums, matrix_fits, sum_passes
 from .loop import BATCH_MACHINES, BATCH_TASKS, WEIGHTS, KTALoop, KTAState, machine_p, machine_point, path_junctures, path_weights
 from .machines import CELL_SHARE, MAX_SINGLE_POINTS, TABLE_COPIES, PathPoint, PathTrainer, spread_points
 from .path_model import machine_model, weights_along
@@ -35,13 +35,14 @@ N_SHOWN = 1000  # kernels in the report's table
 N_FOLLOWED = 20  # kernels whose weights a report follows along p
 
 IN_CELLS = f"within {CELL_SHARE:g} L"
+IN_FEW_CELLS = f"{IN_CELLS} and {bytes_text(MAX_CELLS_BYTES)}"
 FEATURES = Held("alignments, traces, widths and weights of the features", "80 d")
 MATRIX = Held(
     "sums of kernels, the matrix, and the solver's copy of it",
     f"{MATRIX_COPIES} n^2",
     "where that, and a task that sums, is within L; else passes",
 )
-MANY_MACHINES = f"c <= d, {IN_CELLS}; more than {MAX_SINGLE_POINTS} machines"
+MANY_MACHINES = f"c <= d, {IN_FEW_CELLS}; more than {MAX_SINGLE_POINTS} machines"
 CELLS = Held("matrices of c cells, which share the kernels of many points", "8 c n^2", MANY_MACHINES)
 LINEAR_CELLS = Held(CELLS.what, "16 c n^2", f"{MANY_MACHINES}, of linear kernels")
 MACHINES_OF_BATCH = f"M machines, {BATCH_MACHINES} at most, {IN_CELLS}"

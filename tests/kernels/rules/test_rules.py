@@ -22,7 +22,15 @@ from gramplane.kernels.rules.bits import (
 from gramplane.kernels.rules.cuts import CutMachine, refine_cuts
 from gramplane.kernels.rules.lattice import RuleLattice
 from gramplane.kernels.rules.machine import MergedRows, RuleProblem, solve_rules
-from gramplane.kernels.rules.newton import bias_root, cost_planes, newton_direction, search_line, smooth_value, zone_curvature, zone_direction
+from gramplane.kernels.rules.newton import (
+    bias_root,
+    cost_planes,
+    newton_direction,
+    search_line,
+    smooth_value,
+    zone_curvature,
+    zone_direction,
+)
 from gramplane.kernels.rules.propositions import (
     ABOVE,
     AT_MOST,
