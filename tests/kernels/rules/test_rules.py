@@ -183,7 +183,7 @@ def test_curvature_writes_within_its_arrays(tmp_path):
     """A place beyond an array is silent where bounds are not looked at: a process of its own looks."""
     program = """if True:
         import numpy as np
-        from gramplane.kernels.rules.newton import bias_root, cost_planes, newton_direction, search_line, smooth_value, zone_curvature, zone_direction
+        from gramplane.kernels.rules.newton import cost_planes, zone_curvature
         multiples, unit = cost_planes(np.ones(70))
         print(zone_curvature(np.full((70, 1), 7, np.uint8), multiples, unit, np.arange(65), np.arange(3)).tolist())
     """
