@@ -27,7 +27,7 @@ from .exponentials import Chain, plan_chain
 from .functions import kernel_family
 from .pair_tiles import DenseSums, SparseSums, Sums, Tiles
 from .products import AnyKernel, ProductSpec, distinct_kernels
-from .rows import Rows, Side, as_rows, n_columns, row_shape, select_columns, text_rows
+from .rows import DenseColumns, Rows, Side, as_rows, n_columns, row_shape, select_columns, text_rows
 from .spec import KernelSpec, check_columns
 from .strings import kmer_counts
 from .tiles import BLAS_SIDE, Powers, Target, Workspace, tile_size, write_decays, write_powers
@@ -62,12 +62,15 @@ def gram_block(
     with one_thread(), np.errstate(over="ignore", invalid="ignore"):
         size = tile_size(max(out.shape[1:]))
         work, tiles = Workspace(size, right is left), Tiles(size)
+        of_numbers = [spec.columns for spec in plain if kernel_family(spec.name).pairing is not None]
+        x = DenseColumns.of(left, of_numbers)
+        z = x if right is left else DenseColumns.of(right, of_numbers)
         for (other, _), members in group_by_columns(plain).items():
             if other:
                 for q in members:
                     (_fill_spectrum if plain[q].name == "spectrum" else _fill_callable)(plain[q], left, right, out[q])
             else:
-                _fill_numbers(NumberKernels.take(plain, members, left, right), out, work, tiles)
+                _fill_numbers(NumberKernels.take(plain, members, x, z), out, work, tiles)
     return out
 
 
@@ -185,10 +188,10 @@ class NumberKernels(NamedTuple):
     z: Side
 
     @classmethod
-    def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows, right: Rows) -> NumberKernels:
+    def take(cls, specs: Sequence[KernelSpec], members: list[int], left: Rows | DenseColumns, right: Rows | DenseColumns) -> NumberKernels:
         """Return some kernels over the same features with their plan and their rows, which must suit every kernel."""
         chosen = [specs[q] for q in members]
-        if left.ndim == 1:
+        if isinstance(left, np.ndarray) and left.ndim == 1:
             raise ValueError(f"kernel {chosen[0]} reads numbers; X holds strings")
         x = Side.take(left, "X", chosen[0].columns, chosen[0])
         z = x if right is left else Side.take(right, "Z", chosen[0].columns, chosen[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -48,8 +49,29 @@ def row_shape(rows: Rows) -> tuple[int, ...]:
     return tuple(rows.shape or ())
 
 
-def select_columns(rows: Rows, columns: tuple[int, ...] | None) -> Rows:
+@dataclass(frozen=True)
+class DenseColumns:
+    """Some columns of sparse rows, made dense once for many kernels that read a few of them each."""
+
+    values: Array  # (n, c), a column after the other
+    places: dict[int, int]  # of the columns by their number among all
+
+    @classmethod
+    def of(cls, rows: Rows, columns: Iterable[tuple[int, ...] | None]) -> Rows | DenseColumns:
+        """Return the columns that kernels read, or the rows as they are: dense ones, or those of which kernels read all or many columns."""
+        read = list(columns)
+        if not sp.issparse(rows) or len(read) < 2 or None in read:
+            return rows
+        union = sorted({column for some in read for column in some or ()})
+        if len(union) > DENSE_COLUMNS:
+            return rows
+        return cls(sp.csr_array(rows)[:, union].toarray(order="F"), {column: place for place, column in enumerate(union)})
+
+
+def select_columns(rows: Rows | DenseColumns, columns: tuple[int, ...] | None) -> Rows:
     """Return some of the features, all of them for None."""
+    if isinstance(rows, DenseColumns):
+        return rows.values[:, [rows.places[column] for column in columns or ()]]
     return rows if columns is None else rows[:, list(columns)]
 
 
@@ -62,7 +84,7 @@ class Side:
     columns: tuple[int, ...] | None
 
     @classmethod
-    def take(cls, rows: Rows, label: str, columns: tuple[int, ...] | None, who: object) -> Side:
+    def take(cls, rows: Rows | DenseColumns, label: str, columns: tuple[int, ...] | None, who: object) -> Side:
         """Return the rows with some of their columns; refuse an entry that is not finite, or whose square is not, naming ``who``, row and
         column.
         """

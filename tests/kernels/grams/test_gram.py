@@ -527,3 +527,23 @@ def test_the_grid_in_one_call():
             np.testing.assert_allclose(kernel, pairwise.rbf_kernel(own, gamma=spec.arguments["gamma"]), atol=1e-12)
         else:
             np.testing.assert_allclose(kernel, (own @ own.T + 1) ** spec.arguments["degree"], rtol=1e-10, atol=1e-10)
+
+
+def test_columns_of_sparse_rows_made_dense_once_give_the_bits_of_one_kernel_at_a_time():
+    rng = np.random.default_rng(5)
+    rows = sp.random_array((70, 2000), density=0.2, rng=rng, format="csr")
+    other = sp.random_array((50, 2000), density=0.2, rng=rng, format="csr")
+    specs = [*(KernelSpec("rbf", (("gamma", 1.0),), (j,)) for j in (1999, 3, 700)), KernelSpec("linear", (), (3, 1999))]
+    for Z in (None, other):
+        together = gram_block(specs, rows, Z)
+        for spec, block in zip(specs, together, strict=True):
+            assert block.tobytes() == gram_block([spec], rows, Z)[0].tobytes()
+    assert np.ptp(together[0]) > 0.0
+
+
+def test_what_one_of_several_kernels_refuses_of_sparse_rows_names_row_and_column():
+    rows = sp.random_array((20, 2000), density=0.02, rng=np.random.default_rng(0), format="lil")
+    rows[7, 1500] = -1.0
+    specs = [KernelSpec("rbf", (("gamma", 1.0),), (3,)), KernelSpec("chi2", (("gamma", 1.0),), (1500,))]
+    with pytest.raises(ValueError, match=r"(?s)row 7.*1500"):
+        gram_block(specs, rows.tocsr())
