@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from ..arrays import FloatArray, IntArray
+from ..arrays import Array, FloatArray, IntArray
 from ..jit import compiled
 from .bits import Bytes, apply_columns, apply_transpose, weighted_gram, zone_columns
 
@@ -253,7 +253,7 @@ def is_short(zone: IntArray, keep: IntArray) -> bool:
     return COLUMNS_PER_ROW * zone.size <= keep.size
 
 
-def zone_direction(held: Bytes, weight: FloatArray, keep: IntArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
+def zone_direction(held: Bytes, weight: Array, keep: IntArray, D: FloatArray, gradient: FloatArray) -> FloatArray:
     """Return the direction of :func:`newton_direction` from the rows of the zone, packed ``(z, ceil(W / 8))``, and their weights c / h:
     with A = Phi_Z D, u = (diag(h / c) + A A')^-1 (beta - A gradient), beta so that 1'u = 0, it is -(gradient + A'u).
     """

@@ -314,7 +314,7 @@ class _HullPasses:
             if request.kind == PRODUCT:
                 joined += 8 * self._rows[request.task]
             elif request.kind == ROWS:
-                joined += np.count_nonzero(request.zone) * (self._size // 8 + 1)
+                joined += int(np.count_nonzero(request.zone)) * (self._size // 8 + 1)
             else:
                 added += 4 * len(request.planes) * (len(request.keep) + 1) ** 2 if request.kind == COUNTS else 8 * self._size
         shared = self._blocks.share("vectors", np.concatenate(vectors)), self._blocks.share("zones", np.concatenate(zones))
