@@ -26,9 +26,10 @@ class FGMConfig(MethodConfig):
     C: Positive | Literal["auto"] = Field(
         "auto",
         description="loss weight; auto: the number of rows over log(2 a) of a atoms and over the sum of the B largest squared scores of "
-        "the null model's residuals, per sum of their squares, found by the first search (C_): the columns' unit does not matter. Squared "
-        "hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), as LogisticRegression; of real targets "
-        "C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments have C=10 and no intercept",
+        "the null model's residuals, per sum of their squares, found by the first search (C_), four times that of the logistic loss: the "
+        "columns' unit does not matter. Squared hinge has C/2 * sum xi^2: C is twice LinearSVC's; logistic has C * sum log(1 + exp(-m)), "
+        "as LogisticRegression; of real targets C/2 * sum r^2 (beyond the tube, up to delta), whatever their unit. The paper's experiments "
+        "have C=10 and no intercept",
     )
     max_rounds: Count = Field(
         10, description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate"

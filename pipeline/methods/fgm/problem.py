@@ -109,8 +109,9 @@ class MachineProblem:
         return replace(self, y=y, cost=cost, unit=unit)
 
     def auto_C(self, squares: np.ndarray, n_atoms: int) -> float:
-        """Return the weight of the losses that ``C="auto"`` is: ``n / (log(2 a) Lambda)``, ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over
-        the best of the a atoms for the null model's residuals r, whose squared scores are given; n is the sum of the weights of the rows.
+        """Return the weight of the losses that ``C="auto"`` is: ``n / (kappa log(2 a) Lambda)``, where
+        ``Lambda = sum_j <r, x_j>^2 / sum_i r_i^2`` over the best of the a atoms for the null model's residuals r, whose squared scores are
+        given; n is the sum of the weights of the rows, and kappa the greatest curvature of the loss: 1, of the logistic one 1/4.
 
         Near 1 / Lambda the solution leaves zero, and log(2 a)/n is the square of the largest of a correlations that chance gives.
         """
@@ -119,7 +120,8 @@ class MachineProblem:
         strength = float(np.sum(squares[: self.config.B]))
         if not math.isfinite(strength):
             raise ValueError("C='auto': the squared score of a column overflows float64; scale the columns, or give C")
-        return float(self.cost.sum()) * size / (math.log(2.0 * n_atoms) * strength) if strength > 0 and size > 0 else 1.0
+        scale = self.loss.max_curvature * math.log(2.0 * n_atoms) * strength
+        return float(self.cost.sum()) * size / scale if scale > 0 and size > 0 else 1.0
 
     def priced(self, C: float) -> MachineProblem:
         """Return the problem with the weight of its losses."""
