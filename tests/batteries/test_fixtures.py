@@ -196,10 +196,12 @@ SOLVED_OTHERWISE = {
     "mkl-two": 1e-3,
     "multitask-mkl-classes": 3e-2,
     "multitask-mkl-mirror": 3e-6,
+    "rule-ensemble-classes": 8e-3,
 }
-"""Cases whose machines 0.3.0 solves to a gap that follows the one wanted (`solve_to_gap`): how far from there decisions end, within the
-tolerance of the run. With the fixed steps of earlier versions they end where they did, to 1e-7.
+"""Cases whose machines 0.3.0 solves to a gap that follows the one wanted (`solve_to_gap`), or rules along other lines: how far from there
+decisions end, within the tolerance of the run. With the fixed steps of earlier versions they end where they did, to 1e-7.
 """
+RESTRICTED_TOL = 1e-3  # of rules on their working set
 ENDS_WITHIN = {
     "kta-path-classes-linear": 1e-3,
     "kta-path-two": 1e-5,
@@ -221,7 +223,9 @@ def test_an_interrupted_run_resumes_to_the_same_model(place, name, tmp_path):
     straight, resumed = RunStore.open(folder / "runs" / name), RunStore.open(run)
     if name in SOLVED_OTHERWISE:
         before, after = straight.read_json("summary"), resumed.read_json("summary")
-        assert abs(after["objective"] - before["objective"]) <= 1.01 * max(before["gap"], after["gap"])
+        # Rules that rest have a gap on their working set alone: the tolerance.
+        gaps = [RESTRICTED_TOL * one["objective"] if one["gap"] is None else one["gap"] for one in (before, after)]
+        assert abs(after["objective"] - before["objective"]) <= 1.01 * max(gaps)
     if name != "multitask-mkl-classes":  # (it takes seven steps where it took eight)
         assert [row["iteration"] for row in resumed.history()] == [row["iteration"] for row in straight.history()]
 
