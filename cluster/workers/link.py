@@ -26,7 +26,9 @@ _POLL = 1.0
 
 def is_connection_trouble(answer: object) -> bool:
     """Tell whether what came instead of an answer speaks of the connection: the worker said nothing, and may be gone in a moment."""
-    return isinstance(answer, (CommClosedError, ConnectionError, TimeoutError))
+    # Dask tells of an address that nobody answers at with a plain OSError of a text alone.
+    is_unreached = type(answer) is OSError and answer.errno is None
+    return is_unreached or isinstance(answer, (CommClosedError, ConnectionError, TimeoutError))
 
 
 class Link:

@@ -1,5 +1,6 @@
 """Workers that hang, or are lost before the first task: left out, replaced, waited for; the run goes on to the same bits."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -8,9 +9,10 @@ from functools import partial
 
 import psutil
 import pytest
+from distributed.comm import connect
 
 from gramplane.cluster import ClusterLost, Limits, MemorySink, open_executor, parse_cluster, plan
-from gramplane.cluster.workers.link import Silence
+from gramplane.cluster.workers.link import Silence, is_connection_trouble
 from gramplane.workflows.exits import Exit, exit_code
 from tests.support import toys
 from tests.support.clusters import CommandCluster, children, wait_until
@@ -237,3 +239,16 @@ def test_a_worker_that_cannot_start_ends_it_at_once(monkeypatch):
     with pytest.raises(ClusterLost, match=r"did not start: ModuleNotFoundError: .*no_such_module_anywhere"), open_executor(local(1)):
         pass
     assert time.monotonic() - began < 60
+
+
+def test_an_address_that_nobody_answers_at_says_nothing_of_a_worker():
+    """A worker that was killed may be listed for a moment: it is asked again, or gone, and never taken for one with other software."""
+
+    async def reach():
+        return await connect("tcp://127.0.0.1:9", timeout=0.2)
+
+    with pytest.raises(OSError, match="Timed out trying to connect") as refused:
+        asyncio.run(reach())
+    assert is_connection_trouble(refused.value)
+    assert not is_connection_trouble(FileNotFoundError(2, "no such file")) and not is_connection_trouble(OSError(28, "no space left"))
+    assert not is_connection_trouble({"gramplane": "0.3.0"})
