@@ -50,7 +50,7 @@ class HullRequest(NamedTuple):
     kind: str  # PRODUCT: decisions of a vector (W,); SUMS: Phi'u of a vector over the rows; COUNTS: shared rows of a zone; ROWS: its rows
     task: int
     vector: FloatArray = NO_ROWS
-    zone: Bytes = np.zeros(0, np.uint8)  # over the rows: the cost as an integer, 0 outside the zone
+    zone: Bytes = np.zeros(0, np.uint8)  # over the rows: the cost as an integer (of ROWS: 1), 0 outside the zone
     keep: IntArray = NO_COLUMNS  # columns that are counted
     planes: tuple[int, ...] = ()  # bits of these integers that occur
 

@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from gramplane.kernels.group_lasso.on_rows import RowProblem, TaskRows, solve_rows
+from gramplane.kernels.group_lasso.penalty import single_features
 from gramplane.kernels.group_lasso.working_set import WorkingColumns
 from gramplane.kernels.losses import mean_loss
 from tests.kernels.group_lasso.test_group_lasso import penalty_of, tasks_of
@@ -53,6 +54,19 @@ def test_the_objective_is_that_of_a_general_solver(loss, method, kind, n_tasks, 
     np.testing.assert_allclose(found.objective, exact, rtol=1e-10)
     best = oracle.dual_optimum(tasks, groups, penalty.kappa, penalty.inner, problem.lam, loss, bias)
     assert -1e-6 * best <= found.objective - best <= found.gap + 1e-6 * best
+
+
+def test_newton_steps_stay_few_where_most_rows_lie_far_from_their_margin():
+    """Their curvature is small; were it raised, steps would be as short as those of a gradient."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((4000, 12)) < 0.1).astype(float)
+    z = X @ rng.normal(0.0, 4.0, 12)
+    y = np.where(z - np.quantile(z, 0.98) + 0.5 * rng.logistic(size=len(z)) > 0.0, 1.0, -1.0)
+    cost = np.full(len(y), 1.0 / len(y))
+    problem = RowProblem(TaskRows(X, np.array([0, len(y)])), y, cost, mean_loss("logistic"), single_features(12), 1e-6, True)
+    found = solve_rows(problem, tol=1e-4)
+    assert found.stop == "gap"
+    assert found.steps <= 20
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared", "hinge"])

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.svm import SVC
 from gramplane.kernels.grams.feature_sums import weighted_feature_sum
 from gramplane.pipeline import KTASelectionPath, load_model, run_method
 from gramplane.pipeline.inputs.scores import stratified_split
+from gramplane.pipeline.methods.kta_path.kernel_sum_pass import MAX_CELLS_BYTES, CellSums
 from gramplane.storage.ingest import ingest
 from tests.support.checks import run_checks
 from tests.support.fgm_problems import classes, planted
@@ -350,3 +352,10 @@ def test_rows_held_out_are_as_if_they_were_not_there(tmp_path):
     assert [row["p"] for row in scored] == peer.path_scores_["p"].tolist()
     np.testing.assert_allclose([row["train_accuracy"] for row in scored], peer.path_scores_["train_accuracy"], atol=0.04)
     assert scored[-1]["test_accuracy"] == pytest.approx(peer.score(X[held_out], y[held_out]), abs=0.06)
+
+
+def test_matrices_of_cells_have_a_limit_of_their_own_whatever_the_memory():
+    data = SimpleNamespace(n_rows=7000, n_cols=300)
+    counts = [CellSums.max_count(SimpleNamespace(data=data, driver_memory=gib << 30), 0.5, 4) for gib in (2, 8, 64)]
+    assert counts[0] < counts[1] <= counts[2]
+    assert 8 * counts[2] * 7000**2 <= MAX_CELLS_BYTES < 8 * (counts[2] + 1) * 7000**2
