@@ -169,21 +169,19 @@ class MemoryBlocks(BlockSource):
         lo, hi = ref.cols if by_columns else ref.rows
         if isinstance(data, np.ndarray):
             return data[:, lo:hi] if by_columns else data[lo:hi]
-        a, b = int(data.indptr[lo]), int(data.indptr[hi])
-        starts = data.indptr[lo : hi + 1]
-        parts = (data.data[a:b], data.indices[a:b], starts - starts[0] if a else starts)
-        form = sp.csc_array if by_columns else sp.csr_array
-        return mark_canonical(form(parts, shape=(ref.rows[1] - ref.rows[0], ref.cols[1] - ref.cols[0])))
+        return _line_range(data, lo, hi)
 
     def columns(self, ids: npt.ArrayLike, rows: tuple[int, int] | None = None) -> npt.NDArray[Any] | sp.csc_array:
         """Raw values of chosen columns, (n_rows, len(ids)) in the order of ``ids``; dense ones in C order; of a range of rows if given."""
         columns, span = check_ids(ids, self.n_cols), slice(*check_rows(rows, self.n_rows))
-        data = self.by_columns
-        if isinstance(data, np.ndarray):
-            part = data[span]
+        if isinstance(self.X, np.ndarray):
+            part = self.X[span]
             # `take` would first copy a column-major array as a whole.
             return np.take(part, columns, axis=1) if part.flags.c_contiguous else np.ascontiguousarray(part[:, columns])
-        chosen = mark_canonical(sp.csc_array(data[:, columns]))
+        if rows is not None and self.X.format == "csr" and len(columns) == self.n_cols and np.array_equal(columns, np.arange(self.n_cols)):
+            # Whole rows: those that lie together are cut without a look at the others.
+            return mark_canonical(sp.csc_array(_line_range(self._by_rows, span.start, span.stop)))
+        chosen = mark_canonical(sp.csc_array(self.by_columns[:, columns]))
         return chosen if rows is None else mark_canonical(sp.csc_array(chosen[span]))
 
     def row_table(self, name: str) -> npt.NDArray[Any]:
@@ -242,6 +240,16 @@ def _as_int32(index: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
     if index.size and int(index.max()) >= 2**31:
         raise SchemaError(f"X holds {int(index.max())} entries or columns; arrays in memory are limited to 2^31 - 1: use a store")
     return np.asarray(index, dtype=np.int32)
+
+
+def _line_range(lines: SparseMatrix, lo: int, hi: int) -> SparseMatrix:
+    """Rows ``lo:hi`` of a canonical CSR matrix, or columns of a CSC one, as a view."""
+    a, b = int(lines.indptr[lo]), int(lines.indptr[hi])
+    starts = lines.indptr[lo : hi + 1]
+    parts = (lines.data[a:b], lines.indices[a:b], starts - starts[0] if a else starts)
+    is_csc = lines.format == "csc"
+    shape = (lines.shape[0], hi - lo) if is_csc else (hi - lo, lines.shape[1])
+    return mark_canonical((sp.csc_array if is_csc else sp.csr_array)(parts, shape=shape))
 
 
 def _canonical_csc(given: SparseMatrix) -> sp.csc_array:

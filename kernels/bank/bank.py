@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from ..arrays import Array, FloatArray, IntArray
 from ..jit import one_thread
-from .loops import BAND, combine_bands, count_packed, packed_bands, square_bands, sum_forms
+from .loops import BAND, combine_bands, count_packed, mirror_band, packed_bands, square_bands, sum_forms
 from .products import bank_products, product_units
 from .task_sums import bank_task_sums, check_codes, check_weights, combine_task_bands, task_units
 
@@ -50,6 +50,15 @@ class PackedBank:
         """Return a bank for :meth:`put` to fill; it refuses to compute before it has every entry."""
         bank = cls(np.empty((k, count_packed(n)), dtype=dtype), n)
         bank._areas = {}
+        return bank
+
+    def grown(self, k: int) -> PackedBank:
+        """Return a bank of k kernels for :meth:`put` to fill on: the first are those of this one, which ends. Its memory grows in place."""
+        values, areas = self.values, self._areas
+        del self.values, self.frozen
+        values.resize((k, values.shape[1]), refcheck=False)
+        bank = type(self)(values, self.n)
+        bank._areas = None if areas is None else {span: np.append(area, np.zeros(k - self.k, np.int64)) for span, area in areas.items()}
         return bank
 
     @classmethod
@@ -188,15 +197,21 @@ class PackedBank:
         """Bytes of the entries."""
         return self.values.nbytes
 
-    def combine(self, theta: ArrayLike, out: Array | None = None) -> Array:
+    def combine(self, theta: ArrayLike, out: Array | None = None, change: Callable[[Array], object] | None = None) -> Array:
         """Return sum_q theta_q K_q; kernels with weight zero are not read. ``out``, ``(n, n)`` float32 or float64 in C order, is
         overwritten and returned; by default it is new, of the bank's type. The sum is exactly symmetric: added in float64, four used
-        kernels at a time in ascending order, and rounded once.
+        kernels at a time in ascending order, and rounded once. ``change`` works on parts of the upper triangle in place, entry by entry,
+        before they are mirrored.
         """
         weights = _check_numbers("theta", theta, (self.k,)) * self.scale
         used = self._check_kernels(np.flatnonzero(weights))
         out = self._check_output(out)
-        combine_bands(self.frozen, self.n, self.bands, used, weights[used], out)
+        combine_bands(self.frozen, self.n, self.bands, used, weights[used], out, change is None)
+        if change is not None:
+            for first in range(0, self.n, BAND):
+                rows = min(BAND, self.n - first)
+                change(out[first : first + rows, first:])
+                mirror_band(out, first, rows)
         return out
 
     def _check_output(self, out: Array | None) -> Array:

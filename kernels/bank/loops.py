@@ -29,8 +29,8 @@ def square_bands(n: int) -> IntArray:
 
 
 @compiled
-def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weights: FloatArray, out: Array) -> None:
-    """Write sum over q of weights[q] times kernel used[q] to out (n, n), both triangles."""
+def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weights: FloatArray, out: Array, mirrored: bool) -> None:
+    """Write sum over q of weights[q] times kernel used[q] to out (n, n); ``mirrored``: to what lies below the bands, too."""
     total = np.empty(max(n, STRIP_ENTRIES))
     for band in range(len(bands)):
         first, at, stride = band * BAND, bands[band, 0], bands[band, 1]
@@ -49,7 +49,8 @@ def combine_bands(values: Array, n: int, bands: IntArray, used: IntArray, weight
                 # A loop: assigning slices would compile the messages of errors about shapes.
                 for k in range(width):
                     to[k] = row[k]
-        mirror_band(out, first, rows)
+        if mirrored:
+            mirror_band(out, first, rows)
 
 
 @compiled

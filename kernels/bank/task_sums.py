@@ -138,6 +138,21 @@ def _order_by_task(codes: IntArray, beta: FloatArray) -> IntArray:
 
 
 @compiled
+def _tasks_of_tiles(codes: IntArray, n_tasks: int) -> tuple[IntArray, IntArray]:
+    """Return the tasks of every tile of columns, each once: of the tile that begins at column f, present[f : ends[f // BAND]]."""
+    present, ends, seen = np.empty(codes.size, np.int64), np.empty(codes.size // BAND + 1, np.int64), np.full(n_tasks, -1)
+    for first in range(0, codes.size, BAND):
+        end = first
+        for k in range(first, min(first + BAND, codes.size)):
+            if seen[codes[k]] != first:
+                seen[codes[k]] = first
+                present[end] = codes[k]
+                end += 1
+        ends[first // BAND] = end
+    return present, ends
+
+
+@compiled
 def add_task_sums(
     values: Array, at: int, stride: int, on_diagonal: bool, order: IntArray, rows: Tasks, cols: Tasks, units: FloatArray, sums: Pair
 ) -> None:
@@ -150,6 +165,7 @@ def add_task_sums(
     square, off_square = sums
     width = right.size
     part, shares = np.empty(width), np.zeros(units.shape[1])
+    present, ends = _tasks_of_tiles(right_codes, units.shape[1])
     for q in range(len(values)):
         lo = int(np.int64(0))
         while lo < order.size:
@@ -165,12 +181,11 @@ def add_task_sums(
                 last = min(first + BAND, width)
                 for k in range(first, last):
                     shares[right_codes[k]] += part[k] * right[k]
-                for k in range(first, last):
-                    t = right_codes[k]
-                    if shares[t] != 0.0:
-                        big = ROUNDING_SHIFT * units[q, s, t]
-                        into[q, s, t] += (shares[t] + big) - big
-                        shares[t] = 0.0
+                for at_task in range(first, ends[first // BAND]):
+                    t = present[at_task]
+                    big = ROUNDING_SHIFT * units[q, s, t]
+                    into[q, s, t] += (shares[t] + big) - big
+                    shares[t] = 0.0
 
 
 @compiled

@@ -43,8 +43,9 @@ def exponentiate(inner: FloatArray) -> FloatArray:
 
 
 def is_refused(kernel: FloatArray) -> bool:
-    """Return whether some exponent of a second layer is larger than allowed."""
-    return bool(kernel.max() > np.exp(LARGEST_EXPONENT))
+    """Return whether some exponent of a second layer, a symmetric matrix, is larger than allowed."""
+    top = max(kernel[first : first + BAND, first:].max() for first in range(0, len(kernel), BAND))
+    return bool(top > np.exp(LARGEST_EXPONENT))
 
 
 def block_layer(block: Array, weights: FloatArray) -> FloatArray:
@@ -110,7 +111,7 @@ class BankLayer:
 
     def kernel(self, mu: FloatArray) -> FloatArray | None:
         """Return K2(mu); see :class:`Layer`."""
-        kernel = exponentiate(self.bank.combine(mu, self._matrix))
+        kernel = self.bank.combine(mu, self._matrix, exponentiate)
         return None if is_refused(kernel) else kernel
 
     def weigh(self, mu: FloatArray, kernel: FloatArray, beta: FloatArray) -> FloatArray:

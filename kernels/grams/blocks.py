@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike
 
 from ..arrays import Array
 from ..jit import one_thread
+from .column_gaussians import Groups, write_many_columns
 from .distances import CHI2_PRODUCTS, GAUSSIANS, MINIMA, PRODUCTS, SQUARES, mirror_upper
 from .exponentials import Chain, plan_chain
 from .functions import kernel_family
@@ -47,6 +48,7 @@ def gram_block(
     if n_columns(left) != n_columns(right):
         raise ValueError(f"X has {_describe_width(left)}, Z has {_describe_width(right)}; the two sides of a block need the same")
     out = _check_output((len(specs), row_shape(left)[0], row_shape(right)[0]), np.dtype(dtype), out)
+    specs = [spec.single or spec if isinstance(spec, ProductSpec) else spec for spec in specs]
     plain = [spec for spec in specs if not isinstance(spec, ProductSpec)]
     if len(plain) < len(specs):
         kernels = distinct_kernels(specs)
@@ -65,7 +67,7 @@ def gram_block(
         of_numbers = [spec.columns for spec in plain if kernel_family(spec.name).pairing is not None]
         x = DenseColumns.of(left, of_numbers)
         z = x if right is left else DenseColumns.of(right, of_numbers)
-        for (other, _), members in group_by_columns(plain).items():
+        for (other, _), members in write_many_columns(plain, group_by_columns(plain), x, z, out).items():
             if other:
                 for q in members:
                     (_fill_spectrum if plain[q].name == "spectrum" else _fill_callable)(plain[q], left, right, out[q])
@@ -74,7 +76,7 @@ def gram_block(
     return out
 
 
-def group_by_columns(specs: Sequence[KernelSpec]) -> dict[tuple[bool, tuple[int, ...] | None], list[int]]:
+def group_by_columns(specs: Sequence[KernelSpec]) -> Groups:
     """Return the indices of the kernels by two keys: whether they are no functions of sums over features, and their features."""
     return _group_by(range(len(specs)), lambda q: (kernel_family(specs[q].name).pairing is None, specs[q].columns))
 

@@ -53,6 +53,12 @@ class ProductSpec:
         """The distinct kernels among its terms, in the order of their first appearance."""
         return tuple(dict.fromkeys(spec for factor in self.factors for _, spec in factor if spec is not None))
 
+    @property
+    def single(self) -> KernelSpec | None:
+        """The kernel that the product is, where it is no more than one."""
+        (weight, spec), *more = self.factors[0] if len(self.factors) == 1 else ((0.0, None),)
+        return spec if weight == self.scale == 1.0 and not more else None
+
     def __str__(self) -> str:
         return " * ".join(_format_factor(factor) for factor in self.factors) or CONSTANT_TEXT
 

@@ -219,16 +219,26 @@ class Grams:
 
     ``ctx``: executor and data; ``specs``: kernels; ``settings``: where the entries lie; decided from sizes by default. ``centre``: apply
     the centring that specs ask for to the entries. Machines with a free bias do not need it: it changes their decision values by a constant
-    that the bias takes up, so only the scale is taken from the centred matrix.
+    that the bias takes up, so only the scale is taken from the centred matrix. ``known``: the matrices of the first of these kernels, whose
+    memory is taken over where it can be: they are not to be used again.
     """
 
     grows = False  # whether a run comes to more kernels as it goes on
 
-    def __init__(self, ctx: RunContext, specs: Sequence[KernelSpec], settings: GramSettings | None = None, *, centre: bool = False) -> None:
+    def __init__(
+        self,
+        ctx: RunContext,
+        specs: Sequence[KernelSpec],
+        settings: GramSettings | None = None,
+        *,
+        centre: bool = False,
+        known: Grams | None = None,
+    ) -> None:
         self.ctx = ctx
         self.specs = tuple(specs)
         self.settings = settings or GramSettings.of(ctx, specs)
         self._bank: PackedBank | None = None
+        self._before = self._taken_over(known)
         self._scratch = Scratch()
         self._matrix: np.ndarray | None = None
         self._greatest: np.ndarray | None = None
@@ -418,16 +428,29 @@ class Grams:
             self._bank = in_place
             return KernelSums.of_diagonals(in_place.diagonals())
         if fills_here(self.ctx, self.specs):
+            self._before = None
             self._bank = bank = filled_bank(self.ctx, self.specs)
             return KernelSums.of_diagonals(bank.diagonals())
-        bank = PackedBank.empty(self.k, self.n, np.float32)
+        (bank, sums), self._before = self._before or (PackedBank.empty(self.k, self.n, np.float32), []), None
+        first, refs = len(sums), self._refs
+        if first:
+            bank, refs = bank.grown(self.k), [ref.select(range(first, self.k)) for ref in refs]
         parts: list[BlockSums] = []
-        for batch in pair_batches(self._refs):
+        for batch in pair_batches(refs):
             for part in self._pass("gram-blocks", block_chunk, max(map(block_bytes, batch)), refs=batch):
-                bank.put(0, part.rows[0], part.cols[0], part.block)
+                bank.put(first, part.rows[0], part.cols[0], part.block)
                 parts.append(block_sums(part.block, part.rows, part.cols))
         self._bank = bank
-        return kernel_sums(self.n, parts)
+        return sums + kernel_sums(self.n, parts)
+
+    def _taken_over(self, known: Grams | None) -> tuple[PackedBank, list[KernelSums]] | None:
+        """Return bank and sums of the first kernels, if it can be filled on; in any case it is not that of ``known`` any more."""
+        if known is None:
+            return None
+        bank, known._bank = known._bank, None
+        if bank is None or bank.lent or self.settings.policy != "memory" or known._norms is not None:
+            return None
+        return (bank, known.sums) if known.k < self.k and known.specs == self.specs[: known.k] else None
 
     def _pass(self, name: str, chunk: Chunk, result: int, *broadcast: Any, refs: Sequence[PairRef] | None = None) -> list[Any]:
         return self.ctx.run_pass(joined_pass(name, chunk, self._refs if refs is None else refs, result, *broadcast))

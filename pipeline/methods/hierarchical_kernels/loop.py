@@ -74,9 +74,9 @@ class HKLLoop:
         name = nodes.keys.tobytes()
         if self._hull_grams is None or self._hull_grams[0] != name:
             specs: list[Any] = [self.dag.kernel(key) for key in nodes.keys]
-            # The old matrices go before the new ones are made.
-            self._hull_grams = None
-            self._hull_grams = (name, HullGrams(replace(ctx, emit=ignore), specs, hull_settings(self.config, specs, ctx)))
+            # A hull grows: the new matrices begin with the old ones, whose memory they take over.
+            known, self._hull_grams = self._hull_grams and self._hull_grams[1], None
+            self._hull_grams = (name, HullGrams(replace(ctx, emit=ignore), specs, hull_settings(self.config, specs, ctx), known=known))
         grams = self._hull_grams[1]
         grams.ctx = replace(ctx, emit=ignore)
         return grams

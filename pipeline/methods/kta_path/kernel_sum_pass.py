@@ -67,14 +67,18 @@ def _pieces(task: Task, table: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
         yield task_columns(task, ids.astype(np.int64)), weights, widths if widths[0] else None
 
 
-def sum_chunk(task: Task, table: Table) -> np.ndarray:
-    """Return ``sum_i w_i K_i`` over the features of a task, the upper triangle."""
-    out: np.ndarray | None = None
-    for X, weights, widths in _pieces(task, resolve(table)):
+def sum_chunk(task: Task, table: Table, alone: bool) -> np.ndarray:
+    """Return ``sum_i w_i K_i`` over the features of a task, the upper triangle. ``alone``: the sum is that of no other task."""
+    chosen, out = resolve(table), None
+    # Single precision within a piece, double precision across pieces and tasks; the sum of two is the same, rounded at once or later.
+    is_single = alone and chosen.shape[1] <= 2 * MAX_COLUMNS
+    for X, weights, widths in _pieces(task, chosen):
         part = np.zeros((1, len(X), len(X)), np.float64 if widths is None else np.float32)
         add_feature_sums(X, weights[None, :], widths, part)
-        # Single precision within a piece, double precision across pieces.
-        out = part[0].astype(np.float64, copy=False) if out is None else np.add(out, part[0], out=out)
+        if out is None:
+            out = part[0] if is_single else part[0].astype(np.float64, copy=False)
+        else:
+            out += part[0]
     assert out is not None
     return out
 
@@ -116,11 +120,11 @@ def feature_kernel_sum(ctx: RunContext, ids: np.ndarray, weights: np.ndarray, wi
         return np.zeros((n, n))
     table = ctx.broadcast("weights", np.stack([ids.astype(np.float64), weights, widths]))
     tasks = tasks_holding(column_tasks(ctx.data), ids)
-    size = _tasks_at_once(n, ctx.driver_memory)
-    total = ctx.run_pass(_matrix_pass(tasks[:size], table))
+    size, alone = _tasks_at_once(n, ctx.driver_memory), len(tasks) == 1
+    total = ctx.run_pass(_matrix_pass(tasks[:size], table, alone))
     for lo in range(size, len(tasks), size):
-        total += ctx.run_pass(_matrix_pass(tasks[lo : lo + size], table))
-    return mirror_triangles(total[None].astype(np.float32) if widths[0] else total[None])[0]
+        total += ctx.run_pass(_matrix_pass(tasks[lo : lo + size], table, alone))
+    return mirror_triangles(total[None].astype(np.float32 if widths[0] else np.float64, copy=False))[0]
 
 
 def product_chunk(task: Task, table: Table, vector: Table) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -44,9 +44,10 @@ class LatentTaskConfig(GramConfig):
         1.0, description="weight of the mean of a group: small values pull its tasks together, large ones let them share kernels only"
     )
     C: SharedLossWeight = "auto"
-    inverted: bool = Field(
-        False,
-        description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups",
+    inverted: bool | Literal["auto"] = Field(
+        "auto",
+        description="start from the group of all tasks and leave tasks out, in place of starting from single tasks: finds large groups. "
+        "auto: where there are more tasks than groups grow to from single ones, max_size (inverted_)",
     )
     loss: TaskLoss = "auto"
     epsilon: Tube = 0.1
@@ -71,6 +72,11 @@ class LatentTaskConfig(GramConfig):
     gram_store: StorePath = None
     class_weight: ClassWeight = None
     probability: Probability = "auto"
+
+    def for_tasks(self, count: int) -> LatentTaskConfig:
+        """Return parameters with the end of the lattice that the search starts from, for a number of tasks."""
+        starts_from_all = self.max_size is not None and count > self.max_size if self.inverted == "auto" else self.inverted
+        return self.model_copy(update={"inverted": starts_from_all})
 
     @property
     def leaves_scale(self) -> bool:

@@ -58,6 +58,8 @@ class _LatentTaskMKL(TaskEstimator):
         Primal value, and its certified distance to the optimum over all groups.
     C_
         Weight of the losses.
+    inverted_
+        Whether the search started from the group of all tasks.
     n_iter_, converged_, stop_reason_, history_
         Machines solved, whether ``tol`` was reached, what ended it, and one array per figure over the iterations.
 
@@ -76,7 +78,8 @@ class _LatentTaskMKL(TaskEstimator):
 
     def _set_model(self, model: TaskModel) -> None:
         super()._set_model(model)
-        self.C_ = float(LatentTaskConfig.model_validate_json(model.params_json).C)
+        config = LatentTaskConfig.model_validate_json(model.params_json)
+        self.C_, self.inverted_ = float(config.C), bool(config.inverted)
         models = [class_model(model, m) for m in range(model.n_machines)]
         self.group_kernel_weights_ = of_machines([one.arrays["group_kernel_weights"].copy() for one in models])
         self.groups_ = of_machines([self._task_groups(one) for one in models])

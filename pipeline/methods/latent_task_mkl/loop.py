@@ -101,7 +101,7 @@ class LatentLoop(TaskLoop):
         # With constants alone, one of them stands for a lattice without work.
         learned = np.flatnonzero(self.constants == 0)
         self.learned = learned if len(learned) else np.zeros(1, np.int64)
-        self.lattice = TaskLattice(len(self.learned), config.a, config.inverted)
+        self.lattice = TaskLattice(len(self.learned), config.a, config.inverted is True)
         self.parents, self.penalties = self.lattice.parents, self.lattice.penalties
         stall_tol = 0.1 * config.tol if config.stop_at_rest else None
         self.rule = ActiveRule(config.tol, config.max_rounds, config.max_groups, MAX_ADDED, True, stall_tol)

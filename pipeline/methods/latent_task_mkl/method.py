@@ -63,8 +63,8 @@ class LatentTask(Method):
 
     @classmethod
     def decided(cls, config: LatentTaskConfig, inputs: TaskInputs, ctx: RunContext) -> LatentTaskConfig:
-        """Return parameters with what they leave to the data filled in: kernels, and the weight of the losses."""
-        config = super().decided(config, inputs, ctx)
+        """Return parameters with what they leave to the data filled in: kernels, where the search starts, and the weight of the losses."""
+        config = super().decided(config, inputs, ctx).for_tasks(inputs.n_tasks)
         return with_loss_weight(config, inputs, len(resolved_kernels(config.kernels, inputs.data, config.normalize)))
 
     @classmethod

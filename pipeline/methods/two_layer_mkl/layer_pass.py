@@ -93,7 +93,7 @@ class LayerGrams(Grams):
             return combined_gram(self.ctx, self._refs, weights, self._norms, np.exp(inner), self.settings.block, exponential=True)
         self._layer = np.empty((self.n, self.n)) if self._layer is None else self._layer
         if self._bank is not None:
-            exponentiate(self._bank.combine(weights, self._layer))
+            self._bank.combine(weights, self._layer, exponentiate)
         else:
             for batch in pair_batches(self._refs):
                 work = layer_pass("second-layer", layer_chunk, batch, _layer_result(batch), weights, self._norms)

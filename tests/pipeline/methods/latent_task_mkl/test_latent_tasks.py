@@ -109,6 +109,22 @@ def test_one_task_and_one_kernel_are_a_support_vector_machine(inverted):
     assert other.objective_ == pytest.approx(found.objective_, rel=1e-5)
 
 
+def test_more_tasks_than_groups_grow_to_are_searched_from_the_group_of_all():
+    rng = np.random.default_rng(0)
+    X, task = rng.standard_normal((240, 3)), np.arange(240) % 12
+    y = X @ [1.0, -1.0, 0.5] + 0.5 * rng.standard_normal(240)
+
+    def fit(some=slice(None), **given):
+        return LatentTaskMKLRegressor(["linear", "rbf"], **given).fit(X[some], y[some], task[some])
+
+    found = fit()
+    assert found.inverted_
+    np.testing.assert_array_equal(found.dual_coef_, fit(inverted=True).dual_coef_)
+    assert found.score(X, y, task) > fit(inverted=False).score(X, y, task)
+    for given in ({"max_size": 12}, {"max_size": None, "max_rounds": 1}, {"some": task < 8}):
+        assert not fit(**given).inverted_, given
+
+
 def test_one_task_is_multiple_kernel_learning_over_an_lp_ball():
     X, y = two_classes(1)
     kernels = ["linear[0]", "linear[1]", "linear[2]"]
