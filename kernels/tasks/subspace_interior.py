@@ -280,11 +280,19 @@ class _NewtonSystem:
         self.answers = self._solved(np.column_stack([member, self.shared]))
 
     def _bent(self) -> FloatArray:
-        codes, out = self.path.codes, self.kernel.copy()
-        for V, X, inverse in zip(self.view.products, self.point.halves, self.inverse, strict=True):
-            P, Q = V @ X, V @ inverse
-            crossed = P[:, codes].T * Q[:, codes]
-            out += X[codes][:, codes] * (Q @ V.T) + inverse[codes][:, codes] * (P @ V.T) + crossed + crossed.T
+        """Return the matrix with what the couplings give way, ``(n, n)``: for every pair of tasks one product over all kernels."""
+        X, inverse, V, out = self.point.halves, self.inverse, self.view.products, self.kernel.copy()
+        P, Q, flat = V @ X, V @ inverse, V.transpose(1, 0, 2).reshape(len(out), -1)
+        members = [np.flatnonzero(self.path.codes == t) for t in range(self.path.T)]
+        for s, rows in enumerate(members):
+            P_s, Q_s = P[:, rows], Q[:, rows]
+            for t, cols in enumerate(members[s:], s):
+                left = X[:, s, t, None, None] * Q_s + inverse[:, s, t, None, None] * P_s
+                block = left.transpose(1, 0, 2).reshape(len(rows), -1) @ flat[cols].T
+                block += Q_s[:, :, t].T @ P[:, cols, s] + P_s[:, :, t].T @ Q[:, cols, s]
+                out[np.ix_(rows, cols)] += block
+                if t > s:
+                    out[np.ix_(cols, rows)] += block.T
         return out
 
     def _solved(self, sides: FloatArray) -> FloatArray:

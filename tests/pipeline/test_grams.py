@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gramplane.cluster import MemorySink, open_executor
+from gramplane.kernels.grams.products import ProductSpec
 from gramplane.kernels.grams.spec import as_specs
 from gramplane.pipeline.grams import grams as module
 from gramplane.pipeline.grams.grams import Grams
@@ -76,6 +77,26 @@ def test_every_policy_gives_the_bits_of_the_others_and_the_numbers_of_the_whole(
     np.testing.assert_array_equal(one, forms[:, 0])
     np.testing.assert_allclose(matrix, np.einsum("k,knp->np", theta, K), atol=3e-6 * np.abs(matrix).max())
     np.testing.assert_allclose(diagonals, np.diagonal(K, axis1=1, axis2=2), atol=1e-6 * np.abs(diagonals).max())
+
+
+def test_kernels_that_join_are_filled_behind_those_that_are_there(data, store, tmp_path):
+    theta, vectors = np.random.default_rng(3).random(len(KERNELS)), np.random.default_rng(4).standard_normal((N, 2))
+    products = [ProductSpec.of([spec]) for spec in as_specs(KERNELS[:2], 5)] + [ProductSpec.of(list(as_specs(KERNELS[1:3], 5)))]
+    with open_executor(None) as executor:
+        ctx = RunContext(executor, store)
+        before = Grams(ctx, products[:2])
+        bank = before._bank
+        after, anew = Grams(ctx, products, known=before), Grams(ctx, products)
+        assert before._bank is None and not hasattr(bank, "values"), "the memory was not taken over"
+        assert after.forms(vectors).tobytes() == anew.forms(vectors).tobytes()
+        assert after.combine(theta[:3]).array.tobytes() == anew.combine(theta[:3]).array.tobytes()
+        assert after.diagonals().tobytes() == anew.diagonals().tobytes()
+        # Of other kernels, and where entries do not stay in memory, nothing is taken over, but the old ones go.
+        for specs, policy in ((products[1:], "memory"), (products, "recompute")):
+            known = Grams(ctx, products[:2])
+            found = Grams(ctx, specs, GramSettings.of(ctx, specs, policy), known=known)
+            assert known._bank is None
+            assert found.forms(vectors).tobytes() == Grams(ctx, specs).forms(vectors).tobytes()
 
 
 def test_a_sum_beyond_the_drivers_memory_answers_by_passes(data, store, tmp_path):

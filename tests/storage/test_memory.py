@@ -38,6 +38,24 @@ def test_sparse_blocks_equal_those_of_a_store(tmp_path, form):
     assert np.array_equal(memory.column_table("counts"), store.column_table("counts"))
 
 
+@pytest.mark.parametrize("form", ["csc_array", "csr_array", "coo"])
+def test_ranges_of_whole_rows_equal_those_of_columns(form):
+    X = random_sparse(40, 60)
+    memory, every = MemoryBlocks(as_form(X, form)), np.arange(60)
+    for lo, hi in ((0, 40), (0, 7), (13, 30), (39, 40), (5, 5)):
+        found = memory.columns(every, (lo, hi))
+        assert same_block(found, sp.csc_array(X[lo:hi])) and found.has_canonical_format
+        assert same_block(memory.columns(every[::-1], (lo, hi)), sp.csc_array(X[lo:hi][:, ::-1]))
+
+
+def test_rows_that_were_given_as_rows_are_read_without_a_copy_by_columns():
+    memory = MemoryBlocks(sp.csr_array(random_sparse(40, 60)))
+    memory.columns(np.arange(60), (3, 9))
+    assert "by_columns" not in vars(memory)
+    memory.columns([3, 4], (3, 9))
+    assert "by_columns" in vars(memory)
+
+
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_dense_blocks_equal_those_of_a_store_and_are_views(tmp_path, order):
     X = np.asarray(np.random.default_rng(0).standard_normal((40, 60)), order=order)

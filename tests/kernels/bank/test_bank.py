@@ -87,6 +87,29 @@ def test_an_unfinished_bank_refuses_to_compute():
         bank.combine(np.ones(7) - np.eye(7)[0] - np.eye(7)[1])
 
 
+def test_a_bank_grows_in_place_and_asks_for_what_is_new():
+    raw, _ = whole(300)
+    bank = PackedBank.empty(4, 300, np.float32)
+    bank.put(0, 0, 0, raw[:4])
+    grown = bank.grown(7)
+    assert not hasattr(bank, "values")
+    with pytest.raises(ValueError, match="kernel 4: 0 of 45150 entries have been stored"):
+        grown.combine(np.ones(7))
+    grown.put(4, 0, 0, raw[4:])
+    np.testing.assert_array_equal(grown.values, PackedBank.from_dense(raw, np.float32).values)
+    np.testing.assert_array_equal(grown.frozen, grown.values)
+    assert PackedBank.from_dense(raw, np.float32).packed().grown(9).k == 9
+
+
+def test_a_function_of_a_sum_is_mirrored_as_the_sum_is():
+    raw, scale = whole(300)
+    bank, out = bank_of(raw, scale, np.float32), np.empty((300, 300))
+    found = bank.combine(np.full(7, 0.01), out, lambda part: np.exp(part, out=part))
+    assert found is out
+    np.testing.assert_array_equal(found, np.exp(bank.combine(np.full(7, 0.01), np.empty((300, 300)))))
+    np.testing.assert_array_equal(found, found.T)
+
+
 # -- arithmetic ------------------------------------------------------------------------------------------------------------
 
 

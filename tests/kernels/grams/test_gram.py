@@ -13,6 +13,7 @@ from gramplane.kernels.grams.blocks import gram_block, gram_diagonal
 from gramplane.kernels.grams.exponentials import MAX_SINGLE_GAMMA, MIN_ENTRY, OCTAVE, base_kernel, plan_chain, split_gamma
 from gramplane.kernels.grams.normalization import KernelSums, Normalization, block_sums, kernel_sums, make_normalizations
 from gramplane.kernels.grams.pair_tiles import MAX_DIRECT_COLUMNS
+from gramplane.kernels.grams.products import ProductSpec
 from gramplane.kernels.grams.rows import DENSE_COLUMNS
 from gramplane.kernels.grams.spec import NORMALIZATIONS, KernelSpec, kernel_grid
 from gramplane.kernels.grams.strings import kmer_counts
@@ -547,3 +548,50 @@ def test_what_one_of_several_kernels_refuses_of_sparse_rows_names_row_and_column
     specs = [KernelSpec("rbf", (("gamma", 1.0),), (3,)), KernelSpec("chi2", (("gamma", 1.0),), (1500,))]
     with pytest.raises(ValueError, match=r"(?s)row 7.*1500"):
         gram_block(specs, rows.tocsr())
+
+
+def many_columns(d=80):
+    """Gaussians of one feature each, several of some, two that single precision does not hold, and others among them."""
+    gammas = [{"gamma": 0.5}] * d + [{"gamma": 3.0}, {"gamma": 1e-30}, {"gamma": 1e30}]
+    single = [KernelSpec("rbf", one, (j % d,)) for j, one in enumerate(gammas)]
+    return [
+        KernelSpec("rbf", {"gamma": 0.1}, (3, 4)),
+        *single[::-1],
+        KernelSpec("linear", (), (5,)),
+        KernelSpec("laplacian", {"gamma": 1.0}, (6,)),
+    ]
+
+
+@pytest.mark.parametrize("density", [1.0, 0.1])
+def test_many_features_at_once_have_the_bits_of_one_at_a_time(density):
+    X, Z = (np.sqrt(positive(n, 90, n, density)) for n in (70, 150))
+    specs = many_columns()
+    for left, right in ((X, None), (X, Z), (np.asfortranarray(Z), X)):
+        for form in (np.asarray, sp.csr_array):
+            together = gram_block(specs, form(left), None if right is None else form(right), dtype=np.float32)
+            for spec, block in zip(specs, together, strict=True):
+                assert block.tobytes() == gram_block([spec], left, right, dtype=np.float32)[0].tobytes(), spec
+
+
+def test_a_number_among_many_features_is_refused_by_its_kernel_and_place():
+    for bad, said in ((np.nan, "finite"), (1e200, "at most")):
+        X = positive(20, 90)
+        X[7, 41] = bad
+        with pytest.raises(ValueError, match=rf"(?s)row 7.*column 41.*{said}|rbf\(gamma=0.5\)\[41\].*row 7.*{said}"):
+            gram_block(many_columns(), X, dtype=np.float32)
+
+
+def test_a_product_of_one_kernel_is_that_kernel():
+    X = positive(40, 5)
+    rbf, linear = KernelSpec("rbf", {"gamma": 0.5}, (1,)), KernelSpec("linear", (), (0, 2))
+    products = [
+        ProductSpec.of([rbf]),
+        ProductSpec.of([rbf, linear]),
+        ProductSpec.of([linear], 2.0),
+        ProductSpec((((2.0, rbf),),)),
+        ProductSpec(),
+    ]
+    assert [product.single for product in products] == [rbf, None, None, None, None]
+    K, L = gram_block([rbf, linear], X, dtype=np.float32)
+    for product, expected in zip(products, (K, K * L, 2 * L, 2 * K, np.ones_like(K)), strict=True):
+        np.testing.assert_array_equal(gram_block([product], X, dtype=np.float32)[0], expected)

@@ -10,10 +10,14 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.svm import SVC
 
+from gramplane.cluster import Executor
 from gramplane.kernels.grams.feature_sums import weighted_feature_sum
 from gramplane.pipeline import KTASelectionPath, load_model, run_method
 from gramplane.pipeline.inputs.scores import stratified_split
+from gramplane.pipeline.methods.kta_path import kernel_sum_pass
 from gramplane.pipeline.methods.kta_path.kernel_sum_pass import MAX_CELLS_BYTES, CellSums
+from gramplane.pipeline.records.context import RunContext
+from gramplane.storage import MemoryBlocks
 from gramplane.storage.ingest import ingest
 from tests.support.checks import run_checks
 from tests.support.fgm_problems import classes, planted
@@ -51,6 +55,25 @@ def test_alignments_and_traces_are_those_of_centred_matrices():
         K = centred(gaussian(X[:, i], machine.widths_[i]))
         np.testing.assert_allclose(machine.traces_[i], np.trace(K), rtol=1e-6)
         np.testing.assert_allclose(machine.alignments_[i], y @ K @ y / np.trace(K), rtol=1e-5, atol=1e-6 * len(y))
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_a_sum_over_pieces_of_columns_is_rounded_once(kernel, monkeypatch):
+    X, y = planted(0, d=30)
+    found = {}
+    # In one piece, in two, of which one rounding does, and in five, which are added in double precision.
+    for columns in (30, 16, 7):
+        monkeypatch.setattr(kernel_sum_pass, "MAX_COLUMNS", columns)
+        ctx, ids = RunContext(Executor(), MemoryBlocks(X, y)), np.arange(30)
+        widths = np.full(30, 1.5 if kernel == "rbf" else 0.0)
+        found[columns] = kernel_sum_pass.feature_kernel_sum(ctx, ids, np.linspace(0.5, 2.0, 30), widths)
+        assert found[columns].dtype == (np.float32 if kernel == "rbf" else np.float64)
+        pieces = [slice(lo, lo + columns) for lo in range(0, 30, columns)]
+        kernel_of = (lambda x: gaussian(x, 1.5)) if kernel == "rbf" else (lambda x: np.outer(x, x))
+        total = sum(w * kernel_of(x) for w, x in zip(np.linspace(0.5, 2.0, 30), X.T, strict=True))
+        np.testing.assert_allclose(found[columns], total, rtol=1e-6, atol=1e-6)
+        parts = np.stack([kernel_sum_pass.feature_kernel_sum(ctx, ids[s], np.linspace(0.5, 2.0, 30)[s], widths[s]) for s in pieces])
+        np.testing.assert_array_equal(found[columns], parts.astype(np.float64).sum(axis=0).astype(found[columns].dtype))
 
 
 def test_classes_are_aligned_with_same_class_or_not():
