@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
+from .functions import kernel_family
 from .spec import FORMAT, KernelSpec
 from .texts import KernelParts, format_kernel
 
@@ -80,17 +81,31 @@ class ProductSpec:
         factors = [[(float(w), None if spec is None else KernelSpec.from_json(spec)) for w, spec in factor] for factor in record["factors"]]
         return cls(tuple(tuple(factor) for factor in factors), float(record["scale"]))
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether no entry is beyond the scale: a product of exponentials of distances."""
+        plain = [factor[0][1] for factor in self.factors if len(factor) == 1 and factor[0][0] == 1.0]
+        return len(plain) == len(self.factors) and all(spec is not None and kernel_family(spec.name).decays for spec in plain)
+
     def block(self, places: Mapping[KernelSpec, int], base: Array, out: Array) -> None:
         """Write the entries of a block (r, c) into ``out``; its kernels are at ``places`` in ``base`` (k, r, c)."""
-        out[...] = self.scale
-        for factor in self.factors:
-            if len(factor) == 1 and factor[0][0] == 1.0 and factor[0][1] is not None:
-                out *= base[places[factor[0][1]]]
-                continue
-            total = np.zeros(out.shape, out.dtype)
-            for weight, spec in factor:
-                total += out.dtype.type(weight) * (out.dtype.type(1.0) if spec is None else base[places[spec]])
-            out *= total
+        parts = [self._factor(factor, places, base) for factor in self.factors]
+        if self.scale == 1.0 and len(parts) > 1:
+            np.multiply(parts[0], parts[1], out=out)
+            parts = parts[2:]
+        else:
+            out[...] = self.scale
+        for part in parts:
+            out *= part
+
+    def _factor(self, factor: Factor, places: Mapping[KernelSpec, int], base: Array) -> Array:
+        """Return the entries of one factor, as they lie in ``base`` where it is a kernel alone."""
+        if len(factor) == 1 and factor[0][0] == 1.0 and factor[0][1] is not None:
+            return base[places[factor[0][1]]]
+        total = np.zeros(base.shape[1:], base.dtype)
+        for weight, spec in factor:
+            total += base.dtype.type(weight) * (base.dtype.type(1.0) if spec is None else base[places[spec]])
+        return total
 
 
 def _format_factor(factor: Factor) -> str:
