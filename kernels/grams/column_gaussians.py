@@ -52,7 +52,8 @@ class ColumnGaussians(NamedTuple):
 
 def write_many_columns(specs: Sequence[KernelSpec], groups: Groups, left: Matrix, right: Matrix, out: Array) -> Groups:
     """Write the Gaussian kernels of one feature each to float32 ``(k, n, m)`` where there are many; return the groups that are left."""
-    own = {key: members for key, members in groups.items() if _is_column(key, members, specs)}
+    single = ((key, members, [kernel_family(specs[q].name) for q in members]) for key, members in groups.items() if len(key[1] or ()) == 1)
+    own = {key: members for key, members, families in single if all(one.decays and one.pairing == SQUARES for one in families)}
     if out.dtype != np.float32 or len(own) < FEWEST:
         return groups
     gaussians = ColumnGaussians.of(specs, own)
@@ -62,11 +63,6 @@ def write_many_columns(specs: Sequence[KernelSpec], groups: Groups, left: Matrix
         return groups
     gaussians.write(x, z, out)
     return {key: members for key, members in groups.items() if key not in own}
-
-
-def _is_column(key: tuple[bool, tuple[int, ...] | None], members: Sequence[int], specs: Sequence[KernelSpec]) -> bool:
-    families = [kernel_family(specs[q].name) for q in members]
-    return key[1] is not None and len(key[1]) == 1 and all(one.decays and one.pairing == SQUARES for one in families)
 
 
 def _features(rows: Matrix, columns: Sequence[int]) -> FloatArray | None:
