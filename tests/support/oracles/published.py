@@ -163,9 +163,9 @@ def latent(model, K, target, codes, loss):
             inside = np.outer(w[codes], w[codes])
             values += weight * (inside * K[j] * (1.0 / model.mu + same)) @ apart.sum(axis=1)
     norms = np.sum(theta**model.p, axis=1) ** (1.0 / model.p)
-    d, gauge = latent_tasks.penalties(every, model.a, model.inverted), 0.0
+    d, gauge = latent_tasks.penalties(every, model.a, model.inverted_), 0.0
     for v, cost in zip(every, d, strict=True):
-        below = np.array([latent_tasks.above(v[None], w, model.inverted)[0] for w in own])
+        below = np.array([latent_tasks.above(v[None], w, model.inverted_)[0] for w in own])
         gauge += cost * np.sum(norms[below] ** model.q) ** (1.0 / model.q)
     return 0.5 * gauge**2 + model.C * losses(loss, target, values + model.intercept_[codes]).sum()
 
