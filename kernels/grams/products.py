@@ -83,9 +83,13 @@ class ProductSpec:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether no entry is beyond the scale: a product of exponentials of distances."""
+        """Whether no entry is beyond one: a product of exponentials of distances."""
         plain = [factor[0][1] for factor in self.factors if len(factor) == 1 and factor[0][0] == 1.0]
-        return len(plain) == len(self.factors) and all(spec is not None and kernel_family(spec.name).decays for spec in plain)
+        return (
+            self.scale <= 1.0
+            and len(plain) == len(self.factors)
+            and all(spec is not None and kernel_family(spec.name).decays for spec in plain)
+        )
 
     def block(self, places: Mapping[KernelSpec, int], base: Array, out: Array) -> None:
         """Write the entries of a block (r, c) into ``out``; its kernels are at ``places`` in ``base`` (k, r, c)."""

@@ -595,3 +595,9 @@ def test_a_product_of_one_kernel_is_that_kernel():
     K, L = gram_block([rbf, linear], X, dtype=np.float32)
     for product, expected in zip(products, (K, K * L, 2 * L, 2 * K, np.ones_like(K)), strict=True):
         np.testing.assert_array_equal(gram_block([product], X, dtype=np.float32)[0], expected)
+
+
+def test_a_product_beyond_its_type_is_refused_whatever_its_factors():
+    rbf, laplacian = KernelSpec("rbf", {"gamma": 0.5}, (1,)), KernelSpec("laplacian", {"gamma": 1.0}, (2,))
+    with pytest.raises(ValueError, match="gives inf for row 0"):
+        gram_block([ProductSpec.of([rbf, laplacian], 1e300)], positive(5, 4), dtype=np.float32)
