@@ -92,7 +92,7 @@ def test_kernels_that_join_are_filled_behind_those_that_are_there(data, store, t
         assert after.combine(theta[:3]).array.tobytes() == anew.combine(theta[:3]).array.tobytes()
         assert after.diagonals().tobytes() == anew.diagonals().tobytes()
         # Of other kernels, and where entries do not stay in memory, nothing is taken over, but the old ones go.
-        for specs, policy in ((products[1:], "memory"), (products, "recompute")):
+        for specs, policy in ((products[1:], "memory"), (products[::-1], "memory"), (products, "recompute")):
             known = Grams(ctx, products[:2])
             found = Grams(ctx, specs, GramSettings.of(ctx, specs, policy), known=known)
             assert known._bank is None
