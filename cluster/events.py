@@ -1,7 +1,7 @@
 """Event records and where they go.
 
 An event is a small mapping with the key ``event``. This layer emits ``plan`` (what a run will do), ``start``, ``finish`` (what it took),
-``phase`` (a cluster was opened or closed) and ``warning``.
+``phase`` (a cluster was opened or closed), ``waiting`` (there are no workers) and ``warning``.
 """
 
 from __future__ import annotations

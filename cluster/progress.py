@@ -14,10 +14,10 @@ from .events import Sink, ignore_event
 if TYPE_CHECKING:
     from rich.console import Console
 
-LINES = frozenset({"iteration", "warning", "resume", "step", "rows", "grams", "fold", "calibration"})
+LINES = frozenset({"iteration", "warning", "waiting", "resume", "step", "rows", "grams", "fold", "calibration"})
 """Events worth a line in a log; plans, phases and checkpoints are not."""
 
-KEPT = frozenset({"iteration", "warning", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
+KEPT = frozenset({"iteration", "warning", "waiting", "grams", "fold", "calibration"})  # events that stay on the screen above the bar
 FIGURES = (("objective", "objective", ".6g"), ("gap", "gap", ".1e"), ("outer_gap", "outer gap", ".2e"), ("n_selected", "selected", "d"))
 POSITIONS = frozenset({"event", "point", "points", "fold", "folds", "time"})  # of a fold; all else is a score
 COMPILING = "compiling, once per machine"
@@ -53,6 +53,7 @@ _TEXTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "calibration": lambda event: f"probabilities: {event.get('cost', '')}",
     "rows": lambda event: f"{event.get('rows', 0):,} rows, {event.get('bytes', 0) / 2**20:,.0f} MiB",
     "warning": lambda event: f"warning: {event.get('message', '')}",
+    "waiting": lambda event: str(event.get("message", "")),
     "resume": lambda event: f"resumed after round {event.get('iteration')}",
     "compile": lambda event: f"{COMPILING}: {event.get('function', '')}",
     "tasks": lambda event: f"{event.get('program', 'pass')}: task {event.get('done')} of {event.get('n_tasks')}",

@@ -31,7 +31,8 @@ _CONNECTION_LOGS = ("client", "utils_comm", "core", "comm", "batched", "nanny", 
 
 def _dask_settings(limits: Limits) -> dict[str, Any]:
     return {
-        "distributed.comm.retry.count": 3,
+        # A worker that does not answer is dead or hangs; what it holds is computed again sooner than it is asked again.
+        "distributed.comm.retry.count": 0,
         "distributed.scheduler.allowed-failures": limits.allowed_failures,
         "distributed.scheduler.no-workers-timeout": limits.no_workers_timeout,
         # Plans fill a worker up to where it would be killed. Paused before, it would wait for memory that kept blocks hold.

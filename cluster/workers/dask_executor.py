@@ -26,9 +26,11 @@ from .affinity import Affinity
 from .graph import Graph, build_graph, memory_plan, original_cause, translate_error
 from .link import Link, is_connection_trouble
 from .preflight import Capacity, WorkerFacts, check_agreement, check_versions, weakest_capacity, worker_facts
-from .watch import Stranded, Watchdog
+from .watch import Stranded, Watchdog, waiting_event
 
 _POLL = 1.0
+_FETCH_POLL = 0.25
+"""Seconds between two looks at the cluster while a result is fetched, a short thing unless its worker is lost."""
 _PAUSE = 0.5
 _PREFLIGHT_TIMEOUT = 120.0
 _UNSURE = 30.0
@@ -124,7 +126,11 @@ class DaskExecutor(Executor):
         return time.monotonic() + self._limits.no_workers_timeout
 
     def _wait_for_workers(self, deadline: float) -> dict[str, int]:
+        told = time.monotonic() + _POLL
         while not (workers := self._link.threads()):
+            if time.monotonic() > told:
+                told = math.inf
+                self._emit(waiting_event(self._link.address, self._limits))
             if time.monotonic() > deadline:
                 waited = f"{self._limits.no_workers_timeout:g} s (no_workers_timeout)"
                 raise ClusterLost(f"scheduler {self._link.address} has no workers after {waited}{self._link.hung}")
@@ -195,7 +201,7 @@ class DaskExecutor(Executor):
             futures = cast(list[Future], self._link.client.get(graph.tasks, [*graph.leaves, graph.root], sync=False))
         limits = replace(self._limits, stall_timeout=math.inf) if plan.program.patient else self._limits
         try:
-            return _Run(futures, Watchdog(self._link, limits, graph.leaves), self._tasks_told(plan)).result()
+            return _Run(futures, Watchdog(self._link, limits, graph.leaves, self._emit), self._tasks_told(plan)).result()
         except _Reported as report:
             status = {"connected": self._link.connected, "hung": self._link.hung}
             raise translate_error(report.error, plan, graph, self.worker_memory, **status) from original_cause(report.error)
@@ -235,7 +241,7 @@ class _Run:
 
     def __init__(self, futures: list[Future], watchdog: Watchdog, count: Callable[[], None]) -> None:
         self._news: queue.SimpleQueue[Future | Done | _Reported] = queue.SimpleQueue()
-        self._watchdog, self._count = watchdog, count
+        self._watchdog, self._count, self._poll = watchdog, count, _POLL
         self._root = futures[-1]
         for future in dict.fromkeys(futures):
             future.add_done_callback(self._news.put)
@@ -243,7 +249,7 @@ class _Run:
     def result(self) -> Done:
         while True:
             try:
-                item = self._news.get(timeout=_POLL)
+                item = self._news.get(timeout=self._poll)
             except queue.Empty:
                 self._watchdog.check()
                 continue
@@ -261,6 +267,7 @@ class _Run:
             raise _Reported(_why_cancelled(future))
         self._count()
         if future.key == self._root.key:
+            self._poll = _FETCH_POLL
             threading.Thread(target=self._gather, name="gramplane-gather", daemon=True).start()
         else:
             # The workers keep it as long as a combine needs it.

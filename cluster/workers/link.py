@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -37,6 +37,7 @@ class Link:
     def __init__(self, client: Client, limits: Limits | None = None) -> None:
         self.client = client
         self.left_out: list[str] = []
+        self._listed: set[str] = set()
         self._limits = limits or Limits()
         self._silence = Silence(self._limits.silent_worker_timeout)
 
@@ -59,28 +60,30 @@ class Link:
         """Whether the connection stands; a client that is connecting again has forgotten its futures: for a run the scheduler is gone."""
         return self.client.scheduler is not None and self.client.status == "running"
 
-    def workers(self) -> Mapping[str, Any]:
-        """Return what the scheduler knows of each worker: ``status``, ``last_seen``, ``nthreads``, ``memory_limit``, …"""
-        return self._wait(self._identity, ANSWER_SECONDS)["workers"]
+    def look(self) -> tuple[Mapping[str, Any], list[str]]:
+        """Return what the scheduler knows of each worker (``status``, ``last_seen``, ``nthreads``, …), and those left out by this look.
 
-    async def _identity(self) -> dict[str, Any]:
-        return await self._scheduler().identity(n_workers=-1)
-
-    def leave_out_silent(self) -> list[str]:
-        """Take workers that hang from the scheduler's list, and return them; their tasks go to others.
-
-        To be called again and again: what counts is silence from one call to the next.
+        Workers that hang are taken from the scheduler's list, so that their tasks go to others. What counts is silence from one look to
+        the next, so look again and again.
         """
-        return self._wait(self._leave_out_silent, ANSWER_SECONDS)
+        return self._wait(self._look, ANSWER_SECONDS)
 
-    async def _leave_out_silent(self) -> list[str]:
-        silent = self._silence.of((await self._identity())["workers"])
+    async def _look(self) -> tuple[Mapping[str, Any], list[str]]:
+        workers = (await self._scheduler().identity(n_workers=-1))["workers"]
+        silent = self._silence.of(workers)
         for worker in silent:
-            # Whoever waits for an answer of it, here or in the scheduler, hears that the connection is closed.
+            # Whoever waits for an answer of it, in the scheduler, hears that the connection is closed.
             await self._scheduler().unregister(address=worker, stimulus_id=f"gramplane-silent-worker-{time.time()}")
-            self.client.rpc.remove(worker)
             self.left_out.append(worker)
-        return silent
+        self._drop_all_but(workers.keys() - silent)
+        return workers, silent
+
+    def _drop_all_but(self, workers: Set[str]) -> None:
+        # Whoever waits here for an answer of a lost worker hears that the connection is closed: Dask goes on for half a minute to connect
+        # to a port that nobody listens at.
+        self._listed |= workers
+        for lost in self._listed - workers:
+            self.client.rpc.remove(lost)
 
     def has_stranded(self, keys: Sequence[Any]) -> bool:
         """Tell whether one of the tasks has no worker to run on."""
@@ -115,7 +118,7 @@ class Link:
         while pending and (left := deadline - time.monotonic()) > 0:
             _, pending = await asyncio.wait(pending, timeout=min(_POLL, left))
             if pending:
-                await asyncio.wait_for(self._leave_out_silent(), ANSWER_SECONDS)
+                await asyncio.wait_for(self._look(), ANSWER_SECONDS)
         for task in pending:
             task.cancel()
         if pending:
@@ -170,7 +173,9 @@ class Link:
             return dict(self._wait(self._ncores, ANSWER_SECONDS))
 
     async def _ncores(self) -> dict[str, int]:
-        return await self._scheduler().ncores(workers=None)
+        threads = await self._scheduler().ncores(workers=None)
+        self._drop_all_but(threads.keys())
+        return threads
 
     @contextmanager
     def _answering(self) -> Iterator[None]:

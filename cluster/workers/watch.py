@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..config import Limits
 from ..errors import ClusterLost, Stalled, WorkerDiskFull, bytes_text
+from ..events import Sink
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -20,10 +25,28 @@ T = TypeVar("T")
 SILENCE_SECONDS = 30.0
 """Seconds without an answer after which a scheduler counts as lost: Dask's own limit for a silent connection."""
 
+STANDSTILL_SECONDS = 30.0
+"""Seconds without a finished task after which the log tells what every thread is doing."""
+
+logger = logging.getLogger(__name__)
+
+
+def thread_stacks() -> str:
+    """Return where every thread of this process is."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    stacks = {names.get(number, str(number)): traceback.format_stack(frame) for number, frame in sys._current_frames().items()}
+    return "\n".join(f"thread {name}:\n{''.join(stack)}" for name, stack in stacks.items())
+
 
 def free_disk(dask_worker: Worker) -> int:
     """Return the bytes free where the worker keeps its files."""
     return shutil.disk_usage(dask_worker.local_directory).free
+
+
+def waiting_event(scheduler: str, limits: Limits) -> dict[str, str]:
+    """Return the event of a run that has no workers and waits for some."""
+    patience = f"at most {limits.no_workers_timeout:g} s (no_workers_timeout)"
+    return {"event": "waiting", "message": f"waiting for workers: scheduler {scheduler} has none; {patience}"}
 
 
 class Stranded(Exception):
@@ -33,14 +56,16 @@ class Stranded(Exception):
 class Watchdog:
     """Looks at the cluster when no task has finished for a while; ``keys``: tasks with a preferred worker."""
 
-    def __init__(self, link: Link, limits: Limits, keys: Sequence[Any]) -> None:
-        self._link, self._limits, self._keys = link, limits, keys
+    def __init__(self, link: Link, limits: Limits, keys: Sequence[Any], emit: Sink) -> None:
+        self._link, self._limits, self._keys, self._emit = link, limits, keys, emit
         self._stranded = 0
+        self._is_waiting = False
         self.progressed()
 
     def progressed(self) -> None:
         """Note that a task finished."""
         self._progress = self._answer = self._staffed = time.monotonic()
+        self._is_logged = False
 
     def check(self) -> None:
         """Look at the cluster once.
@@ -51,16 +76,19 @@ class Watchdog:
         # Fetching a result goes on trying for half a minute after that.
         if not self._link.connected:
             raise ClusterLost(f"the connection to scheduler {self._link.address} was lost")
-        workers = self._answered(self._link.workers)
-        if workers is None:
+        looked = self._answered(self._link.look)
+        if looked is None:
             return
+        workers, silent = looked
         # What a hung worker holds or was to compute is needed again, and others may wait for it to send something: the whole plan is
         # submitted anew, so that nothing of it is left to wait for.
-        if self._answered(self._link.leave_out_silent):
-            raise Stranded(f"was left without {self._link.left_out[-1]}, which gave no sign of life")
+        if silent:
+            raise Stranded(f"was left without {silent[-1]}, which gave no sign of life")
         self._check_stranded(workers)
         self._check_staffed(workers)
         idle = time.monotonic() - self._progress
+        if workers and idle >= STANDSTILL_SECONDS and not self._is_logged:
+            self._log_stacks(idle)
         if idle >= self._limits.full_disk_timeout and any(worker["status"] == "paused" for worker in workers.values()):
             self._check_disks(idle)
         if idle >= self._limits.stall_timeout:
@@ -91,10 +119,19 @@ class Watchdog:
     def _check_staffed(self, workers: Mapping[str, Any]) -> None:
         now = time.monotonic()
         if workers:
-            self._staffed = now
+            self._staffed, self._is_waiting = now, False
+        elif not self._is_waiting:
+            self._is_waiting = True
+            self._emit(waiting_event(self._link.address, self._limits))
         elif now - self._staffed > self._limits.no_workers_timeout:
             waited = now - self._staffed
             raise ClusterLost(f"scheduler {self._link.address} has had no workers for {waited:.0f} s (no_workers_timeout){self._link.hung}")
+
+    def _log_stacks(self, idle: float) -> None:
+        self._is_logged = True
+        stacks = {"this process": thread_stacks(), **self._link.ask(thread_stacks)}
+        told = "\n".join(f"{process}: {text}" for process, text in stacks.items())
+        logger.warning("no task finished for %.0f s; this is what every thread is doing\n%s", idle, told)
 
     def _check_disks(self, idle: float) -> None:
         answers, limit = self._link.ask(free_disk), self._limits.free_disk

@@ -99,7 +99,7 @@ def test_worker_killed_all_workers_killed_scheduler_killed(tmp_path):
 def test_a_lost_connection_ends_a_run_at_once_whatever_the_client_says_of_its_tasks():
     link = SimpleNamespace(connected=False, address="tcp://127.0.0.1:1")
     with pytest.raises(ClusterLost, match=r"connection to scheduler tcp://127\.0\.0\.1:1 was lost"):
-        Watchdog(cast(Any, link), Limits(), []).check()
+        Watchdog(cast(Any, link), Limits(), [], MemorySink()).check()
     work = rough(3, 0.0)
     graph, report = build_graph(work, Limits()), RuntimeError("ConnectionPool is closed")
     assert type(translate_error(report, work, graph, 1)) is TaskFailed

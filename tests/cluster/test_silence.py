@@ -1,21 +1,28 @@
 """Workers that hang, or are lost before the first task: left out, replaced, waited for; the run goes on to the same bits."""
 
 import asyncio
+import logging
 import os
 import signal
 import threading
 import time
 from functools import partial
+from types import SimpleNamespace
+from typing import Any, cast
 
+import dask
 import psutil
 import pytest
 from distributed.comm import connect
 
 from gramplane.cluster import ClusterLost, Limits, MemorySink, open_executor, parse_cluster, plan
+from gramplane.cluster.progress import headline
+from gramplane.cluster.workers import connect as connect_module
+from gramplane.cluster.workers import watch
 from gramplane.cluster.workers.link import Silence, is_connection_trouble
 from gramplane.workflows.exits import Exit, exit_code
 from tests.support import toys
-from tests.support.clusters import CommandCluster, children, wait_until
+from tests.support.clusters import CommandCluster, children, killed_holders, wait_until
 
 pytestmark = pytest.mark.cluster
 
@@ -161,6 +168,40 @@ def test_a_worker_that_hangs_while_it_is_set_up_is_left_out(tmp_path):
         executor.run_on_workers(nothing)
         assert executor.n_workers == 1
         assert len(executor.peak_memory()) == 1
+
+
+# -- a worker that is lost between the end of a pass and the fetch of its result ---------------------------------------------------------
+
+
+def test_the_holder_of_a_result_may_die_before_the_result_is_fetched(monkeypatch, caplog):
+    """An address that no longer answers was tried for minutes, one connection after another; here that would be longer than a stall."""
+    sink = MemorySink()
+    monkeypatch.setattr(connect_module, "_CONNECTION_LOGS", ())
+    caplog.set_level(logging.INFO, "distributed.utils_comm")
+    with (
+        killed_holders(1, 3) as lost,
+        dask.config.set({"distributed.comm.timeouts.connect": "600s"}),
+        open_executor(local(2, Limits(stall_timeout=60.0)), events=sink) as executor,
+    ):
+        for _ in range(3):
+            assert executor.run(rough(20, 0.0)).tobytes() == expected(20)
+    assert len(lost) == 2 and not [record for record in caplog.records if "Retrying" in record.getMessage()]
+    assert [event for event in sink.named("warning") if f"worker {lost[0]} was lost" in event["message"]]
+
+
+def test_a_run_says_that_it_waits_for_workers_and_the_log_where_it_stands_still(monkeypatch, caplog):
+    listed, sink = {}, MemorySink()
+    link = SimpleNamespace(connected=True, address="tcp://127.0.0.1:1", hung="", look=lambda: (listed, []))
+    link.has_stranded, link.ask = lambda keys: False, lambda question: {"tcp://127.0.0.1:2": question()}
+    monkeypatch.setattr(watch, "STANDSTILL_SECONDS", 0.0)
+    dog = watch.Watchdog(cast(Any, link), Limits(), [], sink)
+    for workers in ({}, {}, {"tcp://127.0.0.1:2": {"status": "running"}}, {}):
+        listed = workers
+        dog.check()
+    assert [event["message"].partition(":")[0] for event in sink.events] == ["waiting for workers"] * 2
+    assert "at most 300 s (no_workers_timeout)" in headline(sink.events[0])
+    (record,) = caplog.records
+    assert record.getMessage().count("test_a_run_says_that_it_waits") == 2 and "\ntcp://127.0.0.1:2: thread " in record.getMessage()
 
 
 # -- workers that are lost before the first task -------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def listening_here():
 
 def dask_ports(executor):
     """Ports of scheduler, workers and nannies, by what the scheduler knows."""
-    facts = executor._link.workers()
+    facts = executor._link.look()[0]
     addresses = [executor._link.address, *facts, *(fact["nanny"] for fact in facts.values())]
     assert len(addresses) == 5 and all(address.startswith("tls://127.0.0.1:") for address in addresses)
     return [int(address.rpartition(":")[2]) for address in addresses]

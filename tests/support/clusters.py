@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import psutil
@@ -51,6 +53,30 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
+
+
+@contextmanager
+def killed_holders(*passes: int) -> Iterator[list[str]]:
+    """Kill the worker that holds the result of some passes of this process, counted from 1, before it is fetched; yield their addresses."""
+    from gramplane.cluster.workers.dask_executor import _Run
+
+    lost: list[str] = []
+    number, gather = count(1), _Run._gather
+
+    def kill_and_gather(run: _Run) -> None:
+        if next(number) in passes:
+            client = run._root.client
+            (holders,) = client.who_has([run._root]).values()
+            (pid,) = client.run(os.getpid, workers=list(holders)).values()
+            lost.extend(holders)
+            psutil.Process(pid).kill()
+        gather(run)
+
+    _Run._gather = kill_and_gather
+    try:
+        yield lost
+    finally:
+        _Run._gather = gather
 
 
 def import_path() -> str:
