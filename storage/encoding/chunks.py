@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..value_types import Foreign
+from .numbers import BEYOND, EXACT_INTEGERS
 
 
 class Words(NamedTuple):
@@ -48,37 +49,11 @@ def chunk_length(chunk: Chunk) -> int:
     return len(chunk.codes if isinstance(chunk, Words) else chunk)
 
 
-MISSING_WORDS = ("NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NAN", "-nan", "NULL", "null", "None", "<NA>", "?")
-"""What stands for a missing number; an empty text is missing in any column."""
-
 _TRUTH = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
 _DATE = re.compile(
     r"(\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}(:\d{2}){0,2}.*)?)|(\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?)|(\d{4}/\d{1,2}/\d{1,2}( .*)?)"
 )
-_EXACT = 2**53
-_LARGE = re.compile(r"[+-]?[0-9]*\.?[0-9]+[eE]\+?[0-9]+")  # such as 1e999
 _TIMES = (datetime.date, datetime.time, datetime.timedelta)
-
-
-def as_number(text: str) -> float | None:
-    """Value of a text that is a finite decimal number; None for any other text."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    plain = "_" not in text and text.isascii()
-    return value if plain and np.isfinite(value) else None
-
-
-def is_missing_word(word: str) -> bool:
-    """Whether a text stands for a missing number."""
-    return not word or word in MISSING_WORDS or word.strip().lstrip("+-").lower() == "nan"
-
-
-def is_numeral(word: str) -> bool:
-    """Whether a text is written as a number, finite or not."""
-    bare = word.strip()
-    return as_number(bare) is not None or bare.lstrip("+-").lower() in ("inf", "infinity") or _LARGE.fullmatch(bare) is not None
 
 
 def truth_value(word: str) -> float | None:
@@ -129,13 +104,26 @@ def chunk_of_objects(values: npt.NDArray[Any]) -> Chunk:
     if any(issubclass(kind, str | bytes) for kind in kinds):
         texts = (item.decode("utf-8", "backslashreplace") if isinstance(item, bytes) else item for item in items)
         return words_of_texts(text if text is None or isinstance(text, str) else name_of_number(text) for text in texts)
-    large = [item for item in items if isinstance(item, int | np.integer) and abs(int(item)) > _EXACT]
+    large = [item for item in items if isinstance(item, int | np.integer) and abs(int(item)) > EXACT_INTEGERS]
     if large:
-        raise ValueError(f"value {large[0]} is beyond 2^53 and cannot be stored exactly")
+        raise ValueError(f"value {large[0]} {BEYOND}")
     gone = np.array([item is None for item in items], dtype=bool)
     if kinds and all(issubclass(kind, bool | np.bool_) for kind in kinds):
         return np.ma.MaskedArray(np.array([bool(item) for item in items]), gone)
     return np.array([np.nan if item is None else float(item) for item in items])
+
+
+def first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
+    """First row of every word, the number of rows for one that does not occur."""
+    first = np.full(n_words + 1, len(codes), np.int64)
+    # Assigned from the last row on: the first one stays.
+    first[np.where(codes < 0, n_words, codes)[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return first[:-1]
+
+
+def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return numbers, NaN where they are masked."""
+    return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
 
 
 def words_of_texts(texts: Iterable[str | None]) -> Words:

@@ -12,14 +12,13 @@ from .chunks import (
     Chunk,
     Unreadable,
     Words,
-    as_number,
-    is_missing_word,
-    is_numeral,
+    first_rows,
     looks_like_date,
     missing_in,
     truth_value,
     words_of_numbers,
 )
+from .numbers import as_number, is_missing_word, is_number_like
 from .record import REFUSAL
 
 Fault = Callable[[str, int], Exception]  # builds the error for a reason and a row, counted inside the rows at hand
@@ -94,7 +93,7 @@ class ColumnReader:
 
     def _read_words(self, chunk: Words, fault: Fault) -> Floats:
         table = np.full(len(chunk.words) + 1, np.nan)
-        first = _first_rows(chunk.codes, len(chunk.words))
+        first = first_rows(chunk.codes, len(chunk.words))
         used = np.flatnonzero(first < len(chunk.codes))
         is_type = chunk.is_type or self.is_named
         for k in used[np.argsort(first[used], kind="stable")].tolist():
@@ -110,9 +109,9 @@ class ColumnReader:
 
     def _number(self, word: str, row: int, is_type: bool, fault: Fault) -> float:
         if self.kind == "numeric":
-            if not is_numeral(word) and not is_missing_word(word):
+            if not is_number_like(word) and not is_missing_word(word):
                 raise fault(f"value {_shown(word)} is not a finite number, in a column of numbers; {self._name_advice}", row)
-            return float(word) if is_numeral(word) else np.nan  # what is not finite is refused with all others
+            return float(word) if is_number_like(word) else np.nan  # what is not finite is refused with all others
         if self.kind == "boolean":
             value = truth_value(word)
             if value is None and not is_missing_word(word):
@@ -231,25 +230,17 @@ def missing_refusal(word: str = "") -> str:
 def _kind_of(chunk: Chunk) -> ColumnKind | None:
     """What the first value says; None where all are missing, or may be."""
     if isinstance(chunk, Words):
-        first = _first_rows(chunk.codes, len(chunk.words))
+        first = first_rows(chunk.codes, len(chunk.words))
         order = [k for k in np.argsort(first, kind="stable").tolist() if first[k] < len(chunk.codes)]
         words = (str(chunk.words[k]) for k in order)
         word = next((word for word in words if not is_missing_word(word)), None)
         if word is None:
             return None
-        return "numeric" if is_numeral(word) else "boolean" if truth_value(word) is not None else "nominal"
+        return "numeric" if is_number_like(word) else "boolean" if truth_value(word) is not None else "nominal"
     assert isinstance(chunk, np.ndarray)
     if missing_in(chunk).all():
         return None
     return "boolean" if chunk.dtype.kind == "b" else "numeric"
-
-
-def _first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
-    """First row of every word, the number of rows for one that does not occur."""
-    first = np.full(n_words + 1, len(codes), np.int64)
-    # Assigned from the last row on: the first one stays.
-    first[np.where(codes < 0, n_words, codes)[::-1]] = np.arange(len(codes) - 1, -1, -1)
-    return first[:-1]
 
 
 def _shown(word: str) -> str:

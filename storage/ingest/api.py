@@ -23,7 +23,7 @@ from .build import Extras, Job, build_dense, build_sparse
 from .encode import encode_rows
 from .fetching import make_local
 from .guide import collect_extras, comparison_key, follow_guide, resolve_width
-from .labels import Target
+from .labels import Target, Tasks
 from .opening import open_input
 from .options import Options, Progress, check_integer, no_progress
 from .planning import plan_ingest, plan_remote
@@ -242,7 +242,9 @@ def _write_store(
     """Read a source, make features of the columns of a table, and write the store."""
     (url, progress, overwrite, threads), hint = place, source.hint()
     with Scratch(folder, {**comparison_key(extras.info), "hint": hint}, resume=resume and hint is not None) as space:
-        reading = source.read(space, options, Target(options.task, options.labels), threads, progress)
+        reading = source.read(
+            space, options, Target(options.task, options.labels, tasks=Tasks("task", options.numeric_tasks)), threads, progress
+        )
         reading, extras.encoding = encode_rows(reading, source, options, space, progress)
         _complete(extras, source)
         return build_store(Job(url, reading, options, extras, space, progress, overwrite, source.name, threads))

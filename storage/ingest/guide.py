@@ -36,6 +36,8 @@ def follow_guide(guide: BlockStore, chosen: Mapping[str, Any]) -> dict[str, Any]
     # Names that were given aside do not tell which columns of the source they are of.
     names = None if info.get("are_named") else guide.feature_names()
     follow: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
+    if guide.has_table("task"):
+        follow["named_tasks"] = guide.meta.task_names is not None
     follow |= {"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {}
     return {
         "task": task,

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..encoding.chunks import as_number
+from ..encoding.chunks import Words, first_rows
+from ..encoding.numbers import BEYOND, EXACT_INTEGERS, are_numbers, as_number, is_decimal, is_missing_word
 from ..errors import DataError, SchemaError
 from ..meta import Label
 from ..value_types import UserData
@@ -18,14 +19,17 @@ Vector = npt.NDArray[np.float64]
 
 Fault = Callable[[str, int], DataError]  # builds the error for a reason and a row, counted inside the rows at hand
 _TOO_MANY = f"more than {MAX_CLASSES} distinct labels: for a real-valued target set task='regression'"
+_TRUTH = {"true": True, "false": False}
 
 
 def tidy_label(label: UserData) -> Label:
-    """Label as text, truth value or a Python number: an int where it is one."""
+    """Label as text, truth value or a Python number: an int where it is one, a text where float64 does not hold it."""
     if isinstance(label, str | bool | np.bool_):
         return label if isinstance(label, str) else bool(label)
+    if isinstance(label, int | np.integer):
+        return int(label) if abs(int(label)) <= EXACT_INTEGERS else str(int(label))
     value = float(label)
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    return int(value) if value.is_integer() and abs(value) <= EXACT_INTEGERS else value
 
 
 def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
@@ -41,18 +45,135 @@ def check_declared(labels: Iterable[Any] | None) -> tuple[Label, ...] | None:
 
 
 @dataclass
+class Distinct:
+    """Collects values that are compared for equality, while they are read: as texts with a provisional code each (order of appearance),
+    which stands in the blocks until the end. ``are_numbers``: what is known of them from another source, None where they tell; ``doubts``:
+    what to raise at the end if all of them are written as numbers ("missing"), or are numbers ("odd")."""
+
+    what: str
+    are_numbers: bool | None = None
+    codes: dict[str, int] = field(default_factory=dict)
+    are_truths: bool | None = None
+    has_name: bool = False
+    doubts: dict[str, DataError] = field(default_factory=dict)
+
+    def add(self, values: Words, fault: Fault, are_truths: bool = False) -> npt.NDArray[np.int64]:
+        """Note the values of some rows; return their codes. Raises DataError from ``fault(reason, row)``: one is missing, is refused, or
+        there are too many."""
+        self.are_truths = are_truths and self.are_truths is not False
+        gone = values.codes < 0
+        if gone.any():
+            raise fault(f"the {self.what} is missing", int(gone.argmax()))
+        first = first_rows(values.codes, len(values.words))
+        table = np.empty(len(values.words), np.int64)
+        for k in np.argsort(first, kind="stable").tolist():
+            word = str(values.words[k])
+            if word not in self.codes:
+                self._meet(word, int(first[k]), fault)
+            table[k] = self.codes[word]
+        if len(self.codes) > MAX_CLASSES:
+            self._refuse_many(fault)
+        return table[values.codes]
+
+    def _meet(self, word: str, row: int, fault: Fault) -> None:
+        if not word.strip():
+            raise fault(f"the {self.what} is missing", row)
+        if not is_decimal(word) and not is_missing_word(word):
+            self.has_name = True
+        elif not self.has_name and "missing" not in self.doubts and is_missing_word(word):
+            self.doubts["missing"] = fault(f"the {self.what} {word!r} is missing, among numbers", row)
+        self.codes[word] = len(self.codes)
+
+    def _refuse_many(self, fault: Fault) -> None:
+        raise fault(_TOO_MANY, 0)
+
+    def check_end(self) -> None:
+        """Refuse what only all values together tell."""
+        if "missing" in self.doubts and not self.has_name:
+            raise self.doubts["missing"]
+
+    @property
+    def are_numeric(self) -> bool:
+        """Whether the values are numbers, not names."""
+        return are_numbers(self.codes) if self.are_numbers is None else self.are_numbers
+
+    def restore(self, words: Iterable[str]) -> None:
+        """Take over what the journal holds."""
+        for word in words:
+            self.codes.setdefault(word, len(self.codes))
+
+
+class Labels(Distinct):
+    """Labels of a source where these may be names; ``declared``: the only ones allowed."""
+
+    declared: tuple[Label, ...] | None = None
+
+    def _meet(self, word: str, row: int, fault: Fault) -> None:
+        if self.declared is not None and word.strip():
+            label = self.read(word, self.are_numeric)
+            if label not in self.declared:
+                raise fault(f"label {label!r} is not one of the declared labels {describe_labels(self.declared)}", row)
+        super()._meet(word, row, fault)
+
+    def read(self, word: str, is_numeric: bool) -> Label:
+        """Label that a text means, among numbers and truth values or names."""
+        value = as_number(word) if is_numeric else None
+        return tidy_label(value) if value is not None else _TRUTH.get(word.lower(), word) if is_numeric else word
+
+    def labels(self) -> list[Label]:
+        """Label of every provisional code."""
+        is_numeric = bool(self.are_truths) or self.are_numeric
+        return [self.read(word, is_numeric) for word in self.codes]
+
+
+class Tasks(Distinct):
+    """Tasks: whole numbers, or names."""
+
+    def _meet(self, word: str, row: int, fault: Fault) -> None:
+        number = as_number(word)
+        if self.are_numbers and number is None and word.strip():
+            raise fault(f"task {word!r} is not a number, as the tasks of the store given as like are", row)
+        if "odd" not in self.doubts and number is not None and not number.is_integer():
+            self.doubts["odd"] = fault(f"task {word} is not an integer", row)
+        super()._meet(word, row, fault)
+
+    def _refuse_many(self, fault: Fault) -> None:
+        if self.has_name:
+            raise fault(f"more than {MAX_CLASSES} task names", 0)
+
+    def check_end(self) -> None:
+        """Refuse a missing task and a fraction, among numbers."""
+        super().check_end()
+        if "odd" in self.doubts and self.are_numeric:
+            raise self.doubts["odd"]
+
+    def names(self) -> tuple[str, ...] | None:
+        """Names in ascending order; None where tasks are numbers."""
+        return None if self.are_numeric else tuple(sorted(self.codes))
+
+    def encoder(self) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+        """Function from what stands in the blocks to numbers of tasks, or to codes of their names."""
+        names = self.names()
+        codes = {} if names is None else {name: code for code, name in enumerate(names)}
+        table = np.array([int(float(word)) if names is None else codes[word] for word in self.codes], np.int64)
+        return lambda values: table[values]
+
+
+@dataclass
 class Target:
     """Collects the labels of a source while it is read, then turns them into codes. ``task``: "classification", "regression", or "auto";
-    ``declared``: the only labels allowed; ``numbers``: distinct numeric labels met; ``texts``: distinct texts met, with their provisional
-    code (order of appearance), which stands in the blocks until the end; ``tasks``: the same for tasks that have names; ``truths``: whether
-    all labels so far were truth values, None before the first."""
+    ``declared``: the only labels allowed; ``numbers``: distinct labels of a source whose labels are numbers by its format, which stand in
+    the blocks themselves; ``met``: those of any other; ``tasks``: the tasks."""
 
     task: str = "classification"
     declared: tuple[Label, ...] | None = None
     numbers: set[float] = field(default_factory=set)
-    texts: dict[str, int] = field(default_factory=dict)
-    tasks: "TaskNames" = field(default_factory=lambda: TaskNames())
-    truths: bool | None = None
+    met: Labels = field(default_factory=lambda: Labels("label"))
+    tasks: Tasks = field(default_factory=lambda: Tasks("task"))
+
+    def __post_init__(self) -> None:
+        self.met.declared = self.declared
+        self.met.are_numbers = None if self.declared is None else not isinstance(self.declared[0], str)
 
     def allowed_numbers(self) -> Vector:
         """Declared labels as numbers; empty when any number is allowed. Raises SchemaError if the declared labels are texts."""
@@ -63,18 +184,14 @@ class Target:
         return np.array(self.declared, dtype=np.float64)
 
     def add_numbers(self, values: Vector, fault: Fault) -> None:
-        """Note the labels of some rows; DataError from ``fault(reason, row)`` if one is not declared or there are too many for classes."""
+        """Note the labels of some rows of a source whose labels are numbers. Raises DataError: one is beyond 2^53, or there are too many
+        for classes."""
         if self.task == "regression":
             return
-        allowed = self.allowed_numbers()
-        unknown = np.flatnonzero(~np.isin(values, allowed)) if allowed.size else np.zeros(0, np.int64)
-        if unknown.size:
-            raise fault(self._unknown(tidy_label(values[unknown[0]])), int(unknown[0]))
+        large = np.abs(values) > EXACT_INTEGERS
+        if large.any():
+            raise fault(f"label {values[large][0]:.0f} {BEYOND}", int(large.argmax()))
         self.merge(np.unique(values).tolist(), fault)
-
-    def note_kind(self, is_truth: bool) -> None:
-        """Note whether some numbers that come next were truth values."""
-        self.truths = is_truth and self.truths is not False
 
     def merge(self, numbers: Iterable[float], fault: Fault) -> None:
         """Note distinct labels that were checked before. Raises DataError if there are too many for classes."""
@@ -82,28 +199,10 @@ class Target:
         if len(self.numbers) > MAX_CLASSES:
             raise fault(_TOO_MANY, 0)
 
-    def add_texts(self, texts: Sequence[str], fault: Fault) -> Vector:
-        """Note labels given as text; return their provisional codes. Raises DataError: as `add_numbers`."""
-        codes = np.empty(len(texts))
-        for row, text in enumerate(texts):
-            code = self.texts.get(text)
-            if code is None:
-                if self.declared is not None and _read_label(text, self._numeric()) not in self.declared:
-                    raise fault(self._unknown(text), row)
-                code = self.texts[text] = len(self.texts)
-            codes[row] = code
-        if len(self.texts) > MAX_CLASSES:
-            raise fault(_TOO_MANY, 0)
-        return codes
-
-    def _unknown(self, label: Label) -> str:
-        return f"label {label!r} is not one of the declared labels {describe_labels(self.declared)}"
-
-    def _numeric(self) -> bool:
-        """Whether labels given as text mean numbers: the declared labels decide, else all texts together."""
-        if self.declared is not None:
-            return not isinstance(self.declared[0], str)
-        return all(as_number(text) is not None for text in self.texts)
+    def check_end(self) -> None:
+        """Refuse what only all labels and tasks together tell."""
+        self.met.check_end()
+        self.tasks.check_end()
 
     def labels(self) -> tuple[Label, ...] | None:
         """Label of code 0, 1, …: the declared ones, else those met, sorted; None for regression."""
@@ -111,11 +210,8 @@ class Target:
             return None
         if self.declared is not None:
             return self.declared
-        numeric = self._numeric()
-        met = {_read_label(text, numeric) for text in self.texts} if self.texts else {tidy_label(number) for number in self.numbers}
-        if self.truths and not self.texts:
-            met = {bool(label) for label in met}
-        if self.task == "auto" and numeric and len(met) > MAX_NUMERIC_CLASSES:
+        met = {*self.met.labels(), *map(tidy_label, self.numbers)}
+        if self.task == "auto" and len(met) > MAX_NUMERIC_CLASSES and all(map(is_decimal, self.met.codes)):
             raise SchemaError(
                 f"the target holds {len(met):,} different numbers: task='classification' (--task classification) takes each for a class, "
                 "task='regression' (--task regression) takes them as numbers"
@@ -123,86 +219,28 @@ class Target:
         return tuple(sorted(met))  # pyright: ignore[reportArgumentType, reportReturnType]
 
     def encoder(self) -> Callable[[Vector], Vector]:
-        """Function from raw targets (numbers, or provisional codes of texts) to class codes; the identity for regression."""
+        """Function from raw targets (numbers, or provisional codes) to class codes; the identity for regression."""
         labels = self.labels()
         if labels is None:
             return lambda values: values
-        if self.texts:
-            codes, numeric = {label: code for code, label in enumerate(labels)}, self._numeric()
-            table = np.array([codes[_read_label(text, numeric)] for text in self.texts], dtype=np.float64)
+        if self.met.codes:
+            codes = {label: code for code, label in enumerate(labels)}
+            table = np.array([codes[label] for label in self.met.labels()], dtype=np.float64)
             return lambda values: table[values.astype(np.int64)]
         known = np.array(labels if self.numbers else [], dtype=np.float64)
         return lambda values: np.searchsorted(known, values).astype(np.float64)
 
     def to_json(self) -> dict[str, Any]:
         """What was met, for the journal."""
-        return {"numbers": sorted(self.numbers), "texts": list(self.texts), "tasks": list(self.tasks.texts), "truths": self.truths}
+        met = {"met": list(self.met.codes), "truths": self.met.are_truths, "tasks": list(self.tasks.codes)}
+        return {"numbers": sorted(self.numbers), **met}
 
     def restore(self, fields: dict[str, Any]) -> None:
         """Take over what the journal holds."""
         self.numbers.update(fields["numbers"])
-        self.truths = fields.get("truths")
-        for text in fields["texts"]:
-            self.texts.setdefault(text, len(self.texts))
-        for text in fields.get("tasks", []):
-            self.tasks.texts.setdefault(text, len(self.tasks.texts))
-
-
-@dataclass
-class TaskNames:
-    """Collects tasks that are given as texts. If all of them are whole numbers, they are those numbers; else all are names. ``texts``:
-    distinct texts met, with their provisional code (order of appearance), which stands in the blocks until the end."""
-
-    texts: dict[str, int] = field(default_factory=dict)
-
-    def add(self, texts: Sequence[str], fault: Fault) -> npt.NDArray[np.int64]:
-        """Note the tasks of some rows; return their provisional codes. Raises DataError from ``fault(reason, row)``, for a number that is
-        not whole or not finite, or if there are too many."""
-        codes = np.empty(len(texts), np.int64)
-        for row, text in enumerate(texts):
-            code = self.texts.get(text)
-            if code is None:
-                if not text.strip():
-                    raise fault("the task is missing", row)
-                if _is_odd_number(text):
-                    raise fault(f"task {text} is not an integer", row)
-                code = self.texts[text] = len(self.texts)
-            codes[row] = code
-        if len(self.texts) > MAX_CLASSES:
-            raise fault(f"more than {MAX_CLASSES} task names", 0)
-        return codes
-
-    def names(self) -> tuple[str, ...] | None:
-        """Names in ascending order; None where tasks are numbers."""
-        return None if self._numeric() else tuple(sorted(self.texts))
-
-    def encoder(self) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
-        """Function from what stands in the blocks to numbers of tasks, or to codes of their names."""
-        if not self.texts:
-            return lambda values: values
-        codes = {name: code for code, name in enumerate(sorted(self.texts))}
-        meant = [int(float(text)) for text in self.texts] if self._numeric() else [codes[text] for text in self.texts]
-        table = np.array(meant, np.int64)
-        return lambda values: table[values]
-
-    def _numeric(self) -> bool:
-        return all(as_number(text) is not None for text in self.texts)
-
-
-def _is_odd_number(text: str) -> bool:
-    """Whether a text is a number that cannot be a task: NaN, infinite, not whole or beyond 2^53."""
-    try:
-        value = float(text)
-    except ValueError:
-        return False
-    return "_" not in text and text.isascii() and not (value.is_integer() and abs(value) < 2**53)
-
-
-def _read_label(text: str, numeric: bool) -> Label:
-    value = as_number(text) if numeric else None
-    if numeric and text.lower() in ("false", "true"):
-        return text.lower() == "true"
-    return text if value is None else tidy_label(value)
+        self.met.are_truths = fields["truths"]
+        self.met.restore(fields["met"])
+        self.tasks.restore(fields["tasks"])
 
 
 def describe_labels(labels: Sequence[Label] | None) -> str:

@@ -103,6 +103,11 @@ class Options:
         return self.missing != "refuse"
 
     @property
+    def numeric_tasks(self) -> bool | None:
+        """Whether tasks are numbers, as those of the store given as like; None where there is none."""
+        return None if "named_tasks" not in self.follow else not self.follow["named_tasks"]
+
+    @property
     def stripe_bytes(self) -> int:
         """Bytes of the values of one stripe, from the budget alone."""
         return min(STRIPE_BYTES, self.budget // 64)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ..encoding.numbers import BEYOND, EXACT_INTEGERS
 from ..encoding.record import FILLS, REFUSAL
 from ..encoding.table import TableReader
 from ..errors import DataError, SchemaError
@@ -21,7 +22,6 @@ from .tables.row_tables import at_row, row_tables
 from .text.spool import Block, Handle, Part, Spool, Stored, hold_block
 from .text.streams import FileDigest
 
-EXACT_INTEGERS = 2**53
 ROW_BYTES = 48  # bytes per column that a dense row takes on its way into a block
 HELD_SHARE = 4  # blocks stay in memory if they take at most this part of the budget
 
@@ -156,9 +156,11 @@ def read_blocks(reading: Reading, blocks: Iterable[Block], scratch: Scratch, sma
             recount_columns(reading)
     elif small:
         reading.handles.extend(map(hold_block, blocks))
+        reading.target.check_end()
     else:
         with Part(scratch.path("part-000000.bin" if phase == "read" else f"{phase}-000000.bin")) as part:
             reading.handles.extend(map(part, blocks))
+        reading.target.check_end()
         stored = [handle.to_json() for handle in reading.handles if isinstance(handle, Stored)]
         learnt = {} if reading.coder is None else {"coder": reading.coder.to_json()}
         scratch.note(phase, blocks=stored, target=reading.target.to_json(), n_cols=reading.n_cols, **learnt)
@@ -226,11 +228,6 @@ def as_floats(
     return narrow if dtype == "float32" or np.array_equal(narrow, wide, equal_nan=bool(gone.any())) else wide
 
 
-def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return numbers, NaN where they are masked."""
-    return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values
-
-
 def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Where integers are beyond 2^53, so that float64 may not hold them."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
@@ -244,7 +241,7 @@ def _refusal_reason(value: np.generic, missing: str | None) -> str:
     if not np.isfinite(value):
         return f"value {value} is not finite; {'' if missing == 'keep' else 'missing and '}infinite values are refused"
     if isinstance(value, np.integer):
-        return f"value {value} is beyond 2^53 and cannot be stored exactly"
+        return f"value {value} {BEYOND}"
     return f"value {value} is beyond the range of float32"
 
 

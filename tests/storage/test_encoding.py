@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gramplane.storage import DataError, SchemaError
-from gramplane.storage.encoding.chunks import MISSING_WORDS, chunk_of_objects, is_missing_word, is_numeral
+from gramplane.storage.encoding.chunks import chunk_of_objects
 from gramplane.storage.encoding.columns import ColumnReader
 from gramplane.storage.encoding.expand import dense_features, sparse_features
 from gramplane.storage.encoding.frames import PandasFrame
+from gramplane.storage.encoding.numbers import MISSING_WORDS, is_missing_word, is_number_like
 from gramplane.storage.encoding.record import ColumnEncoding, TableEncoding, first_difference, make_encoding
 from gramplane.storage.encoding.table import TableReader, summarise
 
@@ -19,7 +20,7 @@ LETTERS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8) | 
     ['a"b', "a,b", "ß", "日本", "x" * 3000, " ", "=", "NA"]
 )
 NUMBERS = st.sampled_from(["1", "2.5", "-3", "1e3", "0", "007", " 4", "inf", "1e999"])
-CELLS = st.one_of(LETTERS, NUMBERS, st.sampled_from(["", *MISSING_WORDS, "true", "False"]))
+CELLS = st.one_of(LETTERS, NUMBERS, st.sampled_from([*sorted(MISSING_WORDS), "true", "False"]))
 
 
 def refuse(reason, row):
@@ -39,8 +40,8 @@ def obvious(values):
     """The same by the rule itself: kind, and what stands in every row; an error where a cell does not fit the first one."""
     there = [value for value in values if value is not None and not is_missing_word(value)]
     is_gone = [value is None or is_missing_word(value) for value in values]
-    if not there or is_numeral(there[0]):
-        if any(not is_numeral(value) for value in there):
+    if not there or is_number_like(there[0]):
+        if any(not is_number_like(value) for value in there):
             raise ValueError
         return "numeric", [np.nan if gone else float(value) for value, gone in zip(values, is_gone, strict=True)]
     if there[0].strip().lower() in ("true", "false"):

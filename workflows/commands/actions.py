@@ -98,6 +98,7 @@ def _ingest_options(args: IngestArgs) -> dict[str, Any]:
 
 def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
     """Write a block store from a source, paths as they are; return its figures."""
+    from ...storage.encoding.numbers import as_number
     from ...storage.ingest import ingest
 
     def progress(done: int, total: int, phase: str) -> None:
@@ -107,7 +108,11 @@ def ingest_source(args: IngestArgs, store: str, emit: Emit) -> dict[str, Any]:
         emit({"event": "warning", "message": message})
 
     written = ingest(args.source, store, progress=progress, warn=warn, **_ingest_options(args))
-    if args.labels is None and args.like is None and any(isinstance(label, float) for label in written.meta.labels or ()):
+    if (
+        args.labels is None
+        and args.like is None
+        and any(not (as_number(str(label)) or 0.0).is_integer() for label in written.meta.labels or ())
+    ):
         first = ", ".join(map(str, (written.meta.labels or ())[:3]))
         warn(f"targets such as {first} are taken for classes; --task regression takes them for numbers")
     return store_figures(written)

@@ -55,10 +55,10 @@ def ingest(frame: Frame, store: str, labels: str | None, dry_run: bool, **option
 
     COLS are names of columns with commas between them, as in a line of CSV: "a,b" in quotes is one name.
     """
+    from ...storage.encoding.numbers import labels_of_words
     from ..schema import IngestArgs
-    from ..yaml_source import read_scalar
 
-    named = None if labels is None else [read_scalar(word, "--labels") for word in labels.split(",")]
+    named = None if labels is None else labels_of_words(labels.split(","))
     args = validate_values(IngestArgs, {**options, "labels": named}, by_option)
     if dry_run:
         return plan_result(plan_source(args, store))

@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from ...encoding.chunks import fill_masked
 from ...encoding.frames import is_labelled
+from ...encoding.numbers import BEYOND
 from ...errors import SchemaError
 from ...sparse_door import admit, admit_chunks
 from ...value_types import Foreign, Matrix, SparseMatrix, UserData
 from ..labels import Target
 from ..options import Options
-from ..reading import RowSource, check_width, fill_masked, is_inexact
+from ..reading import RowSource, check_width, is_inexact
 from ..text.spool import Block
 from ..text.streams import FileDigest
 from .frames import table_source
@@ -80,7 +82,7 @@ def _check_dense(x: UserData, name: str) -> npt.NDArray[Any]:
         beyond = np.argwhere(is_inexact(np.ma.filled(matrix, 0)))
         if len(beyond):
             row, column = beyond[0].tolist()
-            raise at_row(name, f"value {matrix[row, column]} is beyond 2^53 and cannot be stored exactly", row, column + 1)
+            raise at_row(name, f"value {matrix[row, column]} {BEYOND}", row, column + 1)
     return fill_masked(matrix)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...encoding.arrow import chunk_of_arrow, import_pyarrow
-from ...encoding.chunks import MISSING_WORDS, Chunk, as_number, is_missing_word, is_numeral
+from ...encoding.chunks import Chunk
+from ...encoding.numbers import CSV_MISSING, as_number, is_missing_word, is_number_like
 from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError, SchemaError
 from ..options import COVARIATE, Options
@@ -56,7 +57,7 @@ class CsvSource(Table):
         with suppress(csv.Error):
             for row in csv.reader(whole, delimiter=self._delimiter):
                 first = {k for k in undecided if k < len(row) and not is_missing_word(row[k])}
-                texts |= {k for k in first if not is_numeral(row[k])}
+                texts |= {k for k in first if not is_number_like(row[k])}
                 undecided -= first
                 if not undecided:
                     break
@@ -121,9 +122,7 @@ class CsvSource(Table):
         names, words = [self.columns[k] for k in self.columns_read], self._word_columns
         types = {name: self._pa.string() if name in words else self._pa.float64() for name in names}
         read = self._csv.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
-        convert = self._csv.ConvertOptions(
-            column_types=types, null_values=["", *MISSING_WORDS], strings_can_be_null=False, include_columns=names
-        )
+        convert = self._csv.ConvertOptions(column_types=types, null_values=CSV_MISSING, strings_can_be_null=False, include_columns=names)
         parse = self._csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=not self._blank_rows)
         try:
             with self._text, self._csv.open_csv(self._text, read, parse, convert) as reader:

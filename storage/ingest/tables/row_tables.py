@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.chunks import is_missing, name_of_number
+from ...encoding.chunks import Words, fill_masked, is_missing, name_of_number, words_of_numbers, words_of_texts
 from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError
-from ..labels import Target
+from ..labels import Fault, Target
 from ..options import COVARIATE
 from ..text.spool import Block
 
@@ -33,40 +33,52 @@ def at_row(name: str, reason: str, row: int, column: int | str | None) -> DataEr
     return DataError(f"{position}: {reason}", name)
 
 
-def row_tables(parts: Mapping[str, Any], target: Target, fault: Callable[[str, int], DataError]) -> Block:
+def row_tables(parts: Mapping[str, Any], target: Target, fault: Fault) -> Block:
     """Check some rows of the row tables: "y" float64 (or codes of texts), "task" int64 (or codes of names), "weight" and "covariate:NAME"
     float64. Raises DataError if a target, weight, covariate or task number is not a finite number (or, a task, no integer), or a name is
     missing. "id" becomes texts, as "id_lengths" and "id_bytes"."""
     block: Block = {}
     for name, values in parts.items():
-        array = np.asarray(values)
+        array = np.asanyarray(values)
         if name == "y":
             block["y"] = _check_target(array, target, fault)
         elif name == "id":
             block |= _check_ids(array, fault)
-        elif name == "task" and array.dtype.kind in _TEXTS:
-            block["task"] = target.tasks.add(_check_texts(array, "the task is missing", fault), fault)
+        elif name == "task":
+            block["task"] = target.tasks.add(_check_tasks(array, fault), fault)
         else:
             block[name] = _check_numbers(array, name.replace(":", " "), fault, f"; {COVARIATE_RULE}" if name.startswith(COVARIATE) else "")
-    if "task" in block and block["task"].dtype.kind == "f":
-        whole = np.rint(block["task"])
-        _refuse_rows(np.flatnonzero(whole != block["task"]), lambda row: f"task {block['task'][row]} is not an integer", fault)
-        block["task"] = whole.astype(np.int64)
     if "weight" in block:
         _refuse_rows(np.flatnonzero(block["weight"] < 0), lambda row: f"weight {block['weight'][row]} is negative", fault)
     return block
 
 
-def _check_target(values: npt.NDArray[Any], target: Target, fault: Callable[[str, int], DataError]) -> npt.NDArray[np.float64]:
-    if values.dtype.kind in _TEXTS and target.task != "regression":
-        return target.add_texts(_check_texts(values, "the label is missing", fault), fault)
-    target.note_kind(values.dtype.kind == "b")
-    numbers = _check_numbers(values, "label" if target.task != "regression" else "target", fault)
-    target.add_numbers(numbers, fault)
-    return numbers
+def _check_target(values: npt.NDArray[Any], target: Target, fault: Fault) -> npt.NDArray[np.float64]:
+    if target.task == "regression":
+        return _check_numbers(values, "target", fault)
+    words = _as_words(values, "label", fault)
+    return target.met.add(words, fault, values.dtype.kind == "b").astype(np.float64)
 
 
-def _check_ids(values: npt.NDArray[Any], fault: Callable[[str, int], DataError]) -> Block:
+def _check_tasks(values: npt.NDArray[Any], fault: Fault) -> Words:
+    if values.dtype.kind == "b":
+        values = values.astype(np.int64)
+    if values.dtype.kind == "f":
+        numbers = _check_numbers(values, "task", fault)
+        _refuse_rows(np.flatnonzero(np.rint(numbers) != numbers), lambda row: f"task {numbers[row]} is not an integer", fault)
+    return _as_words(values, "task", fault)
+
+
+def _as_words(values: npt.NDArray[Any], what: str, fault: Fault) -> Words:
+    """Values that are compared for equality as texts; integers are not made floats of on the way."""
+    if values.dtype.kind in _TEXTS:
+        texts = [None if is_missing(value) else value for value in values.tolist()]
+        return words_of_texts(value.decode() if isinstance(value, bytes) else value if value is None else str(value) for value in texts)
+    numbers = _check_numbers(values, what, fault)
+    return words_of_numbers(numbers if values.dtype.kind == "f" else values, True)
+
+
+def _check_ids(values: npt.NDArray[Any], fault: Fault) -> Block:
     texts = [None if is_missing(value) else value for value in values.tolist()]
     _refuse_rows(np.array([row for row, value in enumerate(texts) if value is None]), lambda row: "the id is missing", fault)
     coded = [(value if isinstance(value, str) else name_of_number(value)).encode() for value in texts]
@@ -74,22 +86,14 @@ def _check_ids(values: npt.NDArray[Any], fault: Callable[[str, int], DataError])
     return {"id_lengths": lengths, "id_bytes": np.frombuffer(b"".join(coded), np.uint8)}
 
 
-def _check_texts(values: npt.NDArray[Any], gone: str, fault: Callable[[str, int], DataError]) -> list[str]:
-    texts = values.tolist()
-    _refuse_rows(np.array([row for row, value in enumerate(texts) if is_missing(value)]), lambda row: gone, fault)
-    return [value.decode() if isinstance(value, bytes) else str(value) for value in texts]
-
-
-def _check_numbers(
-    values: npt.NDArray[Any], what: str, fault: Callable[[str, int], DataError], advice: str = ""
-) -> npt.NDArray[np.float64]:
+def _check_numbers(values: npt.NDArray[Any], what: str, fault: Fault, advice: str = "") -> npt.NDArray[np.float64]:
     if values.dtype.kind not in "biuf":
         raise fault(f"{what} has the type {values.dtype}; numbers are expected{advice}", 0)
-    numbers = values.astype(np.float64)
+    numbers = fill_masked(values).astype(np.float64)
     _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite{advice}", fault)
     return numbers
 
 
-def _refuse_rows(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Callable[[str, int], DataError]) -> None:
+def _refuse_rows(rows: npt.NDArray[Any], why: Callable[[int], str], fault: Fault) -> None:
     if rows.size:
         raise fault(why(int(rows[0])), int(rows[0]))

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.chunks import Chunk, Coded, Unreadable, Words, objects_of_words
+from ...encoding.chunks import Chunk, Coded, Unreadable, Words, fill_masked, objects_of_words
+from ...encoding.numbers import BEYOND
 from ...encoding.table import TableReader
 from ...errors import DataError, SchemaError
 from ..labels import Target
 from ..options import Options
-from ..reading import RowSource, check_row_fits, check_width, fill_masked, is_inexact
+from ..reading import RowSource, check_row_fits, check_width, is_inexact
 from ..text.spool import Block
 from .roles import assign_roles
 from .row_tables import at_row, row_tables
@@ -74,7 +75,7 @@ class Table(RowSource):
                 chunk = columns[k]
                 if isinstance(chunk, Unreadable):
                     raise self._fault(f"the values have the type {chunk.type}; numbers or texts are expected", row, k)
-                tables[table] = objects_of_words(chunk) if isinstance(chunk, Words) else fill_masked(chunk)
+                tables[table] = objects_of_words(chunk) if isinstance(chunk, Words) else chunk
             x = np.column_stack([self._numbers(columns[place], row, k) for k, place in enumerate(self._roles.features)])
             yield x, tables
             row += len(x)
@@ -124,7 +125,7 @@ class Table(RowSource):
         if isinstance(chunk, np.ndarray) and chunk.dtype.kind in "iuf" and self.coder.is_plain_number(k):
             beyond = np.flatnonzero(is_inexact(np.ma.getdata(chunk)))
             if beyond.size:
-                raise self.fault(f"value {chunk[beyond[0]]} is beyond 2^53 and cannot be stored exactly", first + int(beyond[0]), k)
+                raise self.fault(f"value {chunk[beyond[0]]} {BEYOND}", first + int(beyond[0]), k)
             return fill_masked(chunk).astype(np.float64, copy=False)
         return self.coder.read(k, chunk, lambda reason, row: self.fault(reason, first + row, k))
 

@@ -15,11 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...blocks.store import BlockStore
+from ...encoding.numbers import as_number
 from ...errors import DataError, SchemaError
 from ...layout import plan_dense
 from ...value_types import UserData
 from ..build import Job, finish_store
-from ..labels import Fault, Target, as_number
+from ..labels import Fault, Target
 from ..options import Options, Progress
 from ..reading import Reading, Source, read_blocks
 from ..scratch import Scratch

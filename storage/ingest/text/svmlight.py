@@ -13,8 +13,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from ...encoding.numbers import is_decimal
 from ...errors import DataError
-from ..labels import as_number, describe_labels, tidy_label
+from ..labels import describe_labels, tidy_label
 from . import lines as codes
 from .lines import Lines, Rules, parse_lines
 from .spool import Block
@@ -167,7 +168,7 @@ class LineParser:
             is_twice = previous.lstrip("0") == index.lstrip("0")
             return f"index {index} occurs twice in the row" if is_twice else f"index {index} comes after {previous}; indices must ascend"
         if status == codes.TOO_LARGE:
-            kind = "float32" if self.rules.single and np.isfinite(as_number(token) or np.inf) else "float64"
+            kind = "float32" if self.rules.single and is_decimal(token) and np.isfinite(float(token)) else "float64"
             return f"{token!r} is beyond the range of {kind}"
         what = "label" if status == codes.BAD_LABEL else "value"
         if _NAMED.fullmatch(token):

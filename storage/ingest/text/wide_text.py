@@ -7,7 +7,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.chunks import MISSING_WORDS, as_number, is_missing_word
+from ...encoding.numbers import CSV_MISSING, as_number, is_missing_word
 from ...errors import DataError
 
 _PART_SHARE = 128
@@ -78,9 +78,7 @@ class WideRows:
             texts[k] = cells[begin:end].decode("utf-8", errors="backslashreplace")
             cells = cells[:begin] + b"0" + cells[end:]
         read = self._csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
-        convert = self._csv.ConvertOptions(
-            column_types={"v": self._arrow.float64()}, null_values=["", *MISSING_WORDS], strings_can_be_null=True
-        )
+        convert = self._csv.ConvertOptions(column_types={"v": self._arrow.float64()}, null_values=CSV_MISSING, strings_can_be_null=True)
         parse = self._csv.ParseOptions(ignore_empty_lines=False)
         text = self._arrow.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
         try:

@@ -274,8 +274,7 @@ def test_row_tables_have_no_missing_values(tmp_path, data, column):
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        ("1,none", r"a\.csv:4:2: column 'b': value 'none' is not a finite number, in a column of numbers; .*--categorical b"),
-        ("1, ", r"a\.csv:4:2: column 'b': value ' ' is not a finite number"),
+        ("1,x", r"a\.csv:4:2: column 'b': value 'x' is not a finite number, in a column of numbers; .*--categorical b"),
         ("-inf,1", r"a\.csv:4:1: column 'a': value -inf is not finite; infinite values are refused"),
         ("1", r"a\.csv:4: the row has 1 fields; the header has 2"),
     ],

@@ -1,0 +1,146 @@
+"""One rule for numbers, by every way in: what is a number, what is a name, and what is missing."""
+
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pyarrow.feather
+import pytest
+import scipy.io
+
+from gramplane.storage import DataError
+from gramplane.storage.ingest import ingest
+
+SNOMED = ["900000000000207008", "900000000000207009", "900000000000207010"]
+
+
+def of_csv(folder, frame):
+    frame.to_csv(folder / "a.csv", index=False)
+    return folder / "a.csv"
+
+
+def of_tsv(folder, frame):
+    frame.to_csv(folder / "a.tsv", index=False, sep="\t")
+    return folder / "a.tsv"
+
+
+def of_parquet(folder, frame):
+    frame.to_parquet(folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def of_feather(folder, frame):
+    pyarrow.feather.write_feather(frame, folder / "a.feather")
+    return folder / "a.feather"
+
+
+def of_frame(folder, frame):
+    return frame
+
+
+def of_dask(folder, frame):
+    return dd.from_pandas(frame, npartitions=2)
+
+
+def of_npz(folder, frame):
+    rows = frame[[name for name in frame if name not in ("y", "task")]].to_numpy()
+    there = {name: frame[name].to_numpy() for name in ("y", "task") if name in frame}
+    np.savez(folder / "a.npz", X=rows, **{name: values.astype(str) if values.dtype == object else values for name, values in there.items()})
+    return folder / "a.npz"
+
+
+def of_mat(folder, frame):
+    there = {name: frame[name].to_numpy()[:, None] for name in ("y", "task") if name in frame}
+    scipy.io.savemat(folder / "a.mat", {"X": frame[["a", "b"]].to_numpy(), **there})
+    return folder / "a.mat"
+
+
+TABLES = [of_csv, of_tsv, of_parquet, of_feather, of_frame, of_dask]
+WAYS = [*TABLES, of_npz]
+TYPED = [*WAYS[2:], of_mat]
+FILES = [of_csv, of_tsv]
+
+
+def rows(n=12, **columns):
+    rng = np.random.default_rng(0)
+    values = {name: np.array(column)[np.arange(n) % len(column)] for name, column in columns.items()}
+    values = {name: column.astype(object) if column.dtype.kind == "U" else column for name, column in values.items()}
+    return pd.DataFrame({"a": rng.standard_normal(n), "b": rng.standard_normal(n), **values})
+
+
+NAMES = [
+    (["007", "7", "12"], ("007", "12", "7")),
+    (["1.10", "1.1", "1.9"], ("1.1", "1.10", "1.9")),
+    (["1.0", "1", "2"], ("1", "1.0", "2")),
+    (["+1", "-1"], ("+1", "-1")),
+    (["1e3", "2"], ("1e3", "2")),
+    (SNOMED, tuple(SNOMED)),
+    (["9", "NA", "yes"], ("9", "NA", "yes")),
+    (["0.5", "1", "2.5"], (0.5, 1, 2.5)),
+    (["1.0", "0.0"], (0, 1)),
+    (["10", "9", "-1"], (-1, 9, 10)),
+]
+
+
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("texts", "labels"), NAMES, ids=lambda value: ",".join(map(str, value)))
+def test_labels_are_numbers_only_if_all_read_back(make, texts, labels, tmp_path):
+    frame = rows(y=texts)
+    store = ingest(make(tmp_path, frame), tmp_path / "S", target="y")
+    assert store.meta.labels == labels and list(map(type, store.meta.labels)) == list(map(type, labels))
+    wanted = [str(label) for label in labels] if isinstance(labels[0], str) else [float(label) for label in labels]
+    read = frame["y"] if isinstance(labels[0], str) else frame["y"].astype(float)
+    assert store.target().tolist() == [wanted.index(value) for value in read]
+
+
+@pytest.mark.parametrize("make", TYPED, ids=lambda make: make.__name__)
+def test_integers_beyond_2_53_are_names_that_stay_apart(make, tmp_path):
+    numbers = np.array(SNOMED).astype(np.int64)
+    frame = rows(y=numbers, task=numbers[::-1])
+    store = ingest(make(tmp_path, frame), tmp_path / "S", target="y", task_column="task")
+    assert store.meta.labels == store.meta.task_names == tuple(SNOMED)
+    assert [SNOMED[int(code)] for code in store.target()] == [str(value) for value in frame["y"]]
+    assert [SNOMED[code] for code in store.row_table("task")] == [str(value) for value in frame["task"]]
+
+
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (["10", "9", "-1"], None),
+        (["1", "1.0"], ("1", "1.0")),
+        (["007", "7"], ("007", "7")),
+        (SNOMED, tuple(SNOMED)),
+        (["x", "1"], ("1", "x")),
+    ],
+    ids=lambda value: str(value),
+)
+def test_tasks_are_numbers_only_if_all_read_back(make, texts, names, tmp_path):
+    frame = rows(y=[0, 1], task=texts)
+    store = ingest(make(tmp_path, frame), tmp_path / "S", target="y", task_column="task")
+    assert store.meta.task_names == names
+    tasks = store.row_table("task")
+    assert [str(task) if names is None else names[task] for task in tasks] == frame["task"].tolist()
+
+
+def test_later_files_follow_the_record(tmp_path):
+    """Among numbers 1.0 is 1; among names 7 is not 007."""
+    first = ingest(of_csv(tmp_path, rows(y=["0", "1"], task=["5", "6"])), tmp_path / "S", target="y", task_column="task")
+    later = ingest(of_csv(tmp_path, rows(y=["1.0", "0.0"], task=["6.0", "5.0"])), tmp_path / "T", like=first.url)
+    assert later.meta.labels == (0, 1) and later.target()[:2].tolist() == [1, 0]
+    assert later.meta.task_names is None and later.row_table("task")[:2].tolist() == [6, 5]
+    names = ingest(of_csv(tmp_path, rows(y=["007", "7"], task=["01", "1"])), tmp_path / "U", target="y", task_column="task")
+    later = ingest(of_frame(tmp_path, rows(y=[7], task=[1])), tmp_path / "V", like=names.url)
+    assert later.target()[0] == 1 and later.meta.task_names == ("1",)
+    with pytest.raises(DataError, match=r"line 2|:2.*label '1' is not one of the declared labels '007', '7'"):
+        ingest(of_csv(tmp_path, rows(y=["1"], task=["1"])), tmp_path / "W", like=names.url)
+
+
+@pytest.mark.parametrize("word", ["NA", "nan", "?", "null", "None", "."])
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
+def test_a_missing_word_among_numbers_is_no_class_and_no_task(make, word, tmp_path):
+    numbers = ["0", "1", "0", "1", word, "0"]
+    for table, texts in (("y", {"y": numbers, "task": ["1"]}), ("task", {"y": ["0", "1"], "task": numbers})):
+        what = "label" if table == "y" else "task"
+        place = rf"a\.[ct]sv:6:\d: column '{table}': " if make in FILES else "row 5"
+        with pytest.raises(DataError, match=rf"{place}.*the {what} {f'.{word}. ' if word else ''}is missing".replace("?", r"\?")):
+            ingest(make(tmp_path, rows(**texts)), tmp_path / "S", target="y", task_column="task")
