@@ -1,10 +1,12 @@
 """What every method of the registry must do: all checks of the battery that users run, on every case."""
 
+import numpy as np
 import pytest
 
 from gramplane.kernels.jit import one_thread
 from gramplane.pipeline import METHODS
 from gramplane.pipeline.registry import MethodInfo
+from gramplane.storage import RunStore
 from gramplane.workflows import battery
 from gramplane.workflows.battery import CHECKS, Bench
 from tests.support.methods import CASES
@@ -21,6 +23,37 @@ def prepared(request, tmp_path_factory):
 def test_every_method(check, prepared, tmp_path, capsys):
     with one_thread():
         check(Bench(*prepared, tmp_path))
+
+
+def weights_of(model):
+    """``(k, n)`` weights of what a model chose from: features, products, rules, groups of tasks, kernels."""
+    match type(model).__name__:
+        case "FGMModel" if model.kind in ("hik", "additive_gaussian"):
+            return np.isin(model.features, model.used_features)[:, None]
+        case "FGMModel":
+            return model.weights.T
+        case "LinearModel":
+            return model.coef.toarray().T if hasattr(model.coef, "toarray") else model.coef.T
+        case "KernelModel":
+            return model.theta.T
+        case "RuleModel":
+            return model.weights
+        case "TaskModel":
+            return model.arrays.get("group_kernel_weights", 1.0 + model.used[:, None])
+        case _:
+            return model.theta[:, None]
+
+
+def test_what_is_selected_has_weight(prepared):
+    case, folder = prepared
+    run, method = RunStore.open(folder / "straight"), METHODS[case.method].method
+    summary, model = run.read_json("summary"), run.read_model(tuple(method.models))
+    if "n_selected" not in summary:
+        return
+    weights = weights_of(model)
+    listed = [row for rows in (method.model_tables(model).get(name, ()) for name in ("selected", "rules")) for row in rows]
+    assert summary["n_selected"] <= np.count_nonzero(weights.reshape(len(weights), -1).any(axis=1))
+    assert all(any(isinstance(value, float) and value != 0.0 for value in row.values()) for row in listed)
 
 
 def test_every_method_has_a_case():

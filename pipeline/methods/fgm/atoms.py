@@ -133,6 +133,10 @@ class LinearAtoms:
         with np.errstate(over="ignore"):  # refused where it matters
             return top.values**2
 
+    def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Return those of the atoms of a cut that have one of the coordinates, which are the cut's with weight."""
+        return coordinates
+
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct features whose columns the atoms need."""
         return np.unique(ids)
@@ -210,6 +214,12 @@ class GroupAtoms(LinearAtoms):
         """Return the scores of ranked groups."""
         return top.keys
 
+    def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Return the groups of a cut that have a member with weight."""
+        index = self.groups
+        members = (index.members[index.indptr[g] : index.indptr[g + 1]] for g in ids)
+        return ids[np.fromiter((np.isin(own, coordinates).any() for own in members), bool, len(ids))]
+
     def features(self, ids: np.ndarray) -> np.ndarray:
         """Return the sorted distinct members of the groups."""
         return groups.cut_columns(self.groups, ids)[0]
@@ -262,6 +272,10 @@ class ExpansionAtoms(LinearAtoms):
     def squares(self, top: TopB) -> np.ndarray:
         """Return the scores ``u' K_j u`` of ranked features."""
         return top.keys
+
+    def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Return the features of a cut one of whose expanded columns has weight."""
+        return np.unique(coordinates // self.map.width)
 
     def coordinates(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return ``feature * width + column`` for every expanded column."""

@@ -17,7 +17,7 @@ from ...records.data_set import feature_namer
 from .atoms import feature_ranges
 from .config import FGMConfig
 from .designs import Atoms, Design
-from .model import FGMModel, MachineState, MachineWeights, union_of_weights
+from .model import FGMModel, MachineState, MachineWeights, positions, selected_atoms, union_of_atoms, union_of_weights
 from .problem import MachineProblem
 
 REFIT_C = 20.0  # C of the de-biasing refit, as in the paper's experiments
@@ -28,8 +28,7 @@ def build_model(
 ) -> FGMModel:
     """Return the model with these weights of the coordinates that its machines selected."""
     coordinates, rows, intercepts = union_of_weights(weights)
-    selections = [ids for machine in machines if len(ids := machine.selected())]
-    features = atoms.features(np.unique(np.concatenate(selections), axis=0)) if selections else np.zeros(0, np.int64)
+    features = atoms.features(union_of_atoms([machine.drawn for machine in machines]))
     data, centred = inputs.data, atoms.centred
     ranges = np.stack(feature_ranges(data, features, centred=centred)) if atoms.kind == "expansion" else np.zeros((2, 0))
     classes = "null" if inputs.classes is None else json.dumps(list(inputs.classes))
@@ -52,7 +51,7 @@ def last_weights(problem: MachineProblem, machine: MachineState) -> MachineWeigh
 
 def refit_weights(atoms: Atoms, problem: MachineProblem, machine: MachineState, ctx: RunContext) -> MachineWeights:
     """Return weights on the selected atoms with a plain ridge penalty and C = 20 (Tan, Tsang and Wang's de-biasing)."""
-    selected, config = machine.selected(), problem.config
+    selected, config = selected_atoms([machine]), problem.config
     if not len(selected):
         return _null_weights(problem)
     features = atoms.features(selected)
@@ -62,7 +61,10 @@ def refit_weights(atoms: Atoms, problem: MachineProblem, machine: MachineState, 
     rows = design.rows(problem.y, problem.cost * (REFIT_C / float(config.C)), problem.loss, problem.basis)
     ridge = GroupProblem(rows, np.array([0, len(factors)], np.int64))
     solution = SOLVERS["newton"](ridge, warm=None, tol=config.inner_tol, max_iter=None)
-    return MachineWeights(coordinates, factors * solution.omega * problem.unit.size, *problem.in_target_unit(solution.free))
+    everywhere = machine.weights().coordinates
+    weights = np.zeros(len(everywhere))
+    weights[positions(everywhere, coordinates)] = factors * solution.omega * problem.unit.size
+    return MachineWeights(everywhere, weights, *problem.in_target_unit(solution.free))
 
 
 def _null_weights(problem: MachineProblem) -> MachineWeights:

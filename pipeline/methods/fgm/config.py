@@ -20,7 +20,7 @@ class FGMConfig(MethodConfig):
 
     B: Count = Field(
         10,
-        description="features (groups, pairs) a cut may take; between B and B * max_rounds are selected. An estimator clips it to the "
+        description="features (groups, pairs) a cut may take; at most B * max_rounds are selected. An estimator clips it to the "
         "number there is, with a warning",
     )
     C: Positive | Literal["auto"] = Field(
@@ -35,7 +35,8 @@ class FGMConfig(MethodConfig):
         10, description="cutting planes at most. The early stop is what selects: near-exact solutions are denser and often less accurate"
     )
     n_features_to_select: Count | None = Field(
-        None, description="stop as soon as exactly this many distinct features (groups, pairs) are selected"
+        None,
+        description="stop as soon as the cuts hold exactly this many distinct features (groups, pairs); one without weight is not selected",
     )
     loss: Literal["auto", ClassLoss, NumberLoss] = Field(
         "auto",

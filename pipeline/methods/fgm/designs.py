@@ -142,6 +142,10 @@ class Atoms(ColumnMaker, Protocol):
         """Return the scores of ranked atoms."""
         ...
 
+    def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Return those of the atoms of a cut that have one of the coordinates, which are the cut's with weight."""
+        ...
+
     def for_workers(self, ctx: RunContext) -> ColumnMaker:
         """Return the form that travels with tasks."""
         ...

@@ -14,6 +14,7 @@ from ....storage import MEMORY_STRIPE_BYTES, MemoryBlocks
 from ....storage.value_types import Matrix
 from ...estimators.covariates import CovariateEstimator
 from ...estimators.cross_validated import CrossValidated, Grid, Start
+from ...estimators.frames import feature_count
 from ...estimators.inputs import Column, UserRows, is_store
 from ...estimators.linear import FeatureSelection
 from ...estimators.parameters import Parameter, type_words
@@ -24,7 +25,7 @@ from .atoms import build_atoms
 from .config import ClassLoss, FGMConfig, NumberLoss
 from .loop import FGMState
 from .method import FGM
-from .model import FGMModel, MachineState
+from .model import FGMModel, MachineState, selected_atoms
 from .predict import decision_values, model_columns
 from .stability import bootstrap_frequencies
 from .tables import group_tables
@@ -59,7 +60,7 @@ class PathPoint:
     objective: float
     gap: float
     outer_gap: float
-    n_selected: int  # distinct atoms so far
+    n_selected: int  # atoms with weight
     covariate_coef: np.ndarray  # `(q,)` coefficients of the covariates
 
 
@@ -69,7 +70,8 @@ class _FGM(FeatureSelection, CovariateEstimator):
     Attributes
     ----------
     selected_
-        Sorted distinct feature ids (group ids; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With several classes their union.
+        Sorted ids of the features with a weight that is not zero (groups; ``(k, 2)`` for ``poly2``, second id -1 for a linear term). With
+        several classes their union.
     coef_, intercept_
         ``(n_machines, n_features)``, a sparse array from 50,000 features, for maps ``(n_machines, k)`` aligned with the map's columns; and
         ``(n_machines,)``.
@@ -119,9 +121,7 @@ class _FGM(FeatureSelection, CovariateEstimator):
         super()._set_model(model)
         machines, config = model.machines, FGMConfig.model_validate_json(model.params_json)
         self.covariate_coef_ = model.covariate_coef.reshape(len(machines), len(model.covariate_names))
-        selections = [ids for machine in machines if len(ids := machine.selected())]
-        no_ids = np.zeros((0, 2) if model.kind == "poly2" else 0, np.int64)
-        self.selected_ = np.unique(np.concatenate(selections), axis=0) if selections else no_ids
+        self.selected_ = selected_atoms(machines).reshape((-1, 2) if model.kind == "poly2" else -1)
         self.coef_ = _coef(model)
         rows = zip(model.weights, model.intercepts, strict=True)
         self.intercept_ = np.array([_raw_units(model, model.coordinates, w, b)[1] for w, b in rows])
@@ -161,12 +161,16 @@ class _FGM(FeatureSelection, CovariateEstimator):
     def _row_values(self, X: Any) -> np.ndarray:
         return decision_values(self.model_, model_columns(self.model_, X))
 
+    def _get_support_mask(self) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        return np.isin(np.arange(feature_count(self)), self.model_.used_features)
+
     def transform(self, X: UserRows) -> Matrix:
         """Return the selected columns of ``X``; for ``poly2`` the selected product columns ``(n_samples, k)``."""
         check_is_fitted(self, "model_")
         if self.model_.kind != "poly2":
             return super().transform(X)
-        return model_columns(self.model_, self._checked(X, reset=False))
+        return model_columns(self.model_, self._checked(X, reset=False))[:, self.model_.is_used]
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Return the names of the columns of :meth:`transform`; products are called ``a*b``."""
@@ -175,7 +179,7 @@ class _FGM(FeatureSelection, CovariateEstimator):
             return super().get_feature_names_out(input_features)
         known = getattr(self, "feature_names_in_", None) if input_features is None else input_features
         names = [f"x{j}" for j in range(self.n_features_in_)] if known is None else list(known)
-        pairs = self.model_.coordinates.tolist()
+        pairs = self.selected_.tolist()
         return np.array([names[a] if b < 0 else f"{names[a]}*{names[b]}" for a, b in pairs], dtype=object)
 
     def selection_stability(
@@ -398,7 +402,7 @@ def _raw_units(model: FGMModel, support: np.ndarray, weights: np.ndarray, interc
 
 def _coef(model: FGMModel) -> np.ndarray | sp.csr_array:
     if model.kind not in ("linear", "groups"):
-        return model.weights.copy()
+        return model.weights[:, model.is_used]
     weights = np.array([_raw_units(model, model.coordinates, row, 0.0)[0] for row in model.weights])
     if model.n_features < WIDE:
         dense = np.zeros((len(weights), model.n_features))

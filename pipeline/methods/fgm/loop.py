@@ -32,7 +32,7 @@ from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics, fit_t
 from ...loops.protocol import Step
 from ...records.context import RunContext
 from .designs import Atoms, Designs
-from .model import MachineState
+from .model import MachineState, selected_atoms, union_of_atoms
 from .problem import MachineProblem, close_round, initial_state, next_cut
 from .score_pass import Query
 
@@ -141,7 +141,7 @@ class FGMLoop:
             return {}
         values = dict(enumerate(self.decision_values(state, ctx)))
         metrics = accuracy_metrics(self.trackers, values) | ({} if self.further is None else self.further(values))
-        counts = [max(len(state.machines[k].selected()) for k in tracker.machines) for tracker in self.trackers]
+        counts = [max(len(selected_atoms([state.machines[k]])) for k in tracker.machines) for tracker in self.trackers]
         return {**metrics, "selected": counts} if len(counts) > 1 else metrics
 
     def decision_values(self, state: FGMState, ctx: RunContext) -> np.ndarray:
@@ -169,7 +169,9 @@ class FGMLoop:
         # Overflow ends in a clear error of the solver, which looks at every objective.
         with np.errstate(over="ignore", invalid="ignore"):
             solution = SOLVERS[name](GroupProblem(rows, starts), warm=warm, tol=config.inner_tol, max_iter=config.max_inner, **options)
-        record = problem.record(solution, len(state.selected()))
+        parts = zip(state.cuts, state.coordinates, np.split(solution.omega, starts[1:-1]), strict=True)
+        selected = union_of_atoms([self.atoms.with_weight(ids, own[omega != 0]) for ids, own, omega in parts])
+        record = problem.record(solution, selected)
         return replace(state, rounds=(*machine.rounds, record)), solution
 
     def _score(self, state: FGMState, solved: Mapping[int, tuple[MachineState, GroupSolution]], ctx: RunContext) -> list[MachineState]:
@@ -185,7 +187,7 @@ class FGMLoop:
         config = self.problems[k].config
         if not config.allow_repeat:
             # The best B new atoms are among the best B + (number used) of all.
-            return Query(config.B + len(machine.selected()))
+            return Query(config.B + len(machine.drawn))
         if self.atoms.kind != "linear" or not prunes:
             return Query(config.B)
         # The scores |c_j| of the selected features are known from the sub-problem.

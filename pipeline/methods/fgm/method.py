@@ -23,7 +23,7 @@ from .build import build_model, last_weights, refit_weights
 from .config import FGMConfig, resolve_config
 from .designs import HELD, design_bytes, driver_holdings, refuse_columns, rows_step, solve_at
 from .loop import FGMLoop, FGMState, certificates
-from .model import FGMModel
+from .model import FGMModel, selected_atoms
 from .pairs import SURVIVORS
 from .predict import FGMPredictor
 from .problem import machine_problems
@@ -159,12 +159,10 @@ class FGM(Method):
 
     def summary(self, state: FGMState, model: FGMModel) -> dict[str, Any]:
         """Return certificates, rounds, and how many features (groups, products) were selected."""
-        selections = [machine.selected() for machine in state.machines if machine.cuts]
         figures, over = certificates(state.machines), "what was chosen so far; outer_gap is over all features"
         certificate = {"objective": figures["objective"], "gap": figures["gap"], "certified_over": over, "outer_gap": figures["outer_gap"]}
         rounds = max((len(machine.rounds) for machine in state.machines), default=0)
-        n_selected = len(np.unique(np.concatenate(selections), axis=0)) if selections else 0
-        counts: dict[str, object] = {"rounds": rounds, "n_selected": n_selected, "n_features": model.n_features}
+        counts: dict[str, object] = {"rounds": rounds, "n_selected": len(selected_atoms(state.machines)), "n_features": model.n_features}
         if model.covariate_names:
             counts["covariates"] = len(model.covariate_names)
         prices = [machine.C for machine in state.machines]

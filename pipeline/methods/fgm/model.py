@@ -26,6 +26,7 @@ class RoundRecord:
     """The model after one round and its certificates, in the unit of the target (its square) where that is real."""
 
     record_name: ClassVar[str] = "RoundRecord"
+    record_version: ClassVar[int] = 2
     record_optional: ClassVar[tuple[str, ...]] = ("covariate_coef",)
     omega: np.ndarray  # (tB,) weights of the cuts' columns, cut after cut
     bias: float  # b of the decision value z - b
@@ -33,10 +34,15 @@ class RoundRecord:
     gap: float  # duality gap of the sub-problem
     outer_gap: float  # F_t minus the best lower bound of the exact optimum
     cut_weights: np.ndarray  # (t,) kernel weights mu on the simplex
-    n_selected: int  # distinct atoms so far
+    selected: np.ndarray  # sorted distinct atoms with a weight that is not zero
     inner_steps: int  # of the sub-problem solver
     inner_stop: str  # why it stopped
     covariate_coef: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (q,) coefficients of the covariates
+
+    @property
+    def n_selected(self) -> int:
+        """Number of atoms with weight."""
+        return len(self.selected)
 
 
 @dataclass(frozen=True)
@@ -89,10 +95,10 @@ class MachineState:
         """Columns of each cut."""
         return tuple(len(factor) for factor in self.factors)
 
-    def selected(self, n_rounds: int | None = None) -> np.ndarray:
-        """Return the sorted distinct atoms of the first ``n_rounds`` cuts."""
-        cuts = self.cuts[:n_rounds]
-        return np.unique(np.concatenate(cuts), axis=0) if cuts else np.zeros(0, np.int64)
+    @property
+    def drawn(self) -> np.ndarray:
+        """Sorted distinct atoms of the cuts, also those without weight."""
+        return union_of_atoms(self.cuts)
 
     def weights(self, n_rounds: int | None = None) -> MachineWeights:
         """Return the weights of the model after ``n_rounds``, duplicates summed."""
@@ -120,7 +126,7 @@ class FGMModel:
     features: np.ndarray  # sorted raw features the model reads
     scale: FeatureScale  # their scaling
     ranges: np.ndarray  # (2, n) smallest and largest training value of `features` after scaling (additive maps), else empty
-    coordinates: np.ndarray  # (k,) or (k, 2) with weight, see the atoms of each kind
+    coordinates: np.ndarray  # (k,) or (k, 2) of all cuts, see the atoms of each kind
     weights: np.ndarray  # (n_machines, k)
     intercepts: np.ndarray  # (n_machines,)
     machines: tuple[MachineState, ...]  # everything each went through
@@ -130,11 +136,38 @@ class FGMModel:
     covariate_names: tuple[str, ...] = ()
     calibration: Calibration | None = None  # how decision values become probabilities, where that was fitted
 
+    @property
+    def is_used(self) -> np.ndarray:
+        """``(k,)`` whether each coordinate has weight in some machine; of maps, whose features have several, whether its feature has."""
+        has_weight = np.any(self.weights != 0, axis=0)
+        if self.kind not in ("hik", "additive_gaussian") or not len(has_weight):
+            return has_weight
+        of_features = has_weight.reshape(len(self.features), -1)
+        return np.repeat(of_features.any(axis=1), of_features.shape[1])
+
+    @property
+    def used_features(self) -> np.ndarray:
+        """Sorted raw features behind the coordinates with weight."""
+        if self.kind in ("hik", "additive_gaussian"):
+            return self.features[self.is_used[:: max(len(self.coordinates) // max(len(self.features), 1), 1)]]
+        used = np.unique(self.coordinates[self.is_used])
+        return used[used >= 0]
+
+
+def union_of_atoms(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the sorted distinct atoms of several lists."""
+    non_empty = [ids for ids in parts if len(ids)]
+    return np.unique(np.concatenate(non_empty), axis=0) if non_empty else np.zeros(0, np.int64)
+
+
+def selected_atoms(machines: Sequence[MachineState], n_rounds: int | None = None) -> np.ndarray:
+    """Return the sorted distinct atoms that have weight in some machine after ``n_rounds``."""
+    return union_of_atoms([machine.rounds[:n_rounds][-1].selected for machine in machines if machine.rounds])
+
 
 def union_of_weights(parts: Sequence[MachineWeights]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return ``(coordinates, weights (n_machines, k), intercepts)`` over the union of the machines' coordinates."""
-    non_empty = [part.coordinates for part in parts if len(part.coordinates)]
-    union = np.unique(np.concatenate(non_empty), axis=0) if non_empty else np.zeros(0, np.int64)
+    union = union_of_atoms([part.coordinates for part in parts])
     weights = np.zeros((len(parts), len(union)))
     for row, part in zip(weights, parts, strict=True):
         row[positions(union, part.coordinates)] = part.values

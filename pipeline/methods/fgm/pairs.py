@@ -102,6 +102,10 @@ class PairAtoms(PairColumns):
         """Return the scores of ranked coordinates."""
         return top.values**2
 
+    def with_weight(self, ids: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Return the coordinates with weight: each is an atom."""
+        return coordinates
+
     def for_workers(self, ctx: RunContext) -> PairColumns:
         """Return the form that travels with tasks: without what is remembered between rounds."""
         return PairColumns(self.map, centred=self.centred)

@@ -21,7 +21,7 @@ from ...records.context import RunContext
 from ...records.holdings import Held, Holding
 from .atoms import take_columns
 from .config import FGMConfig
-from .model import FGMModel, positions
+from .model import FGMModel, positions, selected_atoms
 
 COLUMNS = Held("columns of the model, as fetched and side by side", "2 stored", "`fgm`")
 COORDINATES = Held("coordinates made of them", "c", "`fgm`: c bytes, once or twice, of maps and expansions")
@@ -118,7 +118,7 @@ def staged_decision_values(model: FGMModel, columns: Columns, covariates: np.nda
 
 
 def _after_round(model: FGMModel, columns: Columns, covariates: np.ndarray | None, t: int) -> tuple[int, np.ndarray]:
-    weights, selected = np.zeros((len(model.coordinates), len(model.machines))), []
+    weights = np.zeros((len(model.coordinates), len(model.machines)))
     intercepts, coef = model.intercepts.copy(), model.covariate_coef.copy()
     for k, machine in enumerate(model.machines):
         if machine.rounds:
@@ -127,7 +127,6 @@ def _after_round(model: FGMModel, columns: Columns, covariates: np.ndarray | Non
             intercepts[k] = -after.bias
             if covariates is not None:
                 coef[k] = after.covariate_coef
-            selected.append(machine.selected(t))
-    count = len(np.unique(np.concatenate(selected), axis=0)) if selected else 0
     values = multiply_rows(columns, weights.T) + intercepts
+    count = len(selected_atoms(model.machines, t))
     return count, values if covariates is None else values + covariates @ coef.T

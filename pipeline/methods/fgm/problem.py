@@ -89,12 +89,12 @@ class MachineProblem:
         constant = (-machine.bias - self.unit.shift) / self.unit.size
         return omega, self.basis.own(constant, machine.covariate_coef / self.unit.size)
 
-    def record(self, solution: GroupSolution, n_selected: int) -> RoundRecord:
+    def record(self, solution: GroupSolution, selected: np.ndarray) -> RoundRecord:
         """Return a solved round, in the unit of the target; its outer gap is not known yet."""
         size, (bias, coef) = self.unit.size, self.in_target_unit(solution.free)
         certificate = float(solution.objective) * size**2, float(solution.gap) * size**2, float("inf")
         steps = int(solution.iterations), solution.stop
-        return RoundRecord(solution.omega * size, bias, *certificate, solution.weights, n_selected, *steps, covariate_coef=coef)
+        return RoundRecord(solution.omega * size, bias, *certificate, solution.weights, selected, *steps, covariate_coef=coef)
 
     def covariate_values(self, coef: np.ndarray) -> np.ndarray | float:
         """Return what the covariates add to decision values."""
@@ -219,9 +219,9 @@ def next_cut(problem: MachineProblem, state: MachineState) -> np.ndarray:
     ids, limit = state.pending_ids, problem.config.n_features_to_select
     if limit is None:
         return ids
-    selected = _atom_set(state.selected())
-    n_new = np.cumsum([atom not in selected for atom in _atoms(ids)])
-    return ids[: int(np.searchsorted(n_new, limit - len(selected), side="right"))] if len(selected) + n_new[-1] > limit else ids
+    drawn = _atom_set(state.drawn)
+    n_new = np.cumsum([atom not in drawn for atom in _atoms(ids)])
+    return ids[: int(np.searchsorted(n_new, limit - len(drawn), side="right"))] if len(drawn) + n_new[-1] > limit else ids
 
 
 def _relative(value: float, scale: float) -> float:
@@ -237,7 +237,7 @@ def close_round(problem: MachineProblem, state: MachineState, top: Top, squares:
     bound = max(state.lower_bound, problem.loss.bound(problem.y, residual, problem.cost, norm2) * problem.unit.size**2)
     record = replace(record, outer_gap=max(record.objective - bound, 0.0))
     if not config.allow_repeat:
-        used = _atom_set(state.selected())
+        used = _atom_set(state.drawn)
         ids = ids[np.array([atom not in used for atom in _atoms(ids)], dtype=bool)]
     state = replace(state, rounds=(*state.rounds[:-1], record), pending_ids=ids[: config.B], lower_bound=bound)
     stop = _stop_reason(problem, state)
@@ -245,8 +245,8 @@ def close_round(problem: MachineProblem, state: MachineState, top: Top, squares:
 
 
 def _stop_reason(problem: MachineProblem, state: MachineState) -> str | None:
-    config, record = problem.config, state.rounds[-1]
-    if config.n_features_to_select is not None and record.n_selected >= config.n_features_to_select:
+    config = problem.config
+    if config.n_features_to_select is not None and len(state.drawn) >= config.n_features_to_select:
         return "n_features_to_select"
     if config.outer_tol is not None and _outer_test(problem, state) <= config.outer_tol:
         return "outer_tol"

@@ -14,7 +14,7 @@ from .atoms import build_atoms
 from .config import FGMConfig, resolve_config
 from .designs import driver_holdings, refuse_columns
 from .loop import FGMLoop
-from .model import FGMModel, positions
+from .model import FGMModel, positions, selected_atoms
 from .problem import MachineProblem, machine_problems
 
 Key = tuple[int, ...]  # number of a feature or group, or the two of a product
@@ -45,7 +45,8 @@ def bootstrap_loop(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_resampl
 def _selections(loop: FGMLoop, ctx: RunContext) -> tuple[np.ndarray, np.ndarray]:
     """Return the atoms that some resample selects, ascending, and the share of the resamples that do."""
     machines = run_loop(loop, ctx, keep=False).state.machines
-    ids, counts = np.unique(np.concatenate([machine.selected() for machine in machines]), axis=0, return_counts=True)
+    selections = [ids for machine in machines if len(ids := selected_atoms([machine]))]
+    ids, counts = np.unique(np.concatenate(selections or [np.zeros(0, np.int64)]), axis=0, return_counts=True)
     return ids, counts / max(len(machines), 1)
 
 
@@ -69,7 +70,7 @@ def bootstrap_frequencies(config: FGMConfig, inputs: Inputs, ctx: RunContext, n_
 def stability_table(loop: FGMLoop, inputs: Inputs, model: FGMModel, ctx: RunContext) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return a row for everything that some resample or the model selects, the steadiest first, and what they come to."""
     ids, shares = _selections(loop, ctx)
-    chosen = {key for machine in model.machines for key in _keys(machine.selected())}
+    chosen = set(_keys(selected_atoms(model.machines)))
     found = dict(zip(_keys(ids), shares.tolist(), strict=True))
     of_groups, name = loop.atoms.kind == "groups", feature_namer(inputs.data)
     ranked = sorted({*found, *chosen}, key=lambda key: (-found.get(key, 0.0), key))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...method import N_FOLLOWED, weights_by_label
 from .atoms import Atoms, GroupAtoms
-from .model import FGMModel, MachineState, positions
+from .model import FGMModel, MachineState, positions, selected_atoms
 
 Rows = list[dict[str, Any]]
 
@@ -21,7 +21,7 @@ def selected_rows(model: FGMModel) -> Rows:
     """Return the selected coordinates with names and weights, the heaviest first."""
     names, norms, labels = coordinate_names(model), np.abs(model.weights).sum(axis=0), json.loads(model.classes_json)
     order = np.lexsort((np.arange(len(norms)), -norms))
-    return [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order]
+    return [{"feature": names[j], **weights_by_label(model.weights[:, j], labels)} for j in order if norms[j] > 0]
 
 
 def covariate_tables(model: FGMModel) -> dict[str, Rows]:
@@ -59,11 +59,10 @@ def _machine_rows(model: FGMModel, machine: MachineState, label: object) -> Rows
 
 def group_tables(model: FGMModel, atoms: Atoms) -> dict[str, list[dict[str, Any]]]:
     """Return the selected groups by the length of the weights of their features, where groups were chosen from."""
-    selections = [ids for machine in model.machines if len(ids := machine.selected())]
-    if not isinstance(atoms, GroupAtoms) or not selections:
+    if not isinstance(atoms, GroupAtoms):
         return {}
     index, squares, rows = atoms.groups, np.square(model.weights).sum(axis=0), []
-    for g in np.unique(np.concatenate(selections)).tolist():
+    for g in selected_atoms(model.machines).tolist():
         members = index.members[index.indptr[g] : index.indptr[g + 1]]
         norm = float(np.sqrt(squares[np.isin(model.coordinates, members)].sum()))
         rows.append({"group": int(index.labels[g]), "norm": norm, "size": len(members)})

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
-from gramplane.pipeline import FGMClassifier, run_method
+from gramplane.pipeline import FGMClassifier, run_method, selection_stability
 from gramplane.storage.ingest import ingest
 from tests.support.fgm_problems import CASES, bits, classes, dense, forms, planted, same_cuts
 from tests.support.oracles import fgm_exact as exact
@@ -129,6 +129,35 @@ def test_without_repeats_a_cut_is_the_best_of_what_is_left(form, seed):
         scores[np.concatenate(machine.cuts_[:t])] = -1.0
         assert machine.cuts_[t].tolist() == np.argsort(-scores, kind="stable")[:3].tolist()
     assert repeats, "used features score well here, so barring them matters"
+
+
+@pytest.mark.parametrize(
+    ("seed", "more", "extra"),
+    [
+        (2, {}, {}),
+        (2, {"debias": True}, {"groups": (np.arange(60) // 2).tolist()}),
+        (1, {"feature_map": "poly2"}, {}),
+        (2, {"feature_map": "hik", "n_bins": 4}, {}),
+    ],
+    ids=["linear", "groups", "pairs", "map"],
+)
+def test_what_a_cut_took_and_left_without_weight_is_not_selected(seed, more, extra, tmp_path):
+    """Near the optimum later cuts take all the weight of earlier ones."""
+    X, y = planted(seed)
+    X = np.abs(X)
+    params = {"B": 2, "C": 1.0, "max_rounds": 20, "inner_tol": 1e-10, "fit_intercept": False, **more}
+    groups = None if not extra else [np.flatnonzero(np.equal(extra["groups"], g)) for g in range(30)]
+    machine = FGMClassifier(groups=groups, **params).fit(X, y)
+    final = machine.model_.machines[0].weights()
+    assert 0 < len(machine.selected_) < len(np.unique(np.concatenate(machine.cuts_), axis=0))
+    width = {"groups": 2, "map": 4}.get("groups" if extra else "map" if "n_bins" in more else "", 1)
+    with_weight = final.coordinates[final.values != 0] if "debias" not in more else np.flatnonzero(machine.coef_[0])
+    assert np.array_equal(np.unique(with_weight // width if width > 1 else with_weight, axis=0), machine.selected_)
+    assert machine.path_[-1].n_selected == len(machine.selected_)
+    assert machine.transform(X).shape[1] == len(machine.get_feature_names_out()) == len(machine.selected_) * (2 if extra else 1)
+    ingest((X, y), tmp_path / "store")
+    done = run_method("fgm", params, data=str(tmp_path / "store"), run=str(tmp_path / "run"), extra=extra)
+    assert done.summary["n_selected"] == selection_stability(str(tmp_path / "run"), n_resamples=2)["n_selected"]
 
 
 def test_without_repeats_the_certificate_still_counts_used_features():
