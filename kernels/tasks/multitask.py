@@ -29,7 +29,6 @@ import numpy as np
 from ..arrays import FloatArray, IntArray
 from ..svm.dual import DualProblem, best_response
 
-MIN_SHARE = 1e-6  # Least share of a task in a kernel, relative to the largest: a task that does not use a kernel may come back to it.
 EXPONENT_RANGE = (0.25, 8.0)  # Range of the exponents of a closed-form step.
 MIN_STRENGTH_SHARE = 1e-3  # A strength counts at least this share of the mean: a kernel without weight may come back.
 GOLDEN, MAX_SECTIONS = 0.5 * (5**0.5 - 1.0), 9  # Times the way between two dual points is cut to this share, to a hundredth in all.
@@ -61,16 +60,17 @@ def squared_norm(forms: FloatArray, weights: FloatArray, p: float, q: float) -> 
     return float(power_norm(power_norm(weights * np.sqrt(forms), p, axis=1), q)) ** 2
 
 
-def task_shares(forms: FloatArray, p: float) -> FloatArray:
+def task_shares(forms: FloatArray, p: float, slack: float = 0.0) -> FloatArray:
     """Return lambda ``(k, T)``, ``sum_t lambda_jt^phat = 1``, best for the forms; ones for p = 2 (equation 3.10 of the thesis). A kernel
-    that no task uses shares evenly.
+    that no task uses shares evenly. Others have at least the share, of the largest, at which all T floors together add ``slack`` to the
+    sum: so much of the squared norm they may cost. Weights ``1 / lambda`` stay as small as that allows, and a task may come back.
     """
     if p == 2:
         return np.ones_like(forms)
     hat = p / (p - 2.0)
     top = forms.max(axis=1, keepdims=True)
     part = np.where(top > 0, np.divide(forms, top, out=np.ones_like(forms), where=top > 0), 1.0)
-    share = np.maximum(part ** (1.0 / (hat + 1.0)), MIN_SHARE)
+    share = np.maximum(part ** (1.0 / (hat + 1.0)), (slack / forms.shape[1]) ** (1.0 / hat))
     return share / power_norm(share, hat, axis=1)[:, None]
 
 

@@ -63,7 +63,7 @@ class StoredPair:
     @property
     def nbytes(self) -> int:
         """Bytes of the loaded block."""
-        return 4 * len(self.which) * (self.rows[1] - self.rows[0]) * (self.cols[1] - self.cols[0])
+        return self.ref.nbytes * len(self.which) // sum(stop - start for _, start, stop in self.ref.parts)
 
     row_bytes = 0
 
@@ -72,7 +72,7 @@ class StoredPair:
         return StoredPair(self.ref.select([self.which[q] for q in which]), tuple(range(len(which))))
 
     def load(self) -> np.ndarray:
-        """Read the raw kernels, float32 ``(k, rows, columns)``."""
+        """Read the raw kernels ``(k, rows, columns)``."""
         block = block_cache().load(self.ref)
         return block if self.which == tuple(range(len(block))) else block[list(self.which)]
 

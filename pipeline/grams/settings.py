@@ -36,6 +36,7 @@ class GramSettings:
     block: int  # rows of a block
     store: str | None = None  # path of the Gram store, if there is one
     reason: str = ""  # why this policy, for the log
+    dtype: str = "float32"  # type of the entries
     in_place: bool = False  # whether a bank in memory is the matrices that were handed over, read where they lie: the driver adds nothing
 
     @classmethod

@@ -47,7 +47,7 @@ class TaskGrams:
                 raise ValueError(
                     f"kernel {spec}: a cosine of centred rows needs all pairs of rows; within tasks give cosine or centre alone"
                 )
-        self._pairs: Sequence[TaskPair] = task_pairs(ctx.data, self.specs, layout, order)
+        self._pairs: Sequence[TaskPair] = task_pairs(ctx.data, self.specs, layout, order, settings.dtype)
         event = {"grams": settings.policy, "gram_reason": settings.reason, "gram_block_rows": layout.block, "kernels": len(self.specs)}
         ctx.emit({"event": "grams", **event, "tasks": len(layout.groups)})
         confirm_contents(ctx, settings, self.specs)
@@ -105,7 +105,7 @@ class TaskGrams:
     def _load_sums(self) -> list[KernelSums]:
         if self.settings.policy == "store":
             layout, digest = self.layout, ordered_digest(self.ctx.data.digest, self.order)
-            cut = {"data_digest": digest, "n": layout.n, "block": layout.block, "groups": layout.groups}
+            cut = {"data_digest": digest, "n": layout.n, "dtype": self.settings.dtype, "block": layout.block, "groups": layout.groups}
             # Its files stay readable while the store is open, should it be replaced.
             self._store, self._pairs, sums = filled_store(self.ctx, str(self.settings.store), self.specs, self._pairs, **cut)
             return sums

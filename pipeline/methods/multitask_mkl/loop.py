@@ -37,6 +37,7 @@ from .grams import TaskGrams, TaskMachines
 UNFINISHED = ("max_iter",)  # reasons of a stop before the tolerance was reached
 FIRST_TOL = 1e-2  # tolerance at which a machine is first solved, in units of the slope of its dual
 GAP_SHARE = 0.02  # a machine is solved on until its own gap is below its part of this share of the gap
+SHARE_SLACK = 0.1  # least shares of tasks may cost this share of the tolerance
 NESTED_TOL = 1e-6  # nested search: machines and shares alternate until their value changes by less than this share (the thesis')
 FIRST_EXPONENT = 1.0  # exponent of the first closed-form step: twice the plain one, which is too careful in all we measured
 RETURNING = 0.01  # share of equal weights in those that a fit takes over from another one
@@ -217,7 +218,8 @@ def with_stop(search: TaskSearch, config: MultiTaskMKLConfig, iteration: int) ->
 
 def choose_next(search: TaskSearch, config: MultiTaskMKLConfig, losses: TaskProblem, machines: TaskMachines) -> TaskSearch:
     """Return the search with its next weights and shares."""
-    shares, strengths = multitask.task_shares(machines.forms, config.p), multitask.kernel_strengths(machines.forms, config.p)
+    shares = multitask.task_shares(machines.forms, config.p, SHARE_SLACK * config.tol)
+    strengths = multitask.kernel_strengths(machines.forms, config.p)
     if search.nested:
         return _nested_step(search, config, losses, machines, shares, strengths)
     if search.slow >= MAX_SLOW_STEPS:

@@ -32,9 +32,13 @@ from .task_blocks_pass import BATCH_BYTES, entries_bytes, task_layout, task_pair
 
 MAX_COLUMNS = 20  # kernels whose weights a report shows by task
 
-WITHIN = Held("kernels within the tasks", "4 k q", f"q the sum of the squares of the tasks' sizes; within {BANK_SHARE:g} L")
-ONE_STEP = Held("kernels of the tasks of one step", "4 k s^2", f"else; s rows of the largest task, and at least {BATCH_BYTES >> 20} MiB")
-LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "8 s^2")
+WITHIN = Held(
+    "kernels within the tasks",
+    "b k q",
+    f"q the sum of the squares of the tasks' sizes; within {BANK_SHARE:g} L; b = 4 bytes an entry for p = 2, else 8",
+)
+ONE_STEP = Held("kernels of the tasks of one step", "b k s^2", f"else; s rows of the largest task, and at least {BATCH_BYTES >> 20} MiB")
+LARGEST = Held("weighted sum of the largest task, and the solver's copy of it", "2 b s^2")
 WEIGHTS = Held("weights of kernels in tasks, forms, and copies of them", "64 k T")
 
 USUAL_STEPS = 40  # times that the machines of all tasks are usually solved
@@ -79,14 +83,14 @@ class MultiTaskMKL(Method):
         """Where the entries lie, tasks of a pass, memory of a step."""
         loop, settings, layout, k = self.loop, self.loop.settings, self.loop.layout, len(self.loop.specs)
         data = self.ctx.data if loop.data is None else loop.data
-        batches = split_batches(task_pairs(data, loop.specs, layout, loop.order), layout)
+        batches = split_batches(task_pairs(data, loop.specs, layout, loop.order, settings.dtype), layout)
         return {
             **holdings_plan(driver_held(settings, layout, k, len(loop.problems))),
             "grams": settings.policy,
             "gram_reason": settings.reason,
             "gram_block_rows": layout.block,
             "kernels": k,
-            "gram_bytes": entries_bytes(layout, k),
+            "gram_bytes": entries_bytes(layout, k, settings.dtype),
             "gram_store": settings.store,
             "learning_tasks": loop.n_tasks,
             "machines": loop.n_tasks * len(loop.problems),
@@ -178,7 +182,10 @@ def shared_loop(
     specs = resolved_kernels(first.kernels, inputs.data, first.normalize)
     layout = task_layout(np.diff(inputs.edges).tolist(), len(specs))
     policy = "auto" if given is not None and first.grams == "store" else first.grams
-    settings = task_settings(ctx, layout, len(specs), policy, None if given is not None else first.gram_store)
+    # For p > 2 kernels may weigh thousands in a task, and the rounding of single precision with them.
+    single = all(config.p == 2 for config in configs) or getattr(given and given.source, "dtype", None) == np.float32
+    dtype = "float32" if single else "float64"
+    settings = task_settings(ctx, layout, len(specs), policy, None if given is not None else first.gram_store, dtype)
     problems, fits, fit_configs = [], [], []
     for config in configs:
         for mask in masks:
@@ -194,7 +201,12 @@ def shared_loop(
 
 def driver_held(settings: GramSettings, layout: GramLayout, k: int, fits: int) -> tuple[Holding, ...]:
     """Return what the driver holds of k kernels within T tasks, the largest of s rows: entries or one step's, a task's sum, vectors."""
-    largest, n, whole = max(layout.groups), sum(layout.groups), entries_bytes(layout, k)
-    one_step = ONE_STEP.taking(min(whole, max(BATCH_BYTES, 4 * k * largest**2)))
+    largest, n, whole, b = (
+        max(layout.groups),
+        sum(layout.groups),
+        entries_bytes(layout, k, settings.dtype),
+        np.dtype(settings.dtype).itemsize,
+    )
+    one_step = ONE_STEP.taking(min(whole, max(BATCH_BYTES, b * k * largest**2)))
     entries = WITHIN.taking(whole) if settings.policy == "memory" else one_step
-    return entries, LARGEST.of(s=largest), WEIGHTS.of(k=k, T=len(layout.groups) * fits), vectors_held(n, fits)
+    return entries, LARGEST.of(b=b, s=largest), WEIGHTS.of(k=k, T=len(layout.groups) * fits), vectors_held(n, fits)

@@ -143,11 +143,12 @@ class _TaskKernels:
             yield block, (a - start, b - start), (c - start, d - start)
 
     def combine(self, weights: np.ndarray) -> np.ndarray:
-        """Return the weighted sum of the kernels, ``(m, m)`` float32."""
-        m = self._part.rows[1] - self._part.rows[0]
-        matrix = np.empty((m, m), np.float32)
+        """Return the weighted sum of the kernels, ``(m, m)``, in their type."""
+        m, matrix = self._part.rows[1] - self._part.rows[0], np.empty(0)
         for block, rows, cols in self._blocks():
-            matrix[slice(*rows), slice(*cols)] = total = combine_kernels(block, weights)
+            total = combine_kernels(block, weights)
+            matrix = matrix if matrix.size else np.empty((m, m), total.dtype)
+            matrix[slice(*rows), slice(*cols)] = total
             if rows != cols:
                 matrix[slice(*cols), slice(*rows)] = total.T
         return matrix

@@ -41,20 +41,22 @@ def task_layout(sizes: Sequence[int], k: int) -> GramLayout:
     return GramLayout(sum(sizes), block, tuple(int(size) for size in sizes))
 
 
-def entries_bytes(layout: GramLayout, k: int) -> int:
+def entries_bytes(layout: GramLayout, k: int, dtype: str) -> int:
     """Return the bytes of the entries of k kernels."""
-    return 4 * k * sum(int(np.prod(layout.shape(i, j))) for i, j in layout.pairs())
+    return np.dtype(dtype).itemsize * k * sum(int(np.prod(layout.shape(i, j))) for i, j in layout.pairs())
 
 
-def task_settings(ctx: RunContext, layout: GramLayout, k: int, policy: GramPolicy = "auto", store: str | None = None) -> GramSettings:
+def task_settings(
+    ctx: RunContext, layout: GramLayout, k: int, policy: GramPolicy = "auto", store: str | None = None, dtype: str = "float32"
+) -> GramSettings:
     """Return where the entries lie: decided from sizes, or as ``policy`` says. Raises ValueError: a store is asked for without a path."""
     if policy == "store" and store is None:
         raise ValueError("grams='store' needs a path for the Gram store")
-    needed, budget = entries_bytes(layout, k), int(BANK_SHARE * ctx.driver_memory)
+    needed, budget = entries_bytes(layout, k, dtype), int(BANK_SHARE * ctx.driver_memory)
     auto: Policy = "memory" if needed <= budget else "recompute" if store is None else "store"
     chosen: Policy = auto if policy == "auto" else policy
     sizes = f"{k} Gram matrices within {len(layout.groups)} tasks take {bytes_text(needed)}, the driver may give them {bytes_text(budget)}"
-    return GramSettings(chosen, layout.block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}")
+    return GramSettings(chosen, layout.block, store, f"{PLACES[chosen]}{'' if policy == 'auto' else ', as asked for'}: {sizes}", dtype)
 
 
 @dataclass(frozen=True)
@@ -70,11 +72,12 @@ class ComputedPair:
     left: np.ndarray = field(repr=False, compare=False)  # rows of the data they stand for, ascending
     right: np.ndarray = field(repr=False, compare=False)
     source: RowData | None = field(default=None, repr=False, compare=False)  # arrays in memory; such a reference stays in its process
+    dtype: str = "float32"
 
     @property
     def nbytes(self) -> int:
         """Bytes of the loaded block."""
-        return 4 * len(self.specs) * len(self.left) * len(self.right)
+        return np.dtype(self.dtype).itemsize * len(self.specs) * len(self.left) * len(self.right)
 
     @property
     def row_bytes(self) -> int:
@@ -82,10 +85,10 @@ class ComputedPair:
         return 8 * self.width * MAX_ROWS_READ * (len(self.left) + len(self.right))
 
     def load(self) -> np.ndarray:
-        """Compute the raw kernels, float32 ``(k, rows, columns)``."""
+        """Compute the raw kernels ``(k, rows, columns)``."""
         data = self.source or open_shared(self.url, self.digest)
         right = None if self.rows == self.cols else read_rows(data, self.right)
-        return gram_block(self.specs, read_rows(data, self.left), right, dtype=np.float32)
+        return gram_block(self.specs, read_rows(data, self.left), right, dtype=self.dtype)
 
 
 @dataclass(frozen=True)
@@ -98,17 +101,18 @@ class GivenTaskPair:
     left: np.ndarray = field(repr=False, compare=False)
     right: np.ndarray = field(repr=False, compare=False)
     source: np.ndarray = field(repr=False, compare=False)
+    dtype: str = "float32"
 
     row_bytes = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of the loaded block."""
-        return 4 * len(self.positions) * len(self.left) * len(self.right)
+        return np.dtype(self.dtype).itemsize * len(self.positions) * len(self.left) * len(self.right)
 
     def load(self) -> np.ndarray:
-        """Return the raw kernels, float32 ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
-        block = np.asarray(self.source[np.ix_(np.array(self.positions), self.left, self.right)], np.float32)
+        """Return the raw kernels ``(k, rows, columns)``; of a pair on the diagonal the upper triangle, mirrored."""
+        block = np.asarray(self.source[np.ix_(np.array(self.positions), self.left, self.right)], self.dtype)
         if self.rows == self.cols:
             block = np.triu(block) + np.triu(block, 1).transpose(0, 2, 1)
         return np.ascontiguousarray(block)
@@ -137,7 +141,9 @@ class LoadedPair:
 TaskPair = ComputedPair | GivenTaskPair | LoadedPair | StoredPair
 
 
-def task_pairs(data: RowData | GivenGrams, specs: Sequence[Any], layout: GramLayout, order: np.ndarray) -> Sequence[TaskPair]:
+def task_pairs(
+    data: RowData | GivenGrams, specs: Sequence[Any], layout: GramLayout, order: np.ndarray, dtype: str = "float32"
+) -> Sequence[TaskPair]:
     """Return references to the block pairs of all tasks, task by task; ``order`` are the rows of the data in that order."""
     spans = [(layout.span(i), layout.span(j)) for i, j in layout.pairs()]
     if isinstance(data, GivenGrams):
@@ -145,11 +151,11 @@ def task_pairs(data: RowData | GivenGrams, specs: Sequence[Any], layout: GramLay
         if isinstance(source, GramStore):
             # It keeps pairs of rows of different tasks, which are of no use here.
             raise ValueError("a Gram store of whole matrices cannot be cut into tasks; give the matrices as an array (n_kernels, n, n)")
-        return [GivenTaskPair(rows, cols, positions, order[slice(*rows)], order[slice(*cols)], source) for rows, cols in spans]
+        return [GivenTaskPair(rows, cols, positions, order[slice(*rows)], order[slice(*cols)], source, dtype) for rows, cols in spans]
     data, order = _sort_rows(data, order)
     digest, source = (data.digest, None) if isinstance(data, BlockStore) else ("", data)
     return [
-        ComputedPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, order[slice(*rows)], order[slice(*cols)], source)
+        ComputedPair(data.url, digest, rows, cols, tuple(specs), data.n_cols, order[slice(*rows)], order[slice(*cols)], source, dtype)
         for rows, cols in spans
     ]
 

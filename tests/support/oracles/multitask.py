@@ -87,3 +87,56 @@ def primal_optimum(problem, p, q):
 
     start = np.random.default_rng(0).normal(size=np.prod(shape) + problem.T) * 0.1
     return minimize(value, start, method="BFGS", options={"gtol": 1e-6, "maxiter": 800}).fun
+
+
+def few_rows(seed, sizes=None):
+    """Tasks that differ in place with few rows each, kernels of single columns and of all (the setting of Jawanpuria's Table 4.2).
+
+    Returns the kernels' features ``[(n, r)]``, whose traces are n, targets of deviation one, tasks, and the kernels of the columns.
+    """
+    rng = np.random.default_rng(seed)
+    T, n, d = sizes or (int(rng.integers(4, 16)), int(rng.integers(3, 8)), int(rng.integers(3, 9)))
+    task, base = np.repeat(np.arange(T), n), rng.normal(size=(T, d))
+    X = base[task] * 2 + 0.3 * rng.normal(size=(T * n, d))
+    y = 3 * base[task, 0] + 10 + rng.normal(size=T * n) * 0.5
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    features = [part * np.sqrt(len(X) / np.sum(part**2)) for part in (*(X[:, [j]] for j in range(d)), X)]
+    return features, (y - y.mean()) / y.std(), task, [*(f"linear[{j}]" for j in range(d)), "linear"]
+
+
+def tube_value(features, y, task, parts, biases, C, p, q, epsilon=0.1):
+    """Primal value ``1/2 Omega^2 + C sum max(0, |y - F| - epsilon)`` of explicit weights ``parts`` ``[kernel] (T, r)``."""
+    F = biases[task] + sum(np.sum(Z * W[task], axis=1) for Z, W in zip(features, parts, strict=True))
+    norms = np.stack([np.linalg.norm(W, axis=1) for W in parts])
+    omega = np.sum(np.sum(norms**p, axis=1) ** (q / p)) ** (1 / q)
+    return 0.5 * omega**2 + C * np.sum(np.maximum(np.abs(y - F) - epsilon, 0.0))
+
+
+def tube_optimum(features, y, task, C, p, q, epsilon=0.1):
+    """Least primal value over explicit weights and biases that L-BFGS finds for losses and norms rounded less and less: near the optimum,
+    never below it.
+    """
+    Z, T = np.hstack(features), task.max() + 1
+    kernel = np.repeat(np.arange(len(features)), [part.shape[1] for part in features])
+    starts, D = np.flatnonzero(np.diff(kernel, prepend=-1)), Z.shape[1]
+
+    def value(x, width):
+        W, b = x[: T * D].reshape(T, D), x[T * D :]
+        squares = np.add.reduceat(W**2, starts, axis=1) + (0.01 * width) ** 2
+        over_tasks = np.sum(squares ** (p / 2), axis=0)
+        omega2 = np.sum(over_tasks ** (q / p)) ** (2 / q)
+        slopes = omega2 ** (1 - q / 2) * over_tasks ** (q / p - 1) * squares ** (p / 2 - 1)
+        rest = y - np.sum(Z * W[task], axis=1) - b[task]
+        over = np.maximum(np.abs(rest) - epsilon, 0.0)
+        loss = np.where(over < width, over**2 / (2 * width), over - width / 2)
+        pull = -C * np.minimum(over / width, 1.0) * np.sign(rest)
+        into = np.stack([pull[task == t] @ Z[task == t] for t in range(T)])
+        gradient = np.concatenate([(slopes[:, kernel] * W + into).ravel(), np.bincount(task, pull, T)])
+        return 0.5 * omega2 + C * np.sum(loss), gradient
+
+    x = np.random.default_rng(0).normal(size=T * D + T) * 0.1
+    for width in 10.0 ** -np.arange(2, 6.5, 1.5):
+        options = {"maxiter": 20000, "maxfun": 40000, "maxcor": 50, "ftol": 1e-12, "gtol": 1e-6}
+        x = minimize(value, x, args=(width,), jac=True, method="L-BFGS-B", options=options).x
+    W = x[: T * D].reshape(T, D)
+    return tube_value(features, y, task, [W[:, kernel == j] for j in range(len(features))], x[T * D :], C, p, q, epsilon)

@@ -17,7 +17,7 @@ from gramplane.pipeline.methods.multitask_mkl import solve_pass as task_solves
 from gramplane.storage import DataError
 from gramplane.storage.ingest import ingest
 from tests.support.checks import run_checks
-from tests.support.oracles.multitask import dual_optimum, primal_optimum, random_problem
+from tests.support.oracles.multitask import dual_optimum, few_rows, primal_optimum, random_problem, tube_optimum, tube_value
 
 EXPONENTS = [(2.0, 1.0), (6.0, 1.0), (8.67, 1.0), (4.0, 1.5), (2.0, 1.5)]
 KERNELS = ["rbf(gamma=0.5)", "rbf(gamma=2)[0:2]", "linear", "poly(degree=2)[1]"]
@@ -75,6 +75,33 @@ def test_every_bound_along_the_way_holds(loss, p):
     assert (history["upper_bound"] >= machine.lower_bound_ * (1 - 1e-9)).all()
     assert (np.diff(history["upper_bound"]) <= 0).all()
     assert (np.diff(history["lower_bound"]) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("seed", "sizes", "C", "p", "q"),
+    [
+        *[(6, None, 3.0, 6.0, 1.5), (19, None, 3.0, 6.0, 1.5)],
+        *[(13, None, 30.0, 8.67, 1.5), (15, None, 30.0, 8.67, 1.5), (13, None, 30.0, 8.67, 1.0)],
+        *[(0, (5, 4, 3), 3.0, 3.0, 1.0), (1, (5, 4, 3), 3.0, 6.0, 1.5), (2, (5, 4, 3), 30.0, 8.67, 1.0)],
+    ],
+)
+def test_few_rows_and_kernels_of_single_columns_end_certified(seed, sizes, C, p, q):
+    features, y, task, kernels = few_rows(seed, sizes)
+    X = features[-1]
+    machine = MultiTaskMKLRegressor(kernels, C=C, p=p, q=q, max_iter=60).fit(X, y, task)
+    assert machine.converged_ and 0 <= machine.dual_gap_ <= 1e-3 * machine.objective_
+    # The objective is that of the machine that is returned: its functions, their norms and losses written out.
+    beta = np.zeros(len(y))
+    beta[machine.model_.support_ids] = machine.model_.beta
+    own = (task[:, None] == np.arange(task.max() + 1)) * beta[:, None]
+    parts = [weights[:, None] * (own.T @ Z) for weights, Z in zip(machine.task_kernel_weights_, features, strict=True)]
+    assert machine.objective_ == pytest.approx(tube_value(features, y, task, parts, machine.intercept_, C, p, q), rel=1e-6)
+    assert machine.predict(X, task) == pytest.approx(
+        machine.intercept_[task] + sum(np.sum(Z * W[task], axis=1) for Z, W in zip(features, parts, strict=True)), abs=1e-6
+    )
+    if sizes is not None:
+        best = tube_optimum(features, y, task, C, p, q)
+        assert machine.lower_bound_ <= best <= machine.objective_ * (1 + 1e-4)
 
 
 def test_weights_and_shares_lie_on_their_spheres():
