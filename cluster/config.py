@@ -8,7 +8,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -78,9 +78,7 @@ class ClusterConfig:
         """Bytes a worker process may take; ``None`` where only the workers know."""
         if self.worker_memory is not None or self.kind != "local":
             return self.worker_memory
-        from distributed.system import MEMORY_LIMIT
-
-        return int(_LOCAL_SHARE * MEMORY_LIMIT / self.workers)
+        return int(_LOCAL_SHARE * machine_memory() / self.workers)
 
 
 def driver_bytes(value: str | int | None) -> int:
@@ -194,19 +192,37 @@ def parse_cluster(
 
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where the limit of a container stands (version 2, version 1)."""
+_ROOT = Path("/")
+_GROUP_LIMITS = {"memory": ("memory", ("memory.limit_in_bytes",)), "": ("", ("memory.max", "memory.high"))}
+"""By the controller that ``/proc/self/cgroup`` names (of version 1; version 2 has none): folder below ``/sys/fs/cgroup``, and files."""
 
 
 @functools.cache
 def machine_memory() -> int:
-    """Return the memory of this machine in bytes, or of the container around this process if that is less."""
-    total = psutil.virtual_memory().total
-    for path in _CGROUP_LIMITS:
-        with suppress(OSError):
-            if (text := path.read_text().strip()).isdigit():
-                total = min(total, int(text))
-    return total
+    """Return the memory of this machine in bytes, or of a control group around this process if that is less.
+
+    Containers, Slurm and systemd limit memory by control groups; the least limit of the process's own group and of all around it counts.
+    """
+    return min([psutil.virtual_memory().total, *_control_group_limits()])
+
+
+def _control_group_limits() -> Iterator[int]:
+    with suppress(OSError):
+        for line in (_ROOT / "proc/self/cgroup").read_text().splitlines():
+            controllers, path = line.split(":", 2)[1:]
+            for controller in _GROUP_LIMITS.keys() & controllers.split(","):
+                below, files = _GROUP_LIMITS[controller]
+                group = _ROOT / "sys/fs/cgroup" / below
+                # Inside of a container the path may be the one outside; then what is mounted is the container's own group.
+                for part in ("", *(part for part in path.split("/") if part not in {"", ".."})):
+                    group /= part
+                    yield from (int(limit) for file in files if (limit := _text_of(group / file)).isdigit())
+
+
+def _text_of(file: Path) -> str:
+    with suppress(OSError):
+        return file.read_text().strip()
+    return ""
 
 
 def default_driver_memory() -> int:

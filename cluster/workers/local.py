@@ -20,7 +20,7 @@ from tornado.ioloop import IOLoop
 
 from ...storage.temporary import temporary_folder
 from ..config import ClusterConfig
-from ..errors import ClusterLost
+from ..errors import ClusterLost, MemoryBoundExceeded, bytes_text
 from ..events import Sink
 from ..security import make_security
 from .keepers import Keepers
@@ -28,12 +28,16 @@ from .keepers import Keepers
 THREAD_LIMITS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 """Read by BLAS libraries when they load, hence set before a worker process starts."""
 
+_PROCESS_BYTES = 160 << 20
+"""Bytes without which a worker process ends over its first imports; it takes 125 MiB before it has work."""
+
 _CLOSE_TIMEOUT = 2.0
 _HERE: dict[str, Any] = {"host": "127.0.0.1", "protocol": "tls://", "silence_logs": logging.ERROR}
 
 
 def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -> Client:
     """Return a client of a new cluster; ``stack`` ends all of it: client, workers, scheduler, and the folder with files and key."""
+    _refuse_too_small(config)
     folder = stack.enter_context(temporary_folder(dask.config.get("temporary-directory", None)))
     security = make_security(folder / "tls")
     stack.enter_context(_restore_environment())
@@ -51,6 +55,14 @@ def open_local(config: ClusterConfig, emit: Sink, stack: contextlib.ExitStack) -
     client = Client(cluster, set_as_default=False, direct_to_workers=True)
     stack.callback(close_in_time, client)
     return client
+
+
+def _refuse_too_small(config: ClusterConfig) -> None:
+    memory = config.memory_per_worker
+    if memory is not None and memory < _PROCESS_BYTES:
+        sizes = f"each worker would have {bytes_text(memory)}, and its process alone needs {bytes_text(_PROCESS_BYTES)}"
+        advice = "use fewer workers, or give them more (--worker-memory)"
+        raise MemoryBoundExceeded(f"cluster '{config}': {sizes}; {advice}", _PROCESS_BYTES, memory)
 
 
 def close_in_time(thing: Client | Any) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from ..arithmetic import Arithmetic, arithmetic
-from ..config import resident_bytes
+from ..config import machine_memory, resident_bytes
 from ..errors import PreflightFailed, VersionMismatch
 from ..versions import find_conflict, list_differences, software_versions
 
@@ -37,7 +36,8 @@ class WorkerFacts:
 def worker_facts(dask_worker: Worker) -> WorkerFacts:
     """Describe the worker this runs on."""
     manager = dask_worker.memory_manager
-    limit, pause = manager.memory_limit or psutil.virtual_memory().total, manager.memory_pause_fraction or TERMINATE_SHARE
+    # Dask does not see limits of Slurm and systemd.
+    limit, pause = min(manager.memory_limit or math.inf, machine_memory()), manager.memory_pause_fraction or TERMINATE_SHARE
     # Asked before what the process computes with: that loads SciPy's BLAS.
     resident = resident_bytes()
     threads, share = dask_worker.state.nthreads, min(float(pause), TERMINATE_SHARE)

@@ -176,6 +176,15 @@ def test_memory_refusal_counts_the_process_itself(pair):
     assert caught.value.needed == 1 << 30
 
 
+def test_workers_that_would_not_live_through_their_start_are_refused():
+    """They were started again and again for five minutes."""
+    with (
+        pytest.raises(MemoryBoundExceeded, match=r"each worker would have 135 MiB.*--worker-memory"),
+        open_executor("local:2", worker_memory="135MiB"),
+    ):
+        pass
+
+
 def test_plans_stay_below_where_the_first_worker_pauses():
     facts = [WorkerFacts({}, 1 << 30, 1, 100 << 20, 0.95), WorkerFacts({}, 2 << 30, 2, 50 << 20, 0.8)]
     assert weakest_capacity(dict(zip("ab", facts, strict=True))) == Capacity(1 << 30, 2, 100 << 20, 0.8)

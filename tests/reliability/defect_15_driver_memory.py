@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 
 from gramplane.storage.ingest import ingest
-from tests.reliability.walks import walk
+from tests.reliability.walks import Skipped, walk
 from tests.support.commands import start
 
 
@@ -53,3 +56,36 @@ def scores_and_workflows_are_planned(folder: Path) -> None:
     (run,) = (folder / "runs").glob("*/rule")
     refused = start(["score", str(run), "store", "--driver-memory", "4KiB"], folder)
     assert refused.wait() == 5 and "--driver-memory" in refused.messages, refused.messages
+
+
+@contextmanager
+def control_group(mebibytes: int) -> Iterator[Path]:
+    """Yield the file that takes the number of a process into a group, as a Slurm job's step has one, below a group with a limit."""
+    home = Path("/sys/fs/cgroup/memory")
+    own = next((line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line), None)
+    if own is None:
+        raise Skipped("no control groups of version 1 for memory")
+    group = home / own.lstrip("/") / f"gramplane-{os.getpid()}"
+    try:
+        (group / "step").mkdir(parents=True)
+        (group / "memory.limit_in_bytes").write_text(str(mebibytes << 20))
+    except OSError as error:
+        raise Skipped(f"control groups cannot be made: {error}") from error
+    try:
+        yield group / "step" / "cgroup.procs"
+    finally:
+        for folder in (group / "step", group):
+            with suppress(OSError):
+                folder.rmdir()
+
+
+@walk(15, "a control group of 300 MiB below the root, as Slurm and systemd make them, is seen: a run beyond it ends with 5", quick=False)
+def control_groups_are_seen(folder: Path) -> None:
+    """Start a map of 8,000 rows, which took gigabytes until the kernel killed it, and workers that would not live through their start."""
+    rng = np.random.default_rng(0)
+    ingest((rng.normal(size=(8000, 2)), np.resize([-1, 1], 8000)), folder / "rows.zarr")
+    with control_group(300) as processes:
+        for words, told in ((["colored-mvu"], "driver_memory"), (["fgm", "--cluster", "local:2"], "--worker-memory")):
+            fit = ["fit", *words, "--data", "rows.zarr", "--run", words[0]]
+            command = start(fit, folder, ["sh", "-c", 'echo $$ > "$0" && exec "$@"', processes])
+            assert command.wait() == 5 and told in command.messages, command.messages
