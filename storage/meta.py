@@ -1,7 +1,7 @@
 """What a block store says about itself: shape, kind, labels, and the factors of its column scaling."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -10,21 +10,12 @@ import numpy.typing as npt
 from .errors import SchemaError
 from .value_types import Json
 
-SCHEMA = "gramplane.blocks/1"
-SCHEMA_WITH_MISSING = "gramplane.blocks/2"
-"""Of stores that hold missing values: programs that know nothing of them shall not take NaN for a number."""
-SCHEMA_WITH_TASK_NAMES = "gramplane.blocks/3"
-"""Of stores whose tasks have names: programs that know nothing of them would match the codes of two stores. It may hold missing values."""
-SCHEMA_WITH_CODES = "gramplane.blocks/4"
-"""Of stores with columns that hold numbers of levels: programs that know nothing of them would take these for quantities. It may hold
-missing values and names of tasks."""
-_SCHEMAS = (SCHEMA, SCHEMA_WITH_MISSING, SCHEMA_WITH_TASK_NAMES, SCHEMA_WITH_CODES)
+SCHEMA = "gramplane.blocks/5"
 
 Label = str | int | float | bool
 ScaleKind = Literal["none", "unit-column", "standard", "unit-row", "max-abs"]
 _SCALES = ("none", "unit-column", "standard", "unit-row", "max-abs")
 _VALUES = ("float32", "float64")
-_YOUNG = {"n_missing": 0, "task_names": None, "n_coded": 0, "covariates": None}  # attributes that older stores do not have
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,40 +84,34 @@ class BlockMeta:
 
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group; the digest is not among them, since it covers them."""
-        with_missing = SCHEMA_WITH_TASK_NAMES if self.task_names else SCHEMA_WITH_MISSING if self.n_missing else SCHEMA
-        schema = SCHEMA_WITH_CODES if self.n_coded else with_missing
-        values = {name: value for name, value in asdict(self).items() if value or name not in _YOUNG}
+        values = asdict(self)
         del values["digest"]
-        return {"gramplane": {"schema": schema, **values}}
+        return {"gramplane": {"schema": SCHEMA, **values}}
 
     @classmethod
     def from_attributes(cls, attributes: Json, digest: str, where: str) -> "BlockMeta":
-        """Read the attributes of the root group; SchemaError if this is no block store, or one of an unknown version."""
+        """Read the attributes of the root group; SchemaError if this is no block store, or one of another format."""
         stored = attributes.get("gramplane") if isinstance(attributes, dict) else None
         if not isinstance(stored, dict) or "schema" not in stored:
             raise SchemaError(f"{where} is not a block store: its attributes have no 'gramplane.schema'")
-        if stored["schema"] not in _SCHEMAS:
+        if stored["schema"] != SCHEMA:
             advice = "run `gramplane ingest` again on the source, or install the version that wrote it"
-            known = ", ".join(map(repr, _SCHEMAS))
-            raise SchemaError(f"{where} has the schema {stored['schema']!r}; this version reads {known}: {advice}")
-        values = {**_YOUNG, **{f.name: stored[f.name] for f in fields(cls) if f.name in stored}}
-        named, coded = (stored["schema"] == schema for schema in (SCHEMA_WITH_TASK_NAMES, SCHEMA_WITH_CODES))
+            raise SchemaError(f"{where} has the format {stored['schema']!r}; this version reads {SCHEMA!r}: {advice}")
         rules = {
-            **dict.fromkeys(("n_rows", "n_cols"), lambda v: type(v) is int),
+            **dict.fromkeys(("n_rows", "n_cols", "n_missing", "n_coded"), lambda v: type(v) is int and v >= 0),
+            **dict.fromkeys(("kind", "dtype", "scale"), lambda v: isinstance(v, str)),
             "labels": lambda v: v is None or (isinstance(v, list) and all(isinstance(label, str | int | float) for label in v)),
             "layouts": lambda v: isinstance(v, list),
             "info": lambda v: isinstance(v, dict),
             "covariates": lambda v: v is None or (v and isinstance(v, list) and set(map(type, v)) == {str}),
-            "n_missing": lambda v: type(v) is int and v >= 0 and (named or coded or (v > 0) == (stored["schema"] == SCHEMA_WITH_MISSING)),
-            "task_names": lambda v: _are_names(v) if named else v is None or (coded and _are_names(v)),
-            "n_coded": lambda v: type(v) is int and v >= 0 and (v > 0) == coded,
+            "task_names": lambda v: v is None or _are_names(v),
         }
-        for name in ("n_rows", "n_cols", "kind", "dtype", *rules):
-            if name not in values or not rules.get(name, bool)(values[name]):
-                raise SchemaError(f"{where}: the attribute {name} is {values.get(name)!r}, which a block store cannot have")
-        tuples = {name: values[name] and tuple(values[name]) for name in ("layouts", "task_names", "covariates")}
-        labels = None if values["labels"] is None else tuple(values["labels"])
-        return cls(**{**values, **tuples, "labels": labels, "digest": digest})
+        for name, rule in rules.items():
+            if name not in stored or not rule(stored[name]):
+                raise SchemaError(f"{where}: the attribute {name} is {stored.get(name)!r}, which a block store cannot have")
+        tuples = {name: stored[name] and tuple(stored[name]) for name in ("layouts", "task_names", "covariates")}
+        labels = None if stored["labels"] is None else tuple(stored["labels"])
+        return cls(**{**{name: stored[name] for name in rules}, **tuples, "labels": labels, "digest": digest})
 
 
 def _are_names(value: Json) -> bool:

@@ -40,8 +40,7 @@ def to_arrays(obj: object) -> tuple[Arrays, dict[str, Any]]:
 
     Fields may be numeric ndarrays, SciPy csc/csr arrays, int, float (also inf and nan), str, bool, None, tuples, lists, dicts with str
     keys, and nested dataclasses. A class may declare ``record_version: ClassVar[int]`` (default 1) and ``record_name: ClassVar[str]``,
-    under which it is stored (default: its own name); ``record_optional: ClassVar[tuple[str, ...]]`` are fields with a default that records
-    of the same version may lack. Raises SchemaError, naming the field whose value cannot be stored.
+    under which it is stored (default: its own name). Raises SchemaError, naming the field whose value cannot be stored.
     """
     if not _is_record(obj):
         raise SchemaError(f"a record must be a dataclass instance, not {type(obj).__name__}")
@@ -70,11 +69,6 @@ def _is_record(obj: object) -> "TypeGuard[DataclassInstance]":
 def record_name(cls: type) -> str:
     """Name that a class is stored under: its own, not one that it inherits."""
     return str(cls.__dict__.get("record_name", cls.__name__))
-
-
-def record_optional(cls: type) -> tuple[str, ...]:
-    """Fields of a class that a stored record may lack, written before there were any; they take their default."""
-    return tuple(getattr(cls, "record_optional", ()))
 
 
 def _record_version(cls: type) -> int:
@@ -173,11 +167,11 @@ def _decode_record(cls: type[T], node: Json, arrays: Mapping[str, Any], path: st
         raise SchemaError(f"{path} was written as version {written} of {record_name(cls)}; this is {_record_version(cls)}: {_ADVICE}")
     declared = [f.name for f in dataclasses.fields(cls) if f.init]  # pyright: ignore[reportArgumentType] (a dataclass)
     names = {name for name in node if not name.startswith("$")}
-    differing = sorted((names ^ set(declared)) - (set(record_optional(cls)) - names))
+    differing = sorted(names ^ set(declared))
     if differing:
         raise SchemaError(f"{path}: the fields {differing} are in the stored record or in {record_name(cls)}, not in both: {_ADVICE}")
     hints = typing.get_type_hints(cls, include_extras=True)
-    return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared if name in names})
+    return cls(**{name: _decode_value(hints[name], node[name], arrays, f"{path}.{name}") for name in declared})
 
 
 def _decode_union(args: Sequence[_Hint], node: Json, arrays: Mapping[str, Any], path: str) -> object:

@@ -20,6 +20,7 @@ from .blocks.arrays import canonical_json, parse_json
 from .errors import DigestMismatch, MissingBlock, SchemaError, StorageError
 from .manifest import MANIFEST, read_seal
 from .objects import Bytes, LocalObjects, Objects
+from .source import SOURCE
 
 POINTER = "current.json"
 FORMAT = "gramplane.store/2"
@@ -314,7 +315,9 @@ def _own_keys(objects: Objects) -> list[str]:
     except StorageError:
         written = {key for key in there if _ARRAY.fullmatch(key) and not _NAME.fullmatch(key.partition("/")[0])}
     arrays = {key.removesuffix(ROOT) for key in written if key.endswith(f"/{ROOT}")}
-    written |= {ROOT, MANIFEST, JOURNAL, "lock"} | {key for key in there if "/c/" in key and f"{key.rpartition('/c/')[0]}/" in arrays}
+    written |= {ROOT, MANIFEST, JOURNAL, SOURCE, "lock"} | {
+        key for key in there if "/c/" in key and f"{key.rpartition('/c/')[0]}/" in arrays
+    }
     return [key for key in there if key in written or key.startswith(f"{GRAMS}/")]
 
 

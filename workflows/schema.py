@@ -53,8 +53,8 @@ class IngestArgs(Closed):
     like: Store | None = Field(
         None, description="store whose features, labels and scaling this one takes, and how they were made: test data"
     )
-    zero_based: Literal["no", "yes", "auto"] = Field("no", description="whether SVMlight indices start at 0")
-    qid: Literal["refuse", "ignore"] = Field("refuse", description="what to do with qid: in SVMlight lines")
+    zero_based: Literal["no", "yes", "auto"] | None = Field(None, description="whether SVMlight indices start at 0; default no")
+    qid: Literal["refuse", "ignore"] | None = Field(None, description="what to do with qid: in SVMlight lines; default refuse")
     no_labels: bool = Field(False, description="SVMlight lines have no label, or one to be passed over; the store has no target")
     dtype: Literal["auto", "float32", "float64"] = Field("auto", description="auto: float32 when every value survives it")
     scale: Literal["none", "unit-column", "standard", "max-abs", "unit-row"] = Field("none", description="scaling, stored as factors")
@@ -78,7 +78,7 @@ class IngestArgs(Closed):
         description="what to do with missing values: fill in the mean or median of the column; indicator: the mean, and features that say "
         "what is missing; keep: store them, for rule-ensemble alone",
     )
-    budget: str | int = Field("256MiB", description="memory the ingest may take")
+    budget: str | int | None = Field(None, description="memory the ingest may take; default 256MiB")
     jobs: int | None = Field(None, ge=1, description="parser threads; default: two for a large file on several processors, else one")
     overwrite: bool = Field(False, description="replace a store made from another source or with other options")
 

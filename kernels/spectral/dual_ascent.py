@@ -52,7 +52,6 @@ class SpectralState:
     """State of the ascent."""
 
     record_name: ClassVar[str] = "SpectralState"
-    record_optional: ClassVar[tuple[str, ...]] = ("kept_block",)
     iteration: int  # evaluations done
     alpha: np.ndarray  # feasible point of the last step
     ahead: np.ndarray  # point of the next evaluation

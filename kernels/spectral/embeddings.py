@@ -172,7 +172,6 @@ class EmbeddingState:
     """State of an embedding."""
 
     record_name: ClassVar[str] = "EmbeddingState"
-    record_optional: ClassVar[tuple[str, ...]] = ("violation_cost",)
     iteration: int  # steps done
     ascent: NewtonState  # goes on over steps
     alpha: np.ndarray  # dual point that the next step begins at

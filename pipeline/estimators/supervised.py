@@ -13,7 +13,7 @@ from ...storage import BlockStore, MemoryBlocks
 from ...storage.value_types import UserData
 from ..inputs.fit_warnings import numbers_as_classes
 from ..inputs.labels import Inputs
-from ..records.data_set import DataSet, source_encoding
+from ..records.data_set import DataSet
 from .base import MethodEstimator
 from .inputs import (
     Classifying,
@@ -76,9 +76,8 @@ class SupervisedEstimator(MethodEstimator):
         store = opened_for(self, X)
         vars(self).pop("_is_frame_fit", None)
         vars(self).pop("encoding_", None)
-        encoding = source_encoding(store)
-        if encoding is not None:
-            self.encoding_ = encoding
+        if store.table is not None:
+            self.encoding_ = store.table
         self.n_features_in_, self._first_feature = store.n_cols, store.first_feature
         return store
 

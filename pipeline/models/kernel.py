@@ -34,7 +34,6 @@ class KernelModel:
     """
 
     record_name: ClassVar[str] = "KernelModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, as JSON; `null` for regression
     kernels_json: str  # all kernels in order, as a JSON list of records

@@ -20,7 +20,6 @@ class LinearModel:
     """``f_m(x) = <coef_m, x> + intercept_m`` for every machine m; of rows scaled to unit norm ``<coef_m, x / ||x||> + intercept_m``."""
 
     record_name: ClassVar[str] = "LinearModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, as JSON; `null` for regression. Two classes have one machine, more have one each
     tasks_json: str  # the names of the tasks in order, as JSON, machines being tasks; `null` where there are none

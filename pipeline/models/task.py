@@ -24,7 +24,6 @@ class TaskModel:
     """
 
     record_name: ClassVar[str] = "TaskModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("calibration",)
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, as JSON; `null` for regression
     kernels_json: str  # all kernels in order, as a JSON list of records

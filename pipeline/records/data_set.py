@@ -8,7 +8,6 @@ from typing import Any, Literal, NoReturn, Protocol, TypeAlias
 import numpy as np
 
 from ...storage import BlockStore, DataError
-from ...storage.encoding.record import ColumnEncoding, TableEncoding
 
 Kind: TypeAlias = Literal["columns", "strings", "grams", "stream"]
 
@@ -66,22 +65,6 @@ def require(data: DataSet, method: str, *kinds: Kind) -> None:
     if data.holds not in kinds:
         takes = " or ".join(KINDS[kind] for kind in kinds)
         raise DataError(f"{method} takes {takes}; these data are {KINDS[data.holds]}", "" if data.url == "memory" else data.url)
-
-
-MAX_NAMED = 1 << 16  # columns of plain tables that are written down by name, so that frames can be matched
-
-
-def source_encoding(store: BlockStore) -> TableEncoding | None:
-    """Return how the features of a store came from the columns of a table; of one of numbers that they are its columns; ``None`` where
-    they have no names, or too many.
-    """
-    if store.encoding is not None or store.n_cols > MAX_NAMED:
-        return store.encoding
-    names = store.feature_names()
-    if names is None or len(set(names)) < len(names):
-        return None
-    missing = "keep" if store.meta.n_missing else "refuse"
-    return TableEncoding(tuple(ColumnEncoding(name, "numeric", missing=missing, features=(name,)) for name in names))
 
 
 class CountedNames(Sequence[str]):

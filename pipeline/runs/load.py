@@ -11,7 +11,7 @@ from typing import Any
 from ...cluster import open_executor
 from ...kernels.jit import one_thread
 from ...storage import BlockStore, DataError, DigestMismatch, RunStore, StorageError, read_model, write_model
-from ...storage.encoding.record import TableEncoding, first_difference
+from ...storage.encoding.record import first_difference
 from ...storage.runs.models import model_class
 from ...storage.value_types import Json
 from ..calibration.at_fit import calibrate_run, fold_plan
@@ -22,7 +22,6 @@ from ..models.calibration import Calibration
 from ..records.compute import ComputeOptions
 from ..records.config import stored_config
 from ..records.context import Emit, RunContext, ignore
-from ..records.data_set import source_encoding
 from ..registry import MethodInfo
 from .decisions import as_decided
 from .run import executing, method_named, open_data
@@ -56,27 +55,21 @@ def load_model(run: str | Path) -> Any:
     estimator = getattr(info.module("estimator"), str(info.regressor if regression else info.estimator))
     loaded: Any = estimator.from_model(model, record["params"], folder.history())
     loaded.stop_reason_ = summary.get("stop")
-    loaded._first_feature = int((folder.read_json("where") or {}).get("first_feature", 0))
-    encoding = run_encoding(folder)
-    if encoding is not None:
-        loaded.encoding_ = encoding
+    source = folder.read_source()
+    loaded._first_feature = source.first_index
+    if source.table is not None:
+        loaded.encoding_ = source.table
     if isinstance(loaded, ProbabilityEstimator) and has_probabilities(loaded) and known_calibration(info.method, model) is None:
         loaded._late = LateCalibration(partial(calibration_of, str(folder.path)))
     return loaded
 
 
-def run_encoding(folder: RunStore) -> TableEncoding | None:
-    """Return how the features of a finished run came from the columns of a table, where that is known."""
-    value = folder.read_json("encoding")
-    return None if value is None else TableEncoding.from_value(value)
-
-
-def check_encoding(run: Path, data: Any) -> None:
+def check_encoding(run: Path, data: BlockStore) -> None:
     """Refuse a store whose features came from the columns of a table in another way than those that a run was fitted on.
 
     Raises DataError: what differs first is named.
     """
-    fitted, given = run_encoding(RunStore.open(str(run))), source_encoding(data) if isinstance(data, BlockStore) else None
+    fitted, given = RunStore.open(str(run)).read_source().table, data.table
     differs = first_difference(fitted, given) if fitted is not None and given is not None else None
     if differs is not None:
         raise DataError(f"its features are not those of the fit: {differs}; ingest the source with --like TRAINING_STORE", data.url)

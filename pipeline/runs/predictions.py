@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -83,7 +83,6 @@ class Predictions:
     """Predicted labels (as codes into ``labels``; without classes numbers) and decision values, saved as a Zarr group. ``row``: numbers of
     the rows, or ids that are numbers; ``id_letters``, ``id_ends``: other ids, end to end; ``probability``: of ``classes``, where known."""
 
-    record_optional: ClassVar[tuple[str, ...]] = ("row", "id_letters", "id_ends", "classes", "probability")
     labels: tuple[str, ...]
     prediction: np.ndarray
     decision: np.ndarray

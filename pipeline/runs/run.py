@@ -32,7 +32,7 @@ from ..method import Method
 from ..records.compute import ComputeOptions
 from ..records.config import MethodConfig, make_config, stored_config
 from ..records.context import Emit, RunContext, Tally, ignore, once, warn_once
-from ..records.data_set import refuse_missing, source_encoding
+from ..records.data_set import refuse_missing
 from ..records.holdings import (
     CACHE_SHARE,
     OVERHEAD,
@@ -373,9 +373,7 @@ def _run(
     done = folder.read_json("summary")
     if done is not None:
         return RunOutcome("already-done", done, run=str(folder.path))
-    first = getattr(store, "first_feature", 0)
-    place = {"cluster": where.cluster, "data": store.url, "driver_memory": where.driver_bytes}
-    folder.write_json("where", {**place, **({"first_feature": first} if first else {})})
+    folder.write_json("where", {"cluster": where.cluster, "data": store.url, "driver_memory": where.driver_bytes})
     began, record, tally, emit = time.perf_counter(), folder.config, Tally(), warn_once(emit)
     seeing = contextlib.nullcontext() if "target_unit" in record else raw_targets()
     with seeing, executing(where, store, tee((emit, tally.listen)), info.method.programs) as executor:
@@ -407,9 +405,7 @@ def _run(
         ctx.confirm()
     folder.write_model(model)
     folder.drop_scratch()  # what a model is made of may lie there
-    encoding = source_encoding(store) if isinstance(store, BlockStore) else None
-    if encoding is not None:
-        folder.write_json("encoding", encoding.to_value())
+    folder.write_source(store.whole_source())
     folder.write_json("tables", tables)
     figures = {**common_figures(own, outcome), **({"calibration": plan["calibration"]} if "calibration" in plan else {})}
     for message in doubts:

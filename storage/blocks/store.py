@@ -7,7 +7,7 @@ import os
 from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -17,16 +17,17 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..encoding.record import ENCODING, TableEncoding
+from ..encoding.record import TableEncoding
 from ..errors import MissingBlock, SchemaError, StorageError
 from ..layout import DenseLayout, StripeLayout, place_blocks
 from ..manifest import read_seal
 from ..meta import BlockMeta, ColumnScale
+from ..source import SOURCE, Source, table_of
 from ..urls import check_name, open_objects, refuse_foreign
 from ..versions import Opened, open_version
 from .arrays import ArraySpec, ChunkedArray, check_crc, parse_json, read_listed
 from .tables import check_ids, check_rows, mark_canonical, reorder_columns
-from .texts import split_texts
+from .texts import join_texts, split_texts
 
 __all__ = ["BlockMeta", "BlockRef", "BlockStore", "ColumnScale", "Damage", "VerifyReport"]
 
@@ -119,8 +120,8 @@ class BlockSource:
 
     @property
     def first_feature(self) -> int:
-        """Number of the first column in the source: 1 of SVMlight text that counts from one."""
-        return int(dict(self.meta.info).get("first_index") or 0)
+        """Number of the first column in the source."""
+        return 0
 
     @property
     def holds(self) -> Literal["columns", "strings"]:
@@ -386,11 +387,34 @@ class BlockStore(BlockSource):
         return texts
 
     @cached_property
+    def source(self) -> Source:
+        """How the rows were read, without names, groups and factors."""
+        if SOURCE not in self._listed:  # written by blocks, not by an ingest
+            return Source("array", self.meta.kind, self.meta.n_cols)
+        return Source.from_json(read_listed(self._objects, self._listed, SOURCE), f"{self.url}/{SOURCE}")
+
+    def whole_source(self) -> Source:
+        """Return how the rows were read, with names, groups and factors."""
+        names = self.feature_names()
+        letters, lengths = (None, None) if names is None else join_texts(names)
+        about: dict[str, Any] = {"labels": self.meta.labels, "has_target": self.has_table("y"), "place": self.url, "digest": self.digest}
+        arrays = {"scale": replace(self.scale, row_factor=None), "groups": self.groups(), "letters": letters, "lengths": lengths}
+        return replace(self.source, n_features=self.n_cols, is_whole=True, **about, **arrays)
+
+    @cached_property
     def encoding(self) -> TableEncoding | None:
         """How the columns of the source became features; None where they are the features."""
-        if ENCODING not in self._listed:
-            return None
-        return TableEncoding.from_json(read_listed(self._objects, self._listed, ENCODING), f"{self.url}/{ENCODING}")
+        return self.source.encoding
+
+    @cached_property
+    def table(self) -> TableEncoding | None:
+        """How the columns of a table became features, or that they are the features; None where they have no names, or too many."""
+        return table_of(self.source, self.feature_names)
+
+    @property
+    def first_feature(self) -> int:
+        """Number of the first column in the source: 1 of SVMlight text that counts from one."""
+        return self.source.first_index
 
     def groups(self) -> npt.NDArray[np.int64] | None:
         """Group label of every column, int64 (n_cols,), if they were stored."""

@@ -16,6 +16,12 @@ def split_texts(letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.integer]
     return [data[a:b].decode("utf-8", errors="replace") for a, b in pairwise(ends)]
 
 
+def join_texts(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Return the UTF-8 bytes of texts end to end, and the bytes of each."""
+    coded = [text.encode() for text in texts]
+    return np.frombuffer(b"".join(coded), np.uint8), np.array([len(code) for code in coded], np.int64)
+
+
 def whole_numbers(texts: Sequence[str]) -> npt.NDArray[np.int64] | None:
     """Return texts as whole numbers, if all of them are written as such; None otherwise: "007" is a name."""
     if not all(map(_WHOLE.fullmatch, texts)):

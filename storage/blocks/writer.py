@@ -11,19 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import versions
-from ..encoding.record import ENCODING, TableEncoding
 from ..errors import MissingBlock, SchemaError, StorageError, UnalignedWrite, space_for
 from ..layout import DenseLayout, StripeLayout
 from ..manifest import MANIFEST, Journal, write_seal
 from ..meta import BlockMeta, ColumnScale
 from ..objects import LocalObjects, Objects, require_space, sweep_temporaries
+from ..source import SOURCE, Source
 from ..urls import check_name, local_path, open_objects
 from ..versions import JOURNAL, POINTER
 from .arrays import ArraySpec, Record, canonical_json, check_crc, fill_values, group_json, write_array, write_object
 from .store import INDEX_NAME, BlockStore, forget_shared
+from .texts import join_texts
 
 Layout = StripeLayout | DenseLayout
-_RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scale", "zarr.json", ENCODING, MANIFEST, JOURNAL, POINTER}
+_RESERVED = {"columns", "rows", "names", "sequences", "ids", "groups", "row_scale", "zarr.json", SOURCE, MANIFEST, JOURNAL, POINTER}
 
 
 class BlockWriter:
@@ -222,10 +223,10 @@ class BlockWriter:
         """Write the feature names."""
         if len(names) != self.meta.n_cols:
             raise SchemaError(f"names has {len(names)} entries; the data have {self.meta.n_cols} columns")
-        coded = [name.encode() for name in names]
-        ends = np.concatenate([[0], np.cumsum([len(c) for c in coded], dtype=np.int64)]).astype(np.int64)
+        letters, lengths = join_texts(names)
+        ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         group = self._object("names/zarr.json", group_json())
-        return group | self._write_array("names/bytes", np.frombuffer(b"".join(coded), np.uint8)) | self._write_array("names/offsets", ends)
+        return group | self._write_array("names/bytes", letters) | self._write_array("names/offsets", ends)
 
     def write_sequences(self, letters: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> Record:
         """Write one text per row, UTF-8 end to end, with the bytes of each."""
@@ -243,11 +244,12 @@ class BlockWriter:
         written = self._object(f"{group}/zarr.json", group_json())
         return written | self._write_array(f"{group}/{name}", letters) | self._write_array(f"{group}/offsets", ends)
 
-    def write_encoding(self, encoding: TableEncoding) -> Record:
-        """Write how the columns of the source became features."""
-        if encoding.n_features != self.meta.n_cols:
+    def write_source(self, source: Source) -> Record:
+        """Write how the source was read."""
+        encoding = source.encoding
+        if encoding is not None and encoding.n_features != self.meta.n_cols:
             raise SchemaError(f"the encoding has {encoding.n_features} features; the data have {self.meta.n_cols} columns")
-        return self._object(ENCODING, encoding.to_json())
+        return self._object(SOURCE, source.to_json())
 
     def write_groups(self, labels: npt.ArrayLike) -> Record:
         """Write the group label of every column, int64."""

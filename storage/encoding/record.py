@@ -1,17 +1,9 @@
 """The stored encoding of a table: which features the columns of the source yield, and how."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple
-
-from ..errors import SchemaError
-from ..records import from_arrays, to_arrays
-from ..value_types import Json
-
-ENCODING = "encoding.json"
-"""Name of the object that holds it, in a store and in a run."""
 
 Kind = Literal["numeric", "boolean", "nominal", "dropped", "id"]
 Missing = Literal["refuse", "keep", "mean", "median", "indicator"]
@@ -113,28 +105,6 @@ class TableEncoding:
     def id_column(self) -> str | None:
         """Name of the column that names the rows."""
         return next((column.name for column in self.columns if column.kind == "id"), None)
-
-    def to_json(self) -> bytes:
-        """JSON text of the record."""
-        return json.dumps(self.to_value(), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-
-    @classmethod
-    def from_json(cls, text: bytes, where: str) -> "TableEncoding":
-        """Read the record. Raises SchemaError: it is none, or one of another version."""
-        try:
-            value: Json = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise SchemaError(f"{where} is no JSON text: {error}") from error
-        return cls.from_value(value)
-
-    @classmethod
-    def from_value(cls, value: Json) -> "TableEncoding":
-        """Read the record from its JSON value. Raises SchemaError: it is none, or one of another version."""
-        return from_arrays(cls, {}, value)
-
-    def to_value(self) -> dict[str, Any]:
-        """JSON value of the record."""
-        return to_arrays(self)[1]
 
 
 def _starts(columns: Iterable[ColumnEncoding]) -> list[int]:

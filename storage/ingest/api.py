@@ -6,6 +6,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -16,13 +17,14 @@ from ..blocks.writer import drop_journal
 from ..errors import DataError, SchemaError
 from ..meta import ColumnScale, Label
 from ..places import is_local, parse_place
+from ..source import Source as Origin
 from ..urls import describe_source, local_path, open_objects
 from ..value_types import UserData
 from ..versions import is_finished
 from .build import Extras, Job, build_dense, build_sparse
 from .encode import encode_rows
 from .fetching import make_local
-from .guide import collect_extras, comparison_key, follow_guide, resolve_width
+from .guide import collect_extras, comparison_key, follow_guide
 from .labels import Target, Tasks
 from .opening import open_input
 from .options import Options, Progress, check_integer, no_progress
@@ -49,12 +51,12 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     *,
     format: str = "auto",
     n_features: int | None = None,
-    like: str | os.PathLike[str] | None = None,
-    zero_based: str = "no",
+    like: str | os.PathLike[str] | Origin | None = None,
+    zero_based: str | None = None,
     dtype: str = "auto",
     task: str = "classification",
     labels: Iterable[Label] | None = None,
-    qid: str = "refuse",
+    qid: str | None = None,
     no_labels: bool = False,
     scale: str | ColumnScale = "none",
     target: UserData = None,
@@ -69,7 +71,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     columns: Iterable[str] | None = None,
     layout: str = "columns",
     missing: str = "refuse",
-    budget: int = 256 << 20,
+    budget: int | None = None,
     jobs: int | None = None,
     scratch: str | os.PathLike[str] | None = None,
     resume: bool = True,
@@ -99,12 +101,14 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         with SVMlight for names without one.
     n_features : int, optional
         Width; SVMlight indices beyond it are refused. Default: the greatest index.
-    like : path or URL, optional
-        A store whose features, labels and column scaling are taken over, as test data need them; the names of its target, task, weight and
-        id columns and of its covariates, where the source has such columns; and what became of the columns of its table, which are found
-        by name: levels, missing values and what stands for them. Levels that it does not know are zeros, and warned of.
-    zero_based : str
-        Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (they do if index 0 occurs).
+    like : path, URL or Source, optional
+        A store that test data follow (or what a run keeps of one): its features, labels and column scaling; how SVMlight indices count,
+        query ids, the budget; the columns with the target, tasks, weights, ids and covariates, where the source has them; and what became
+        of the columns of its table, which are found by name: levels, missing values and what stands for them. Levels that it does not know
+        are zeros, and warned of. Options that say otherwise are refused.
+    zero_based : str, optional
+        Whether SVMlight indices count from zero: "no" (index 0 is an error), "yes", or "auto" (they do if index 0 occurs). Default: as
+        ``like`` says, else "no".
     dtype : str
         "float32" or "float64"; "auto" is float32 when every value survives the round trip and float64 otherwise.
     task : str
@@ -112,8 +116,8 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         than 20 different numbers are refused.
     labels : iterable, optional
         The only labels allowed.
-    qid : str
-        "refuse" or "ignore" ``qid:`` in SVMlight text.
+    qid : str, optional
+        "refuse" or "ignore" ``qid:`` in SVMlight text. Default: as ``like`` says, else "refuse".
     no_labels : bool
         The SVMlight text has no labels: a line starts with its first entry, or with a word without a colon (such as 0 or ?) that is passed
         over. The store has no target. Blank lines are no rows here either: a row without entries needs such a word.
@@ -142,10 +146,10 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         "median" stands for them, of the column; "indicator", the mean, and features that say what is missing; or "keep", for rules alone:
         they become NaN, ``BlockMeta.n_missing`` counts them, and the column table "missing" does so by column; nominal columns become
         numbers of levels (``n_coded``). Infinity is refused always, sparse input and scaling with "keep".
-    budget : int
-        Bytes of memory to work in, beyond the interpreter and its libraries. SVMlight lines may be an eighth of it, and without
-        ``n_features`` indices a quarter. Outside are 12 bytes per entry of the heaviest column. Files that no way within it leads through
-        are refused before they take memory (docs/storage-formats.md).
+    budget : int, optional
+        Bytes of memory to work in, beyond the interpreter and its libraries. Default: as ``like`` says, else 256 MiB. SVMlight lines may
+        be an eighth of it, and without ``n_features`` indices a quarter. Outside are 12 bytes per entry of the heaviest column. Files that
+        no way within it leads through are refused before they take memory (docs/storage-formats.md).
     jobs : int, optional
         Threads parsing a plain SVMlight file. Default: two if it has more than 64 MiB and there are two processors, else one.
     scratch : path, optional
@@ -196,20 +200,14 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
     parse_place(store_url, "new-store", "store_url")
     if no_labels and labels is not None:
         raise SchemaError("no_labels is set, so there is nothing that labels could name; leave out one of them")
-    guide = None if like is None else BlockStore.open(like)
-    text: dict[str, Any] = {
-        "n_features": resolve_width(guide, n_features),
-        "zero_based": zero_based,
-        "qid": qid,
-        "no_labels": bool(no_labels),
-    }
+    guide = like if like is None or isinstance(like, Origin) else _guide(BlockStore.open(like))
+    text: dict[str, Any] = {"n_features": n_features, "zero_based": zero_based, "qid": qid, "no_labels": bool(no_labels)}
     tables = {"target": target, "task_column": task_column, "weight_column": weight_column, "id_column": id_column}
     chosen = {"categorical": categorical, "drop": drop, "columns": columns, "missing": missing, "task": task, "labels": labels}
     known = scale if isinstance(scale, ColumnScale) else None
     kind = scale if known is None else known.kind
     form: dict[str, Any] = {"format": format, "dtype": dtype, "scale": kind, "layout": layout, "budget": budget}
-    chosen = chosen if guide is None else follow_guide(guide, chosen)
-    options = Options(**text, **tables, **form, covariates=covariates, **chosen)
+    options = Options(**follow_guide(guide, {**text, **tables, **form, **chosen, "covariates": covariates}))
     threads = None if jobs is None else check_integer("jobs", jobs, 1, 256)
     url = os.fspath(store_url)
     if dry_run and isinstance(source, str | os.PathLike) and not is_local(source):
@@ -236,6 +234,10 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
         return store
 
 
+def _guide(store: BlockStore) -> Origin:
+    return replace(store.whole_source(), place=f"{store.url} (like)")
+
+
 def _write_store(
     source: Source, options: Options, extras: Extras, folder: Path, place: tuple[str, Progress, bool, int], resume: bool
 ) -> BlockStore:
@@ -254,8 +256,6 @@ def _complete(extras: Extras, source: Source) -> None:
     """Add what is known once the source is read."""
     if extras.encoding is not None and not extras.are_named:
         extras.names = extras.encoding.feature_names
-    if extras.are_named:
-        extras.info["are_named"] = True
     extras.info["identity"] = source.identity()
 
 

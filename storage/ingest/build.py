@@ -19,6 +19,7 @@ from ..encoding.record import TableEncoding
 from ..errors import DataError, SchemaError
 from ..layout import DenseLayout, StripeLayout, plan_dense, plan_dense_rows, plan_stripes, running_sums
 from ..meta import BlockMeta, ColumnScale
+from ..source import Source
 from .buckets import Ints, Records, as_words, fill_buckets, plan_buckets, sort_bucket
 from .options import COVARIATE, Options, Progress
 from .reading import Reading
@@ -81,7 +82,7 @@ class Job:
             return self.options.dtype
         return "float32" if self.spool.single(name) else "float64"
 
-    def meta(self, kind: Literal["sparse", "dense"], n_cols: int, dtype: str, info: dict[str, Any]) -> BlockMeta:
+    def meta(self, kind: Literal["sparse", "dense"], n_cols: int, dtype: str) -> BlockMeta:
         """Description of the store."""
         target = self.reading.target
         labels, tasks = (target.labels() if self.spool.has("y") else None), (target.tasks.names() if self.spool.has("task") else None)
@@ -89,7 +90,7 @@ class Job:
         scale: Any = self.options.scale if self.extras.scale is None else self.extras.scale.kind
         coded = 0 if self.extras.encoding is None else self.extras.encoding.n_coded
         covariates = tuple(name.removeprefix(COVARIATE) for name in self.spool.names(COVARIATE)) or None
-        named = {"info": {**self.extras.info, **info}, "task_names": tasks, "n_coded": coded, "covariates": covariates}
+        named = {"info": self.extras.info, "task_names": tasks, "n_coded": coded, "covariates": covariates}
         return BlockMeta(self.spool.n_rows, n_cols, kind, dtype, labels, scale, **named)
 
     def writer(self, meta: BlockMeta, columns: StripeLayout | DenseLayout, rows: StripeLayout | DenseLayout | None) -> BlockWriter:
@@ -109,7 +110,7 @@ def build_sparse(job: Job) -> BlockStore:
     """Build a store of sparse columns."""
     shift = _first_index(job)
     counts = _column_counts(job, shift)
-    meta = job.meta("sparse", counts.size, job.dtype("vals"), {"first_index": shift})
+    meta = job.meta("sparse", counts.size, job.dtype("vals"))
     stripes = plan_stripes(counts, meta.itemsize, stripe_bytes=job.options.stripe_bytes, groups=job.extras.groups)
     rows = row_counts = None
     if job.options.layout == "both":
@@ -230,7 +231,7 @@ def build_dense(job: Job) -> BlockStore:
     """Build a store of dense columns."""
     width = int(job.reading.n_cols or 0)
     _check_extras(job, width)
-    meta = job.meta("dense", width, job.dtype("dense"), {})
+    meta = job.meta("dense", width, job.dtype("dense"))
     shape, stripe_bytes = (meta.n_rows, meta.n_cols, meta.itemsize), job.options.stripe_bytes
     columns = plan_dense(*shape, stripe_bytes=stripe_bytes)
     rows = plan_dense_rows(*shape, stripe_bytes=stripe_bytes) if job.options.layout == "both" else None
@@ -283,14 +284,22 @@ def finish_store(job: Job, writer: BlockWriter, tables: ColumnSummary) -> BlockS
         writer.write_table("covariates", _covariate_table(job))
     if job.extras.names is not None:
         writer.write_names(job.extras.names)
-    if job.extras.encoding is not None:
-        writer.write_encoding(job.extras.encoding)
+    writer.write_source(source_record(job, writer.meta))
     if job.extras.groups is not None:
         writer.write_groups(job.extras.groups)
     if writer.meta.scale != "none":
         factors, taken = _row_factors(job) if writer.meta.scale == "unit-row" else None, job.extras.scale
         writer.write_scale(tables.scaling(factors) if taken is None else replace(taken, row_factor=factors))
     return writer.commit()
+
+
+def source_record(job: Job, meta: BlockMeta) -> Source:
+    """Return how the source was read."""
+    kind = "sequences" if job.spool.has("letters") else meta.kind
+    first = _first_index(job) if meta.kind == "sparse" and kind != "sequences" else 0
+    tasks = meta.task_names is not None if job.spool.has("task") else None
+    learnt = {"are_named": job.extras.are_named, "named_tasks": tasks, "encoding": job.extras.encoding}
+    return Source(job.extras.info["source"]["format"], kind, meta.n_cols, first, job.options.learnt(), **learnt)
 
 
 def _write_ids(job: Job, writer: BlockWriter) -> None:

@@ -13,6 +13,7 @@ from ..encoding.expand import dense_features, sparse_features
 from ..encoding.record import FILLS, TableEncoding
 from ..encoding.table import Summary, TableReader, summarise
 from ..errors import DataError, SchemaError
+from ..records import from_arrays, to_arrays
 from .build import dense_cell
 from .labels import Target
 from .options import COVARIATE, Options, Progress
@@ -34,11 +35,11 @@ def encode_rows(
     notes = scratch.notes("encoding")
     if coder.is_plain:
         return reading, coder.finish({})
-    encoding = TableEncoding.from_json(notes[-1]["record"].encode(), source.name) if notes else None
+    encoding = from_arrays(TableEncoding, {}, notes[-1]["record"]) if notes else None
     if encoding is None:
         encoding = coder.finish(_summaries(reading.spool, coder, options))
         assert encoding is not None
-        scratch.note("encoding", record=encoding.to_json().decode())
+        scratch.note("encoding", record=to_arrays(encoding)[1])
     _check_features(encoding, options, source.name)
     rows = _EncodedRows(source, reading, coder, encoding)
     encoded = rows.read(scratch, options, reading.target, 1, progress)

@@ -5,64 +5,49 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..blocks.store import BlockStore
 from ..errors import SchemaError
 from ..meta import ColumnScale
+from ..source import Source
 from ..value_types import UserData
 from .build import Extras
-from .options import ROW_OPTIONS, Options, read_groups, read_names
-from .reading import Source
+from .options import Options, read_groups, read_names
+from .reading import Source as Reader
 from .tables.tabular import Table
 from .text.sequences import SequenceSource
 
 
-def follow_guide(guide: BlockStore, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that follow from another store: task, labels, missing values, roles of columns, encoding. Raises SchemaError: one
-    is given and says otherwise."""
-    made = dict(dict(guide.meta.info).get("options") or {})
+def follow_guide(guide: Source | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options with those that follow from the source that is followed: width, first index, query ids, task, labels, missing
+    values, budget; what nobody gives has its default. Raises SchemaError: one is given and says otherwise."""
+    if guide is None:
+        return {**asked, **{name: value for name, value in _DEFAULTS.items() if asked[name] is None}}
+    like, made = guide.place, guide.options
     for name in ("categorical", "drop", "columns"):
-        if chosen[name]:
-            raise SchemaError(f"{name} is given, but {guide.url} (like) says what the columns are; leave it out")
-    missing, encoding, info = made.get("missing", "refuse"), guide.encoding, dict(guide.meta.info)
-    if (missing, chosen["missing"]) == ("refuse", "keep"):
-        missing = "keep"  # rules read what is missing, whether they were learnt where something was or not
-    if chosen["missing"] not in ("refuse", missing):
-        raise SchemaError(f"missing is {chosen['missing']!r}, but {guide.url} (like) has {missing!r}, which is taken over")
-    task = chosen["task"]
-    if guide.has_table("y"):
-        task = "regression" if guide.meta.labels is None else "classification"
-        if chosen["task"] not in ("classification", task):
-            raise SchemaError(f"task is {chosen['task']!r}, but {guide.url} (like) is made for {task}")
-    # Names that were given aside do not tell which columns of the source they are of.
-    names = None if info.get("are_named") else guide.feature_names()
-    follow: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
-    if guide.has_table("task"):
-        follow["named_tasks"] = guide.meta.task_names is not None
-    follow |= {"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {}
-    return {
-        "task": task,
-        "labels": guide.meta.labels if chosen["labels"] is None else chosen["labels"],
-        "missing": missing,
-        "follow": follow,
-        "encoding": encoding,
-        "guided": names if encoding is None else [column.name for column in encoding.sources],
-    }
+        if asked[name]:
+            raise SchemaError(f"{name} is given, but {like} says what the columns are; leave it out")
+    known: dict[str, Any] = {"qid": made.get("qid", "refuse"), "missing": made.get("missing", "refuse")}
+    if guide.kind != "sequences":
+        known["n_features"] = guide.n_features
+    if guide.format == "svmlight":
+        known["zero_based"] = "no" if guide.first_index else "yes"
+    if guide.has_target:
+        known["task"] = "regression" if guide.labels is None else "classification"
+    free = {"missing": ("refuse",), "task": ("classification",), "zero_based": ("auto",)}  # values that ask for nothing
+    if (known["missing"], asked["missing"]) == ("refuse", "keep"):
+        known["missing"] = "keep"  # rules read what is missing, whether they were learnt where something was or not
+    for name, value in known.items():
+        if asked[name] not in (None, value, *free.get(name, ())):
+            raise SchemaError(f"{name} is {asked[name]!r}, but {like} has {value!r}, which is taken over")
+    labels = guide.labels if asked["labels"] is None else asked["labels"]
+    rest = {"budget": made.get("budget"), "labels": labels}
+    followed = {name: value for name, value in {**rest, **known}.items() if name in known or asked[name] is None}
+    return {**follow_guide(None, {**asked, **followed}), "guide": guide}
 
 
-def resolve_width(guide: BlockStore | None, n_features: int | None) -> int | None:
-    """Return the number of features that a source must have, where it is known."""
-    if guide is None or _holds_sequences(guide):
-        return n_features
-    if n_features not in (None, guide.meta.n_cols):
-        raise SchemaError(f"n_features is {n_features}, but {guide.url} (like) has {guide.meta.n_cols} columns")
-    return guide.meta.n_cols
+_DEFAULTS: dict[str, Any] = {"zero_based": "no", "qid": "refuse", "budget": 256 << 20}
 
 
-def _holds_sequences(guide: BlockStore) -> bool:
-    return bool(dict(guide.meta.info).get("sequences"))
-
-
-def collect_extras(source: Source, guide: BlockStore | None, options: Options, names: UserData, groups: UserData) -> Extras:
+def collect_extras(source: Reader, guide: Source | None, options: Options, names: UserData, groups: UserData) -> Extras:
     """Return what goes beside the data, as far as it is known before these are read. Raises SchemaError: names, scaling or content do not
     go together with those of the store to follow."""
     own_names = read_names(names)
@@ -72,20 +57,20 @@ def collect_extras(source: Source, guide: BlockStore | None, options: Options, n
     info |= {"names": _digest_texts(feature_names), "groups": _digest_texts(None if labels is None else labels.tolist())}
     scale = None
     if guide is not None:
-        if _holds_sequences(guide) != isinstance(source, SequenceSource):
+        if (guide.kind == "sequences") != isinstance(source, SequenceSource):
             contents = ("sequences", "numbers")
-            there, here = contents if _holds_sequences(guide) else contents[::-1]
-            raise SchemaError(f"{guide.url} (like) holds {there}; {source.name} holds {here}")
+            there, here = contents if guide.kind == "sequences" else contents[::-1]
+            raise SchemaError(f"{guide.place} holds {there}; {source.name} holds {here}")
         scale = _resolve_scale(guide, options, source)
-        known = guide.feature_names()
+        known = guide.names
         if known is not None and own_names is None and options.guided is not None and isinstance(source, Table):
             feature_names = known  # its columns are found by their names
-        _check_names(known, feature_names, guide.url)
+        _check_names(known, feature_names, guide.place)
         feature_names = feature_names or known
-        labels = guide.groups() if labels is None else labels
+        labels = guide.groups if labels is None else labels
         info["like"] = guide.digest
     info["options"] = options.describe()
-    are_named = own_names is not None or (guide is not None and bool(dict(guide.meta.info).get("are_named")))
+    are_named = own_names is not None or (guide is not None and guide.are_named)
     return Extras(feature_names, labels, scale, info, are_named)
 
 
@@ -93,24 +78,24 @@ def _digest_texts(values: list[Any] | None) -> str | None:
     return None if values is None else hashlib.sha256("\n".join(map(str, values)).encode()).hexdigest()[:32]
 
 
-def _resolve_scale(guide: BlockStore, options: Options, source: Source) -> ColumnScale | None:
+def _resolve_scale(guide: Source, options: Options, source: Reader) -> ColumnScale | None:
     scale = guide.scale
     if options.scale not in ("none", scale.kind):
-        raise SchemaError(f"scale is {options.scale!r}, but {guide.url} (like) has {scale.kind!r}; its factors are taken over")
+        raise SchemaError(f"scale is {options.scale!r}, but {guide.place} has {scale.kind!r}; its factors are taken over")
     if options.missing == "keep" and scale.kind != "none":
-        like = f"{guide.url} (like) has the scale {scale.kind!r}"
+        like = f"{guide.place} has the scale {scale.kind!r}"
         raise SchemaError(f"missing is 'keep' (--missing keep), but {like}; values are scaled only where none is missing")
     if scale.shift is not None and source.sparse:
-        raise SchemaError(f"{guide.url} (like) is dense with centred columns; this source is sparse and cannot be centred")
+        raise SchemaError(f"{guide.place} is dense with centred columns; this source is sparse and cannot be centred")
     return scale
 
 
-def _check_names(known: list[str] | None, found: list[str] | None, url: str) -> None:
+def _check_names(known: list[str] | None, found: list[str] | None, place: str) -> None:
     if known is None or found is None or known == found:
         return
     column = next((k for k, (a, b) in enumerate(zip(known, found, strict=False)) if a != b), min(len(known), len(found)))
     here, there = (names[column] if column < len(names) else None for names in (found, known))
-    raise SchemaError(f"column {column} is named {here!r}, but {there!r} in {url} (like); bring the columns into the same order")
+    raise SchemaError(f"column {column} is named {here!r}, but {there!r} in {place}; bring the columns into the same order")
 
 
 def comparison_key(info: Mapping[str, Any]) -> dict[str, Any]:

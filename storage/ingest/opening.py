@@ -46,6 +46,7 @@ ENDINGS = {
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zstd")
 _TEXTS = ("svmlight", "csv", "tsv", "fasta", "strings")
+_TELLING = {ending for kind, endings in ENDINGS.items() for ending in (endings if kind != "svmlight" else endings[:3])}
 _SUFFIXES = {ending: kind for kind, endings in ENDINGS.items() for ending in endings}
 
 
@@ -116,18 +117,24 @@ def _kind(source: UserData, options: Options) -> str:
         return "array"
     if options.format != "auto":
         return options.format
-    return "svmlight" if source == "-" or Path(source).is_dir() else guess_format(str(source))
+    known = None if options.guide is None or options.guide.format not in _TEXTS else options.guide.format
+    if source == "-" or Path(source).is_dir():
+        return known or "svmlight"
+    # A name that says little, such as test.dat, is read as the text was that is followed.
+    return known if known and _ending(str(source)) not in _TELLING else guess_format(str(source))
 
 
 def guess_format(name: str) -> str:
     """Return the format that a name speaks of, which may end with that of a packer. Raises SchemaError: nothing is known of its ending."""
-    path = Path(name)
-    if path.suffix.lower() in PACKED:
-        path = path.with_suffix("")
-    ending = path.suffix.lower()
+    ending = _ending(name)
     if not ending or ending in _SUFFIXES:
         return _SUFFIXES.get(ending, "svmlight")
     known = "; ".join(f"{kind} ({' '.join(endings)})" for kind, endings in ENDINGS.items())
     more = [kind for kind in FORMATS if kind not in (*ENDINGS, "auto", "array")]
     advice = f"name the format (--format {'|'.join([*ENDINGS, *more])})"
-    raise SchemaError(f"{name} has the unknown ending {path.suffix!r}; known are {known}, also packed ({' '.join(PACKED)}): {advice}")
+    raise SchemaError(f"{name} has the unknown ending {ending!r}; known are {known}, also packed ({' '.join(PACKED)}): {advice}")
+
+
+def _ending(name: str) -> str:
+    path = Path(name)
+    return (path.with_suffix("") if path.suffix.lower() in PACKED else path).suffix.lower()

@@ -1,8 +1,9 @@
 """What an ingest was asked to do, checked before any work."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..encoding.record import FILLS, Missing, TableEncoding
 from ..errors import SchemaError
 from ..layout import STRIPE_BYTES
 from ..meta import Label
+from ..source import Source
 from ..value_types import UserData
 from .labels import check_declared
 
@@ -75,9 +77,7 @@ class Options:
     drop: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
     budget: int = 256 << 20
-    follow: Mapping[str, Any] = field(default_factory=dict)
-    encoding: TableEncoding | None = None
-    guided: Sequence[str] | None = None
+    guide: Source | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -98,6 +98,26 @@ class Options:
             raise SchemaError(f"covariates is {self.covariates!r}; the target {self.target!r} must not be among them")
 
     @property
+    def encoding(self) -> TableEncoding | None:
+        """How columns became features in the source that is followed."""
+        return None if self.guide is None else self.guide.encoding
+
+    @cached_property
+    def guided(self) -> list[str] | None:
+        """Columns of the source that is followed, which its features come from; None where their names are not known."""
+        if self.guide is None or self.encoding is not None:
+            return None if self.encoding is None else [column.name for column in self.encoding.sources]
+        # Names that were given aside do not tell which columns of the source they are of.
+        return None if self.guide.are_named else self.guide.names
+
+    @property
+    def follow(self) -> dict[str, Any]:
+        """Columns with the target, tasks, weights, ids and covariates in the source that is followed."""
+        made = {} if self.guide is None else self.guide.options
+        found: dict[str, Any] = {name: made[option] for name, option in ROW_OPTIONS.items() if isinstance(made.get(option), str)}
+        return found | ({"covariates": made["covariates"]} if isinstance(made.get("covariates"), list) else {})
+
+    @property
     def reads_missing(self) -> bool:
         """Whether missing values are read: to be kept, or to be filled in."""
         return self.missing != "refuse"
@@ -105,7 +125,7 @@ class Options:
     @property
     def numeric_tasks(self) -> bool | None:
         """Whether tasks are numbers, as those of the store given as like; None where there is none."""
-        return None if "named_tasks" not in self.follow else not self.follow["named_tasks"]
+        return None if self.guide is None or self.guide.named_tasks is None else not self.guide.named_tasks
 
     @property
     def stripe_bytes(self) -> int:
@@ -125,16 +145,23 @@ class Options:
 
     def describe(self) -> dict[str, Any]:
         """JSON form. Tables given as arrays belong to the source, whose digest covers them, so only their presence is noted."""
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("follow", "encoding", "guided")}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "guide"}
         for name in ROW_OPTIONS.values():
             if values[name] is not None and not isinstance(values[name], str):
                 values[name] = "array"
         values["covariates"] = "array" if isinstance(self.covariates, dict) else self.covariates
         values["task"] = "classification" if self.task == "auto" else self.task
-        # Younger than the stores there are, which are still to be known by what made them.
-        young = {"missing": "refuse", "id_column": None, "covariates": None, "categorical": (), "drop": (), "columns": None}
-        values = {name: value for name, value in values.items() if name not in young or value != young[name]}
         return {**values, "labels": None if self.labels is None else list(self.labels)}
+
+    def learnt(self) -> dict[str, Any]:
+        """JSON form of what is no matter of one file but of all that follow: they are read by it."""
+        made = self.describe()
+        known = {**(self.guide.options if self.guide is not None else {}), **{name: made[name] for name in _LEARNT}}
+        named = {name: made[name] for name in (*ROW_OPTIONS.values(), "covariates") if made[name] not in (None, "array")}
+        return {**known, **named}
+
+
+_LEARNT = ("task", "missing", "qid", "budget")
 
 
 def _check_covariates(covariates: UserData) -> list[str] | dict[str, np.ndarray] | None:

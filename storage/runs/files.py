@@ -21,7 +21,7 @@ ROWS = "rows"
 FILE, LINE = b',\n "crc32c": "%08x"\n}', b',"crc32c":"%08x"}'
 _SEAL = re.compile(rb',?\n? ?"crc32c": ?"[0-9a-f]{8}"\n?\}\Z')
 
-CONFIG_FORMAT = "gramplane.run/2"
+CONFIG_FORMAT = "gramplane.run/3"
 HISTORY = "history.jsonl"
 _AGAIN = "continue the run (`gramplane resume`, of a grid the tune command again)"
 REMEDIES = {
@@ -29,7 +29,6 @@ REMEDIES = {
     "where": "remove it; the command of the run, given again, writes it anew",
     "decisions": f"remove it and {_AGAIN}: what it decided is decided again, which changes no result",
     "began": f"remove it and {_AGAIN}: nothing is compared with what the run began with, which is yours to know",
-    "encoding": f"remove it and summary.json and {_AGAIN}: both are written again from the store and the last checkpoint",
     "tables": f"remove it and summary.json and {_AGAIN}: both are written again from the last checkpoint",
     "summary": f"remove it and {_AGAIN}: it is written again from what is kept",
     "tune": f"remove it and summary.json and {_AGAIN}: fits that are done are not done again",
@@ -60,12 +59,14 @@ def _make_seal(body: bytes, form: bytes) -> bytes:
     return seal.lstrip(b",") if body == b"{" else seal
 
 
-def read_sealed(data: bytes, where: str, *, required: bool) -> Json:
-    """Return what `seal_file` or `seal_text` wrote; DigestMismatch if it is not JSON or does not have its checksum.
-
-    ``required``: a text without a checksum is damaged; those of runs of format 1 have none.
-    """
-    _check_seal(data, where, required=required)
+def read_sealed(data: bytes, where: str) -> Json:
+    """Return what `seal_file` or `seal_text` wrote; DigestMismatch if it is not JSON or does not have its checksum."""
+    seal = _SEAL.search(data, max(0, len(data) - 32))
+    if seal is None:
+        raise DigestMismatch(f"{where} does not end with its crc32c: it is cut short or changed")
+    body = data[: seal.start()]
+    if data[seal.start() :] not in (_make_seal(body, FILE), _make_seal(body, LINE)):
+        raise DigestMismatch(f"{where}: the content does not have the crc32c it states")
     try:
         value = load_json(data, where)
     except SchemaError as error:
@@ -75,33 +76,15 @@ def read_sealed(data: bytes, where: str, *, required: bool) -> Json:
     return value
 
 
-def _check_seal(data: bytes, where: str, *, required: bool) -> None:
-    seal = _SEAL.search(data, max(0, len(data) - 32))
-    if seal is None:
-        if required:
-            raise DigestMismatch(f"{where} does not end with its crc32c: it is cut short or changed")
-        return
-    body = data[: seal.start()]
-    if data[seal.start() :] not in (_make_seal(body, FILE), _make_seal(body, LINE)):
-        raise DigestMismatch(f"{where}: the content does not have the crc32c it states")
-
-
 def has_strangers(folder: Path, own: tuple[str, ...]) -> bool:
     """Return whether a folder holds anything but the names given and temporary files of writers."""
     return any(entry.name not in own and not is_temporary_name(entry.name) for entry in folder.iterdir())
 
 
-def read_run_json(file: Path, *, required: bool) -> Json:
-    """Return the content of a JSON file of a run, None if there is none; DigestMismatch says what can be done about a damaged one.
-
-    ``required``: see `read_sealed`; a configuration says by its format whether it has a checksum.
-    """
+def read_run_json(file: Path) -> Json:
+    """Return the content of a JSON file of a run, None if there is none; DigestMismatch says what can be done about a damaged one."""
     try:
-        data = file.read_bytes()
-        value = read_sealed(data, str(file), required=required)
-        if not required and isinstance(value, dict) and value.get("format") == CONFIG_FORMAT:
-            _check_seal(data, str(file), required=True)
-        return value
+        return read_sealed(file.read_bytes(), str(file))
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:
@@ -114,10 +97,10 @@ def _with_remedy(message: str, name: str) -> str:
     return f"{message}; {REMEDIES[name]}" if name in REMEDIES else message
 
 
-def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def read_lines(file: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yield every line of a sealed history with its entry; a last line torn by a kill, which has no end, is left out.
 
-    DigestMismatch at a damaged line. Of a run of format 1, whose lines have no checksum, lines that are no JSON object are left out.
+    DigestMismatch at a damaged line.
     """
     try:
         lines = file.read_bytes().split(b"\n")
@@ -129,10 +112,8 @@ def read_lines(file: Path, *, required: bool) -> Iterator[tuple[bytes, dict[str,
         lines.pop()  # what a kill leaves is the beginning of a record, or nothing
     for number, line in enumerate(lines, start=1):
         try:
-            entry = read_sealed(line, f"{file}:{number}", required=required)
+            entry = read_sealed(line, f"{file}:{number}")
         except DigestMismatch as error:
-            if not required and b'"crc32c"' not in line:
-                continue
             advice = f"`sed -i '{number},$d' {file}` keeps the rows before it; checkpoints and model do not need them"
             raise DigestMismatch(f"{error}; {advice}, so the run goes on as it is") from error
         if isinstance(entry, dict):

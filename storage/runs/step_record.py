@@ -20,7 +20,6 @@ from ..versions import open_version
 from .files import read_sealed, seal_file
 
 FORMAT = "gramplane.step/2"
-UNSEALED_FORMAT = "gramplane.step/1"
 """Of 0.1.0, without a checksum."""
 
 Status = Literal["running", "done", "failed"]
@@ -81,9 +80,7 @@ class StepManifest:
         if stored is None:
             return None
         kind = stored.pop("format", None) if isinstance(stored, dict) else None
-        if kind == FORMAT:
-            read_step_json(path, required=True)
-        if kind not in (FORMAT, UNSEALED_FORMAT) or set(stored) != {f.name for f in fields(cls)}:
+        if kind != FORMAT or set(stored) != {f.name for f in fields(cls)}:
             raise SchemaError(f"{os.fspath(path)} is not a step manifest of format {FORMAT!r}; remove it to run the step again")
         return cls(**stored)
 
@@ -93,11 +90,11 @@ def write_sealed(path: str | os.PathLike[str], value: Mapping[str, Any] | list[A
     write_atomic(os.path.abspath(path), (seal_file(value),), fsync=True)
 
 
-def read_step_json(path: str | os.PathLike[str], *, required: bool = False) -> Json:
-    """Read a JSON file of a workflow step; None if there is none, DigestMismatch if it is damaged or lacks a ``required`` checksum."""
+def read_step_json(path: str | os.PathLike[str]) -> Json:
+    """Read a JSON file of a workflow step; None if there is none, DigestMismatch if it is damaged."""
     location = os.fspath(path)
     try:
-        return read_sealed(Path(path).read_bytes(), location, required=required)
+        return read_sealed(Path(path).read_bytes(), location)
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:

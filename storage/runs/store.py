@@ -22,6 +22,7 @@ from ..locks import is_lock, lock_unless_done
 from ..objects import sweep_temporaries, write_all, write_atomic
 from ..places import require_local
 from ..records import dump_json, from_arrays, pack, to_arrays, unpack
+from ..source import MAX_KEPT_BYTES, Source
 from ..urls import check_name
 from ..value_types import Json
 from . import models
@@ -39,7 +40,6 @@ from .files import (
     seal_text,
 )
 
-UNSEALED_FORMAT = "gramplane.run/1"
 """Runs of 0.1.0, whose JSON files have no checksum of their own; they are read and continued as they are."""
 CHECKPOINT_FORMAT = "gramplane.checkpoint/1"
 KEPT_CHECKPOINTS = 2
@@ -149,28 +149,22 @@ class RunStore:
     def _head(self) -> dict[str, Any]:
         file = self.path / "config.json"
         try:
-            fields = read_run_json(file, required=False)
+            fields = read_run_json(file)
         except NotADirectoryError as error:
             raise missing_run(self.path) from error
         if fields is None:
             raise missing_run(self.path)
-        known = isinstance(fields, dict) and fields.get("format") in (CONFIG_FORMAT, UNSEALED_FORMAT)
+        known = isinstance(fields, dict) and fields.get("format") == CONFIG_FORMAT
         if not known or not isinstance(fields.get("config"), dict):
             format_name = fields.get("format") if isinstance(fields, dict) else None
-            raise SchemaError(f"{file} has the format {format_name!r}; this version reads {CONFIG_FORMAT!r} and {UNSEALED_FORMAT!r}")
+            raise SchemaError(f"{file} has the format {format_name!r}; this version reads {CONFIG_FORMAT!r}: fit again")
         return fields
-
-    @property
-    def _sealed(self) -> bool:
-        """Whether every JSON file of the run has a checksum."""
-        return self._head()["format"] == CONFIG_FORMAT
 
     def check(self) -> None:
         """Read all JSON files of the run against their checksums; DigestMismatch says what can be done about the first damaged one."""
-        sealed = self._sealed
         for name in REMEDIES:
-            read_run_json(self.path / f"{name}.json", required=sealed)
-        for _ in read_lines(self.path / HISTORY, required=sealed):
+            read_run_json(self.path / f"{name}.json")
+        for _ in read_lines(self.path / HISTORY):
             pass
 
     def write_config(self, config: Mapping[str, Any]) -> None:
@@ -183,7 +177,7 @@ class RunStore:
 
     def read_json(self, name: str) -> Json:
         """Return what `write_json` wrote, or None; DigestMismatch says what can be done about a damaged file."""
-        return read_run_json(self.path / f"{check_name(name, 'file name')}.json", required=self._sealed)
+        return read_run_json(self.path / f"{check_name(name, 'file name')}.json")
 
     def _write(self, name: str, data: bytes) -> None:
         write_atomic(str(self.path / name), (data,), fsync=True)
@@ -205,7 +199,7 @@ class RunStore:
 
     def reset(self) -> None:
         """Forget everything but the configuration: checkpoints, history, events, arrays, model and calibration (to start the run anew)."""
-        for name in ("checkpoints", "arrays", "scratch", "model", "calibration"):
+        for name in ("checkpoints", "arrays", "scratch", "model", "source", "calibration"):
             self._remove_folder(name)
         for file in self.path.iterdir():
             if file.suffix in (".json", ".jsonl", ".log") and file.name != "config.json":
@@ -303,12 +297,12 @@ class RunStore:
 
     def history(self) -> list[dict[str, Any]]:
         """Entries of ``history.jsonl``; a line torn by a kill is left out, a damaged one is a DigestMismatch."""
-        return [entry for _, entry in read_lines(self.path / HISTORY, required=self._sealed)]
+        return [entry for _, entry in read_lines(self.path / HISTORY)]
 
     def truncate_history(self, iteration: int) -> None:
         """Cut ``history.jsonl`` before the first entry whose "iteration" is larger; called on resume."""
         lines = []
-        for line, entry in read_lines(self.path / HISTORY, required=self._sealed):
+        for line, entry in read_lines(self.path / HISTORY):
             if (entry.get("iteration") or 0) > iteration:
                 break
             lines.append(line + b"\n")
@@ -336,6 +330,15 @@ class RunStore:
         """Write the model of the run in place of any that is there; return its digest."""
         self._remove_folder("model")
         return models.write_model(self.path / "model", record)
+
+    def write_source(self, source: Source) -> None:
+        """Write how the data were read that the run learnt from; beyond 64 MiB without names, groups and factors."""
+        self._remove_folder("source")
+        models.write_model(self.path / "source", source if source.nbytes <= MAX_KEPT_BYTES else source.bare())
+
+    def read_source(self) -> Source:
+        """Return how the data were read that the run learnt from."""
+        return models.read_model(self.path / "source", Source)
 
     def read_model(self, cls: type[T] | Sequence[type[T]]) -> T:
         """Read the model of the run (see `gramplane.storage.runs.models.read_model`)."""

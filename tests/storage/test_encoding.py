@@ -15,6 +15,7 @@ from gramplane.storage.encoding.frames import PandasFrame
 from gramplane.storage.encoding.numbers import MISSING_WORDS, is_missing_word, is_number_like
 from gramplane.storage.encoding.record import ColumnEncoding, TableEncoding, first_difference, make_encoding
 from gramplane.storage.encoding.table import TableReader, summarise
+from gramplane.storage.records import from_arrays, to_arrays
 
 LETTERS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8) | st.sampled_from(
     ['a"b', "a,b", "ß", "日本", "x" * 3000, " ", "=", "NA"]
@@ -134,7 +135,7 @@ def test_frames_become_dummies_and_imputed_numbers(columns, data, missing):
         rows = sparse_features(encoding, coded)
         assert sp.issparse(rows) and rows.has_canonical_format and not (rows.data == 0).any()
         np.testing.assert_array_equal(rows.toarray(), X.T)
-    assert TableEncoding.from_json(encoding.to_json(), "x") == encoding
+    assert from_arrays(TableEncoding, *to_arrays(encoding)) == encoding
     # Rows of another table are read by it, and these as they were.
     follow = TableReader(frame.columns, known=encoding, missing="keep")
     again = follow.final(np.array([follow.read(k, frame.chunk(k, 0, frame.n_rows), refuse) for k in range(len(names))]), 0)

@@ -320,22 +320,3 @@ def test_full_disk_while_saving_a_model(tmp_path, monkeypatch):
         read_model(tmp_path / "m", Sparse)
     write_model(tmp_path / "m", MODEL)
     assert same(read_model(tmp_path / "m", Sparse), MODEL)
-
-
-def test_a_field_that_was_added_takes_its_default_where_an_older_record_lacks_it():
-    @dataclass(frozen=True)
-    class Old:
-        record_name: ClassVar[str] = "Grown"
-        a: int
-
-    @dataclass(frozen=True)
-    class New:
-        record_name: ClassVar[str] = "Grown"
-        record_optional: ClassVar[tuple[str, ...]] = ("b",)
-        a: int
-        b: float = 2.5
-
-    assert from_arrays(New, *to_arrays(Old(1))) == New(1, 2.5)
-    assert from_arrays(New, *to_arrays(New(1, 3.0))) == New(1, 3.0)
-    with pytest.raises(SchemaError, match=r"the fields \['b'\] are in the stored record or in Grown, not in both"):
-        from_arrays(Old, *to_arrays(New(1)))

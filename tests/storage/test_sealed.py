@@ -15,9 +15,8 @@ VALUES = [{}, {"a": 1}, {"a": {"b": [1, 2.5, None, "é"]}, "c": float("inf")}, [
 def test_what_is_sealed_comes_back_and_is_plain_json(value):
     text = seal_file(value)
     assert len(json.loads(text)["crc32c"]) == 8
-    found = read_sealed(text, "x.json", required=True)
+    found = read_sealed(text, "x.json")
     assert found == ([1] if value == {"rows": [1]} else value)
-    assert read_sealed(text, "x.json", required=False) == found
 
 
 @pytest.mark.parametrize("text", [seal_file({"a": [1, 2], "b": "text"}), seal_file({}), seal_text(b'{"iteration":3,"gap":0.5}', LINE)])
@@ -27,25 +26,23 @@ def test_every_changed_bit_and_every_cut_is_noticed(text):
             bad = bytearray(text)
             bad[at] ^= 1 << bit
             with pytest.raises(DigestMismatch, match=r"^x\.json"):
-                read_sealed(bytes(bad), "x.json", required=True)
+                read_sealed(bytes(bad), "x.json")
         with pytest.raises(DigestMismatch, match=r"^x\.json"):
-            read_sealed(text[:at], "x.json", required=True)
+            read_sealed(text[:at], "x.json")
     with pytest.raises(DigestMismatch):
-        read_sealed(text + b" ", "x.json", required=True)
+        read_sealed(text + b" ", "x.json")
 
 
-def test_an_unsealed_text_is_read_where_nothing_else_can_be_asked():
-    assert read_sealed(b'{"a": 1}', "x", required=False) == {"a": 1}
-    with pytest.raises(DigestMismatch, match="does not end with its crc32c"):
-        read_sealed(b'{"a": 1}', "x", required=True)
-    with pytest.raises(DigestMismatch, match="nested too deep"):
-        read_sealed(b"[" * 100_000, "x", required=False)
+def test_a_text_without_a_checksum_is_damaged():
+    for text in (b'{"a": 1}', b"[" * 100_000):
+        with pytest.raises(DigestMismatch, match="does not end with its crc32c"):
+            read_sealed(text, "x")
 
 
 def test_the_key_of_the_checksum_is_taken():
     with pytest.raises(SchemaError, match="'crc32c'"):
         seal_file({"crc32c": 1})
-    assert read_sealed(seal_file({"a": {"crc32c": 1}}), "x", required=True) == {"a": {"crc32c": 1}}
+    assert read_sealed(seal_file({"a": {"crc32c": 1}}), "x") == {"a": {"crc32c": 1}}
 
 
 @pytest.fixture
@@ -83,7 +80,6 @@ def test_every_flipped_byte_of_every_file_is_damage_with_a_remedy(run, name):
 
 
 def test_a_configuration_that_lost_its_checksum_is_damage(run):
-    """Its format says that it has one; a configuration of 0.1.0 has none."""
     file = run.path / "config.json"
     fields = json.loads(file.read_bytes())
     file.write_text(json.dumps({name: value for name, value in fields.items() if name != "crc32c"}))
@@ -100,24 +96,6 @@ def test_a_damaged_line_names_itself_and_a_torn_last_line_does_not_count(run):
     for read in (run.history, run.check, lambda: run.truncate_history(5)):
         with pytest.raises(DigestMismatch, match=r"history\.jsonl:3: .*sed -i '3,\$d' .*keeps the rows before it"):
             read()
-
-
-def test_a_run_of_0_1_0_has_no_checksums_and_is_read_and_continued(run):
-    for name in REMEDIES:
-        value = run.read_json(name) if name != "config" else {"format": "gramplane.run/1", "config": run.config}
-        (run.path / f"{name}.json").write_text(json.dumps(value))
-    rows = run.history()
-    (run.path / "history.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows) + '{"iteration": 6, "g\n')
-    run.check()
-    assert run.read_json("tune") == [{"a": 1}, {"a": 2}] and run.history() == rows
-    run.append_history({"iteration": 6})
-    run.write_json("summary", {"n": 1})
-    run.check()
-    assert len(run.history()) == 6 and run.read_json("summary") == {"n": 1}
-    good = (run.path / "summary.json").read_bytes()
-    (run.path / "summary.json").write_bytes(good.replace(b"1", b"2", 1))
-    with pytest.raises(DigestMismatch, match="crc32c"):
-        run.check()
 
 
 @pytest.mark.parametrize("name", ["summary.json", "history.jsonl", "config.json"])

@@ -6,23 +6,19 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gramplane.storage import BlockStore, DigestMismatch, MissingBlock, OutOfSpace, SchemaError, digest_of, open_shared
+from gramplane.storage import BlockStore, DigestMismatch, OutOfSpace, SchemaError, digest_of, open_shared
 from gramplane.storage import objects as stored_objects
 from gramplane.storage import versions as stored_versions
 from gramplane.storage.blocks import writer
 from gramplane.storage.ingest import ingest
 from gramplane.storage.urls import open_objects
 from gramplane.storage.versions import POINTER, read_versions, remove_versions, replaced_versions
-from tests.support.places import ROOT
 from tests.support.stores import random_sparse, sparse_store, write_sparse
-
-FIXTURES = ROOT / "tests" / "fixtures"
 
 
 def data(seed: int, n: int = 30, d: int = 6):
@@ -271,39 +267,6 @@ def test_readers_survive_replacements_that_never_stop(tmp_path, monkeypatch):
     monkeypatch.setattr(stored_versions, "_shared_lock", late)
     store = BlockStore.open(tmp_path / "s")
     assert np.array_equal(values(store), data(1)[0]) and store.place == str(tmp_path / "s/v2")
-
-
-@pytest.fixture
-def old_store(tmp_path):
-    """A store of 0.1.0: the manifest lies in the folder itself."""
-    with tarfile.open(FIXTURES / "v0_1_0" / "stores.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "stores" / "sparse.zarr"
-
-
-def test_a_store_of_0_1_0_is_one_version_and_is_overwritten_into_the_new_form(old_store):
-    old = BlockStore.open(old_store)
-    assert old.place == old.url and not (old_store / POINTER).exists()
-    old.confirm()
-    before = [ref.load() for ref in old.column_blocks()]
-    made(old_store, 1)
-    assert all((a != b).nnz == 0 for a, b in zip(before, (ref.load() for ref in old.column_blocks()), strict=True))
-    assert old.verify().ok
-    old.confirm()
-    assert {"manifest.json", "columns", "current.json", "v1"} <= set(names(old_store))
-    del old
-    gc.collect()
-    made(old_store, 2)
-    assert names(old_store) == ["current.json", "v2"], "nothing of the old form is left"
-
-
-def test_what_a_killed_writer_of_0_1_0_left_is_cleared(old_store):
-    (old_store / "manifest.json").unlink()
-    (old_store / "journal.jsonl").write_text('\n{"plan": "x"}\n')
-    with pytest.raises(MissingBlock):
-        BlockStore.open(old_store)
-    ingest(data(1), old_store)
-    assert names(old_store) == ["current.json", "v1"]
 
 
 def test_kept_references_do_not_keep_an_old_version(tmp_path):

@@ -26,8 +26,6 @@ class RoundRecord:
     """The model after one round and its certificates, in the unit of the target (its square) where that is real."""
 
     record_name: ClassVar[str] = "RoundRecord"
-    record_version: ClassVar[int] = 2
-    record_optional: ClassVar[tuple[str, ...]] = ("covariate_coef",)
     omega: np.ndarray  # (tB,) weights of the cuts' columns, cut after cut
     bias: float  # b of the decision value z - b
     objective: float  # F_t
@@ -50,7 +48,6 @@ class MachineState:
     """Cuts and rounds of one machine, and the candidates of the last pass."""
 
     record_name: ClassVar[str] = "MachineState"
-    record_optional: ClassVar[tuple[str, ...]] = ("C",)
     cuts: tuple[np.ndarray, ...]  # atom ids of each, best first: (B,) features or groups, (B, 2) pairs
     coordinates: tuple[np.ndarray, ...]  # per cut, the coordinate behind each of its columns (see the atoms)
     factors: tuple[np.ndarray, ...]  # per cut, the factor each of its columns was multiplied with
@@ -118,7 +115,6 @@ class FGMModel:
     """A fitted Feature Generating Machine: decision values are ``<weights, columns> + <covariate_coef, covariates> + intercept``."""
 
     record_name: ClassVar[str] = "FGMModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("covariate_coef", "covariate_names", "calibration")
     kind: str  # linear, groups, hik, additive_gaussian or poly2
     params_json: str  # the method's parameters
     classes_json: str  # the class labels in order, null of a real target

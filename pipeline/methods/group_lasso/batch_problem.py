@@ -59,7 +59,6 @@ class BatchState:
     """State of the loop: the engine that runs, and one entry per machine."""
 
     record_name: ClassVar[str] = "BatchState"
-    record_optional: ClassVar[tuple[str, ...]] = ("lam",)
     iteration: int
     engine: str
     machines: tuple[BatchMachine, ...]

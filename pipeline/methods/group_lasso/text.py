@@ -14,6 +14,7 @@ import numpy as np
 
 from ....storage import ColumnScale, DataError
 from ....storage.ingest.text.row_text import RowText
+from ....storage.source import Source
 from ...inputs.labels import Inputs
 from ...records.data_set import Kind
 from .config import GroupLassoConfig
@@ -60,6 +61,11 @@ class TextData:
     def digest(self) -> str:
         """Identity of the text: its name, for a text may grow."""
         return "text:" + hashlib.sha256(self.url.encode()).hexdigest()[:32]
+
+    def whole_source(self) -> Source:
+        """Return how the text is read."""
+        about: dict[str, Any] = {"labels": self.meta.labels, "has_target": True, "place": self.url, "digest": self.digest}
+        return Source("svmlight", "sparse", self.n_cols, self.first_feature, **about)
 
     def confirm(self) -> None:
         """Check, once the text was read to its end, that it is still the one that was learned from. Raises DigestMismatch: it was changed

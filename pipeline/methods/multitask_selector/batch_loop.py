@@ -32,7 +32,6 @@ class BatchState:
     """State of the batch solver."""
 
     record_name: ClassVar[str] = "BatchState"
-    record_optional: ClassVar[tuple[str, ...]] = ("lam", "lambda_max")
     iteration: int
     phase: int  # 0 while features are selected, 1 while they are fitted again, or CUT_SHORT
     sweeps: int  # sweeps, Newton steps or proximal steps of this phase

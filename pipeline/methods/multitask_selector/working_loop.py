@@ -47,7 +47,6 @@ class WorkingState:
     """State of the solver: what it has reached, and what it knows of the features outside its set."""
 
     record_name: ClassVar[str] = "SelectorWorkingState"
-    record_optional: ClassVar[tuple[str, ...]] = ("lam", "lambda_max")
     iteration: int
     phase: int  # 0 while features are selected, 1 while they are fitted again, or CUT_SHORT
     sweeps: int  # sweeps, Newton steps or proximal steps of this phase

@@ -20,7 +20,6 @@ class RuleModel:
     """``f_t(x) = sum_r weights[r, t] [x satisfies rule r] + intercepts[t]``: one machine for two classes, else one per class or task."""
 
     record_name: ClassVar[str] = "RuleModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("origins_json", "first_feature", "calibration")
     params_json: str
     classes_json: str  # labels in order
     tasks_json: str  # task names in order, null without tasks

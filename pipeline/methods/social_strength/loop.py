@@ -46,7 +46,6 @@ class SocialState:
     """State of a fit."""
 
     record_name: ClassVar[str] = "SocialState"
-    record_optional: ClassVar[tuple[str, ...]] = ("entries",)
     iteration: int  # steps done: 1 for the weights, then rounds
     theta: np.ndarray  # (k,) weights of the views, l2 norm 1
     factors: np.ndarray  # (k, n): with the shifts they make the views

@@ -21,7 +21,6 @@ class SocialModel:
     """
 
     record_name: ClassVar[str] = "SocialModel"
-    record_optional: ClassVar[tuple[str, ...]] = ("data_url", "data_digest")
     params_json: str
     kernels_json: str  # all views in order, as a list of records
     n_features: int  # 0 for strings

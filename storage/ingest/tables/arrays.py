@@ -152,7 +152,7 @@ def object_source(source: UserData, options: Options) -> ArraySource | Table | D
         if len(source) != 2 or options.target is not None:
             raise SchemaError("a tuple as source must be (X, y), with no target given beside it")
         source, target = source
-        options = replace(options, target=target, follow={k: v for k, v in options.follow.items() if k != "y"})
+        options = replace(options, target=target)
     table = table_source(source, options)
     if table is not None:
         return table

@@ -277,7 +277,7 @@ def build_sequences(job: Job) -> BlockStore:
             column.put(start, handle.get(name))
         row, at = row + handle.shape("lengths")[0], at + handle.shape("letters")[0]
         job.progress(at, letters.length, "letters")
-    meta = job.meta("dense", 0, "float32", {"sequences": True})
+    meta = job.meta("dense", 0, "float32")
     writer = job.writer(meta, plan_dense(meta.n_rows, 0, meta.itemsize), None)
     writer.write_sequences(letters.array(), lengths.array())
     return finish_store(job, writer, job.tables(meta))

@@ -262,7 +262,6 @@ def test_tasks_by_name(tmp_path, kind):
     store = ingest(source, tmp_path / "S", **given)
     assert store.meta.task_names == ("10", "Nord", "süd") and store.row_table("task").tolist() == [2, 1, 0, 2]
     assert store.row_table("task").dtype == np.int64 and store_tasks(store).tolist() == ["süd", "Nord", "10", "süd"]
-    assert json.loads((tmp_path / "S" / "v1" / "zarr.json").read_text())["attributes"]["gramplane"]["schema"] == "gramplane.blocks/3"
     known = SimpleNamespace(tasks=("10", "Mitte", "Nord", "süd"))
     assert store_codes(known, store).tolist() == [3, 2, 0, 3]
     alone = ingest((frame[["x"]].to_numpy(), frame["label"]), tmp_path / "U", task_column=[10] * 4)

@@ -26,7 +26,7 @@ def check(store, labels=(-1, 1)):
     assert store.sequences().dtype == object and list(store.sequences(1, 3)) == TEXTS[1:3] and list(store.sequences(4)) == []
     if labels is not None:
         assert store.target().tolist() == [1, 0, 0, 1]
-    assert store.verify().ok and store.meta.info["sequences"] is True
+    assert store.verify().ok and store.source.kind == "sequences"
 
 
 @pytest.mark.parametrize("form", ["fasta", "strings"])

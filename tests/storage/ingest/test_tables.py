@@ -4,7 +4,6 @@ import bz2
 import csv
 import gzip
 import io
-import json
 
 import dask.dataframe as dd
 import numpy as np
@@ -16,9 +15,9 @@ import pytest
 from sklearn.impute import SimpleImputer
 
 from gramplane.storage import BlockStore, DataError, SchemaError
-from gramplane.storage.encoding.record import TableEncoding
 from gramplane.storage.ingest import ingest, reading
 from gramplane.storage.ingest.options import MIN_BUDGET
+from gramplane.storage.source import Source
 
 N = 90
 NUMBERS, NOMINAL = ["age", "dose"], ["colour", "ward"]
@@ -230,18 +229,15 @@ def test_kept_missing_values_are_numbers_of_levels_for_rules(tmp_path):
     codes = pd.Categorical(frame["colour"]).codes.astype(float)
     assert np.array_equal(dense(store)[:, 1], np.where(codes < 0, np.nan, codes), equal_nan=True)
     assert store.encoding.coded_levels == {1: tuple(sorted(set(frame["colour"].dropna()))), 4: ("north", "south")}
-    attributes = json.loads((tmp_path / "S" / "v1" / "zarr.json").read_text())["attributes"]["gramplane"]
-    assert (attributes["schema"], attributes["n_coded"]) == ("gramplane.blocks/4", 2)
     assert BlockStore.open(tmp_path / "S").meta.n_coded == 2
     whole = ingest(table(missing=False)[["age", "colour"]], tmp_path / "T", missing="keep")
     assert whole.meta.n_missing == 0 and whole.meta.n_coded == 1
 
 
-def test_numbers_alone_are_stored_as_ever(tmp_path):
+def test_numbers_alone_need_no_encoding(tmp_path):
     frame = pd.DataFrame({"a": [1.0, 2, 3], "b": [4, 5, 6]})
     store = ingest(frame, tmp_path / "S")
-    assert store.encoding is None and not list((tmp_path / "S").glob("**/encoding.json"))
-    assert {"categorical", "drop", "columns", "id_column", "missing"}.isdisjoint(dict(store.meta.info)["options"])
+    assert store.encoding is None and [column.name for column in store.table.columns] == ["a", "b"]
 
 
 def test_many_levels_go_to_the_sparse_layout(tmp_path):
@@ -584,11 +580,12 @@ def test_large_row_groups_go_by_columns(tmp_path):
 
 def test_the_record_is_read_back(tmp_path):
     store = ingest(table(), tmp_path / "S", missing="indicator", **OPTIONS)
-    assert TableEncoding.from_json(store.encoding.to_json(), "here") == store.encoding
+    assert Source.from_json(store.source.to_json(), "here").to_json() == store.source.to_json()
+    assert store.source.encoding == store.encoding
     for text, why in ((b"[", "here is no JSON"), (b"{}", "record has the format None")):
         with pytest.raises(SchemaError, match=why):
-            TableEncoding.from_json(text, "here")
-    damaged = tmp_path / "S" / "v1" / "encoding.json"
+            Source.from_json(text, "here")
+    damaged = tmp_path / "S" / "v1" / "source.json"
     damaged.write_bytes(damaged.read_bytes().replace(b"rot", b"ROT"))
     assert not BlockStore.open(tmp_path / "S").verify().ok
 
