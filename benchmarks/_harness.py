@@ -207,9 +207,9 @@ def module_of(script: str) -> str:
 class Child:
     """A process of its own that keeps its data between calls: ``python -m PROGRAM --serve``, one JSON object per line each way."""
 
-    def __init__(self, script: str, python: str = sys.executable) -> None:
-        words = [python, "-m", module_of(script), "--serve"]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    def __init__(self, script: str, python: str = sys.executable, **environment: str) -> None:
+        words, variables = [python, "-m", module_of(script), "--serve"], {**os.environ, **environment}
+        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=variables)
 
     def __call__(self, function: str, **given: Any) -> dict[str, Any]:
         """Call a served function; its dictionary, with ``seconds`` (of the call, if it gave none) and ``peak`` (bytes, so far)."""
@@ -366,7 +366,11 @@ class Report:
     def value(self, name: str, value: float, target: str = "", *, unit: str = "", form: str = ".4g") -> None:
         """Add a figure; ``target`` is ``"<= X"`` or ``">= X"``."""
         self.figures[name] = value
-        self.lines.append((name, f"{value:{form}}{unit}", f"{target}{unit}" if target else "", self._verdict(value, target)))
+        self.line(name, f"{value:{form}}{unit}", value, target, unit=unit)
+
+    def line(self, name: str, shown: str, value: float, target: str = "", *, unit: str = "") -> None:
+        """Add a line of words of its own; ``value`` is what is held to the target."""
+        self.lines.append((name, shown, f"{target}{unit}" if target else "", self._verdict(value, target)))
 
     def ratio(self, name: str, ours: Timing, peer: Timing, target: float | None, *, cpu: bool = True) -> None:
         """Add the ratio of two median times, which should not exceed ``target`` if there is one.
@@ -394,8 +398,8 @@ class Report:
         sense, bound = target.split()
         return "met" if (value <= float(bound) if sense == "<=" else value >= float(bound)) else "MISSED"
 
-    def show(self, packages: Mapping[str, str] | None = None) -> None:
-        """Print everything; ``packages`` adds versions of a peer's environment."""
+    def show(self, packages: Mapping[str, str] | None = None, *, keep: bool = True) -> None:
+        """Print everything; ``packages`` adds versions of a peer's environment, and a part of a run is not to be kept."""
         print(f"\n### {self.title}\n\n| figure | value | target | verdict |\n|---|---|---|---|")
         for line in self.lines:
             print("| " + " | ".join(line) + " |")
@@ -421,7 +425,7 @@ class Report:
             "machine": where,
             "versions": found,
         }
-        if not self.options.tiny:
+        if keep and not self.options.tiny:
             self._keep(plain(record))
         print(json.dumps(plain(record)))
 

@@ -68,6 +68,31 @@ def test_parts_that_are_kept_are_not_measured_again(tmp_path: Path) -> None:
     assert parts(None, {}).get("a", lambda: 7) == 7
 
 
+def test_a_row_against_an_earlier_revision_is_judged_by_least_times(bench: Any) -> None:
+    against = importlib.import_module("benchmarks.against")
+    faster, close, slower = [([3.0, 1.0], [2.0, 4.0])], [([1.04], [1.0]), ([1.03], [1.04])], [([1.5], [1.0]), ([0.6], [0.5])]
+    assert [against.ratio(runs) for runs in (faster, close, slower)] == [0.5, 1.03, 1.2]
+    assert [against.judged(runs) for runs in (faster, close, slower)] == [0.5, 1.0, 1.2]
+    assert against.judged([([1.04], [1.0])]) == 1.04, "noise is shown by a paired run that is not above 1"
+    assert against.told(faster) == "1 s : 2 s = 0.50" and against.told(slower) == "600 ms : 500 ms = 1.20 (1.20 … 1.50)"
+    options = bench.arguments("").parse_args([])
+    report = bench.Report("title", options)
+
+    class Child:
+        def __init__(self, **answer: Any) -> None:
+            self.answer = answer
+
+        def __call__(self, function: str, row: str) -> dict[str, Any]:
+            return self.answer
+
+    for other in (Child(cpu=2.0), Child(cpu=0.5), Child(refused="TypeError: no | such\nparameter")):
+        against.weigh(report, "fit", Child(cpu=1.0), other, 2)
+    assert [line[3] for line in report.lines] == ["met", "MISSED", "cannot be compared"]
+    assert report.lines[1][1] == "1 s : 500 ms = 2.00 (2.00 … 2.00)" and report.lines[2][1] == "before: TypeError: no / such parameter"
+    with pytest.raises(SystemExit, match="REVISION 'no-such-thing' is no commit of"):
+        against.commit_of("no-such-thing")
+
+
 def test_smallest_program_runs_in_the_normal_suite() -> None:
     text = run("fgm_small.py", "--tiny")
     assert "| FGM : l1-SVM, defaults |" in text
