@@ -93,22 +93,11 @@ class MemoryBlocks(BlockSource):
         return scaled
 
     def _column_scale(self, kind: ScaleKind, centred: bool, weight: npt.NDArray[np.float64] | None) -> ColumnScale:
-        parts: list[Any] = []
-        used = None if weight is None or np.ptp(weight) == 0 else np.flatnonzero(weight > 0)
-        weight = None if weight is None or used is None else weight[used]
-        for ref in self.column_blocks():
-            loaded = ref.load()
-            block = loaded if isinstance(loaded, np.ndarray) else sp.csc_array(loaded)
-            if used is not None and len(used) < self.n_rows:
-                block = block[used] if isinstance(block, np.ndarray) else sp.csc_array(block[used])
-            factor, shift, beyond = factors_of(block, kind, weight)
-            if beyond.size:
-                at = ref.cols[0] + int(beyond[0])
-                raise DataError(f"column {at}: the sum of its squares overflows, so scale={kind!r} has no factor for it")
-            parts.append((factor, shift))
-        factors = np.concatenate([np.zeros(0), *(factor for factor, _ in parts)])
-        has_shift = centred and any(shift is not None for _, shift in parts)
-        return ColumnScale(kind, factors, np.concatenate([shift for _, shift in parts]) if has_shift else None)
+        weight = None if weight is None or np.ptp(weight) == 0 else weight
+        factor, shift, beyond = factors_of(self.by_columns, kind, weight)
+        if beyond.size:
+            raise DataError(f"column {int(beyond[0])}: the sum of its squares overflows, so scale={kind!r} has no factor for it")
+        return ColumnScale(kind, factor, shift if centred else None)
 
     @cached_property
     def digest(self) -> str:
@@ -192,9 +181,7 @@ class MemoryBlocks(BlockSource):
 
     @cached_property
     def _column_tables(self) -> dict[str, npt.NDArray[Any]]:
-        parts = [column_tables(ref.load()) for ref in self.column_blocks()]  # pyright: ignore[reportArgumentType] (dense or CSC)
-        empty = column_tables(np.zeros((0, 0), self.meta.dtype))
-        return {name: np.concatenate([empty[name], *(part[name] for part in parts)]) for name in COLUMN_TABLES}
+        return column_tables(self.by_columns)
 
     def column_table(self, name: str, lo: int = 0, hi: int | None = None) -> npt.NDArray[Any]:
         """Table with one entry per column, "counts", "norm1", "sumsq", "minimum", "maximum", cut to columns ``lo:hi``."""

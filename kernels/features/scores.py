@@ -277,7 +277,7 @@ def select_sparse(
     X, u
         ``(n, k)`` stripe and ``(n,)`` dual vector, measured already if it is scored against many stripes.
     norm1
-        ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.features.statistics.column_stats`).
+        ``(k,)`` upper bounds of ``sum_i |x_ij|`` (:func:`~gramplane.kernels.features.statistics.column_norm1`).
     B, offset
         How many, and the id of the first column.
     scale, shift

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...kernels.features.statistics import column_counts, column_norm1, column_stats, constant_columns
+from ...kernels.features.statistics import column_counts, column_norm1, constant_columns
 from ...kernels.features.views import shape
 from ...storage import BlockRef, BlockStore, ColumnScale, MemoryBlocks, MemoryRef, block_cache, open_shared
 from ..records.joined import JoinedStores
@@ -64,32 +64,28 @@ _STATS: weakref.WeakKeyDictionary[MemoryBlocks, dict[str, np.ndarray]] = weakref
 
 def table_of(data: BlockStore | MemoryBlocks, name: str, lo: int = 0, hi: int | None = None) -> np.ndarray:
     """Return columns ``lo:hi`` of a column table: stored, or for arrays in memory computed when first asked for."""
-    if not isinstance(data, MemoryBlocks):
+    if not isinstance(data, MemoryBlocks) or name not in _MEASURES:
         return data.column_table(name, lo, hi)
     tables = _STATS.setdefault(data, {})
     if name not in tables:
-        tables.update(_statistics(data, _MEASURES.get(name, lambda X: column_stats(X)._asdict())))
+        tables[name] = _measured(data, _MEASURES[name])
     return tables[name][lo:hi]
 
 
 # Tables that are made alone, because most fits need no other.
-_MEASURES: dict[str, Callable[[Columns], dict[str, np.ndarray]]] = {
-    "norm1": lambda X: {"norm1": column_norm1(X)},
-    "counts": lambda X: {"counts": column_counts(X)},
-}
+_MEASURES: dict[str, Callable[[Any], np.ndarray]] = {"norm1": column_norm1, "counts": column_counts}
 
 
-def _statistics(data: MemoryBlocks, measure: Callable[[Columns], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    tables: dict[str, np.ndarray] = {}
+def _measured(data: MemoryBlocks, measure: Callable[[Any], np.ndarray]) -> np.ndarray:
+    table = np.zeros(0)
     for ref in data.column_blocks():
         part = measure(load_block(ref).X)
         if ref.cols == (0, data.n_cols):
             return part
         # Filled in place: with millions of columns, the parts and their concatenation would be held at once.
-        tables = tables or {field: np.empty(data.n_cols, table.dtype) for field, table in part.items()}
-        for field, table in part.items():
-            tables[field][slice(*ref.cols)] = table
-    return tables
+        table = table if table.size else np.empty(data.n_cols, part.dtype)
+        table[slice(*ref.cols)] = part
+    return table
 
 
 def column_table(ref: Ref, name: str) -> np.ndarray:

@@ -11,55 +11,80 @@ from ..value_types import SparseMatrix
 from .arrays import concatenate_ranges
 
 COLUMN_TABLES = ("counts", "norm1", "sumsq", "minimum", "maximum")
-_PIECE = 1 << 20
+MOMENTS = ("mean", "variance")
+_FILLED = 32  # rows are filled up to a multiple of so many for the compiled loop
 
 
-def column_tables(block: npt.NDArray[Any] | sp.csc_array) -> dict[str, npt.NDArray[Any]]:
+def column_tables(
+    block: npt.NDArray[Any] | sp.csc_array, weight: npt.NDArray[np.float64] | None = None, *, sizes: bool = True, moments: bool = False
+) -> dict[str, npt.NDArray[Any]]:
     """Summarise every column of a block (n_rows, k) that holds all its rows; missing values (NaN, of dense blocks) take no part.
 
     ``counts`` uint32: stored entries (sparse) or non-zeros (dense). ``norm1`` float32: sum_i |x_ij|, rounded up so that it is an upper
     bound. ``sumsq`` float64: sum_i x_ij^2. ``minimum``, ``maximum`` in the type of the values, zeros included; 0 where all values are
-    missing. A column's entries are added in an order that does not depend on the other columns, so the tables do not depend on where
-    stripes are cut.
+    missing. ``mean``, ``variance`` float64. All come from one look at a dense block. Each sum of a column runs down its rows, so the tables
+    depend neither on where stripes are cut nor on the order of a dense block in memory.
+
+    ``weight`` (n_rows,): how often each row counts in means and variances; rows of weight 0 are not there. ``sizes``: counts and sums, too;
+    ``moments``: means and variances, too.
     """
-    if not isinstance(block, np.ndarray):
-        return _sparse_tables(block)
+    if isinstance(block, np.ndarray):
+        return _dense_tables(block, weight, sizes, moments)
+    if weight is not None and not weight.all():
+        used = np.flatnonzero(weight)
+        block, weight = sp.csc_array(block[used]), weight[used]
+    return _sparse_tables(block, weight, moments)
+
+
+class _Vector:
+    """The memory of an array as a flat vector: to compiled code read-only arrays and strips of wider ones are other types."""
+
+    def __init__(self, array: npt.NDArray[Any], size: int) -> None:
+        self.owner = array
+        self.__array_interface__ = {"shape": (size,), "typestr": array.dtype.str, "data": (array.ctypes.data, False), "version": 3}
+
+
+def _dense_tables(
+    block: npt.NDArray[Any], weight: npt.NDArray[np.float64] | None, sizes: bool, moments: bool
+) -> dict[str, npt.NDArray[Any]]:
+    from ..ingest.tables.columns import dense_tables  # compiled code, which those who only open a store do without
+
     n, k = block.shape
-    tables = {name: np.zeros(k, dtype) for name, dtype in _table_types(block.dtype).items()}
-    step = max(1, _PIECE // max(1, n))
-    for lo in range(0, k, step):
-        _dense_tables(block[:, lo : lo + step], {name: table[lo : lo + step] for name, table in tables.items()})
+    out, total = np.zeros((8, k)), 1.0
+    if block.size:
+        whole = block.dtype.isnative and block.flags.aligned and all(step > 0 and step % block.itemsize == 0 for step in block.strides)
+        data = block if whole else np.ascontiguousarray(block, block.dtype.newbyteorder("="))
+        down, across = (step // data.itemsize for step in data.strides)
+        vector = np.asarray(_Vector(data, (n - 1) * down + (k - 1) * across + 1))
+        rows = np.arange(n) if weight is None else np.flatnonzero(weight)
+        share = np.ones(n) if weight is None else np.asarray(weight[rows], np.float64)
+        total, spare = float(share.sum()), -len(rows) % _FILLED
+        starts = np.concatenate([rows, np.full(spare, rows[0])]) * down
+        dense_tables(vector, starts, len(rows), across, np.concatenate([share, np.zeros(spare)]), sizes, out)
+    first, low, high, linear, square, counts, sums, squares = out
+    known, native = low <= high, block.dtype.newbyteorder("=")
+    tables = {"minimum": np.where(known, low, 0.0).astype(native), "maximum": np.where(known, high, 0.0).astype(native)}
+    if sizes:
+        tables |= {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, n), "sumsq": squares}
+    if moments:
+        with np.errstate(over="ignore", invalid="ignore"):
+            tables |= {"mean": first + linear / total, "variance": np.maximum(square - linear * (linear / total), 0.0) / total}
     return tables
 
 
-def _table_types(dtype: np.dtype) -> dict[str, Any]:
-    return {"counts": np.uint32, "norm1": np.float32, "sumsq": np.float64, "minimum": dtype, "maximum": dtype}
-
-
-def _dense_tables(block: npt.NDArray[Any], out: dict[str, npt.NDArray[Any]]) -> None:
-    by_column = np.ascontiguousarray(block.T, dtype=np.float64)
-    gone = np.isnan(by_column)
-    if gone.any():
-        some = ~gone.all(axis=1)
-        out["minimum"][:] = np.where(some, np.fmin.reduce(by_column, axis=1), 0.0)
-        out["maximum"][:] = np.where(some, np.fmax.reduce(by_column, axis=1), 0.0)
-        by_column = np.where(gone, 0.0, by_column)
-    elif by_column.shape[1]:
-        out["minimum"][:], out["maximum"][:] = by_column.min(axis=1), by_column.max(axis=1)
-    out["counts"][:] = np.count_nonzero(by_column, axis=1)
-    out["norm1"][:] = _round_up(np.abs(by_column).sum(axis=1), by_column.shape[1])
-    out["sumsq"][:] = np.square(by_column).sum(axis=1)
-
-
-def _sparse_tables(block: sp.csc_array) -> dict[str, npt.NDArray[Any]]:
-    from ..ingest.tables.columns import column_sums  # compiled code, which those who only open a store do without
+def _sparse_tables(block: sp.csc_array, weight: npt.NDArray[np.float64] | None, moments: bool) -> dict[str, npt.NDArray[Any]]:
+    from ..ingest.tables.columns import column_sums, sparse_moments
 
     (n, k) = (int(s) for s in block.shape or ())
-    tables = {name: np.zeros(k, dtype) for name, dtype in _table_types(block.dtype).items()}
-    sums, counts = np.zeros(k), np.diff(block.indptr)
-    column_sums(block.data, block.indptr.astype(np.int32, copy=False), n, sums, tables["sumsq"], tables["minimum"], tables["maximum"])
-    tables["counts"][:] = counts
-    tables["norm1"][:] = _round_up(sums, counts)
+    low, high = np.zeros(k, block.dtype), np.zeros(k, block.dtype)
+    sums, squares, counts, ends = np.zeros(k), np.zeros(k), np.diff(block.indptr), block.indptr.astype(np.int32, copy=False)
+    column_sums(block.data, ends, n, sums, squares, low, high)
+    sizes = {"counts": counts.astype(np.uint32), "norm1": _round_up(sums, counts), "sumsq": squares}
+    tables = {**sizes, "minimum": low, "maximum": high}
+    if moments:
+        tables |= {name: np.zeros(k) for name in MOMENTS}
+        share = np.ones(n) if weight is None else weight
+        sparse_moments(block.data, block.indices.astype(np.int32, copy=False), ends, share, tables["mean"], tables["variance"])
     return tables
 
 

@@ -69,7 +69,7 @@ class ColumnSummary:
     def put(self, lo: int, block: Matrix) -> None:
         """Summarise the columns from ``lo`` on, given with all their rows (ndarray or csc_array)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            tables = column_tables(block)
+            tables = column_tables(block, moments=self.scale == "standard")
             if "missing" in self._columns:
                 tables["missing"] = np.isnan(block).sum(axis=0)
             if self.scale in COLUMN_SCALES:

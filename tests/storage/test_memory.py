@@ -187,8 +187,47 @@ def test_column_tables_do_not_depend_on_the_cuts(form):
     assert len(cut.column_blocks()) > len(whole.column_blocks())
     for name in ("counts", "norm1", "sumsq", "minimum", "maximum"):
         assert whole.column_table(name).tobytes() == cut.column_table(name).tobytes()
+    for name in ("norm1", "sumsq"):  # what a store collects block by block
+        parts = [column_tables(ref.load())[name] for ref in cut.column_blocks()]
+        assert np.concatenate(parts).tobytes() == whole.column_table(name).tobytes()
     by_hand = [column_tables(sp.csc_array(X[:, [j]]) if form == "csc_array" else data[:, [j]])["sumsq"][0] for j in range(30)]
     assert whole.column_table("sumsq").tolist() == by_hand
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 17), (5, 3), (33, 300), (100, 5000)])
+def test_one_look_gives_the_same_bits_in_every_order_of_memory(shape, dtype):
+    rng = np.random.default_rng(shape[1])
+    X = (rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4, shape[1]) + 1e3 * rng.integers(0, 2, shape[1])).astype(dtype)
+    weight = rng.integers(0, 3, shape[0]).astype(float) + np.arange(shape[0]) * 0.25 * (np.arange(shape[0]) > 4)
+    weight[-1] = 1.0
+    spread = np.zeros((2 * shape[0], 3 * shape[1]), dtype)
+    spread[::2, ::3] = X
+    locked = X.copy()
+    locked.flags.writeable = False
+    forms = [X, np.asfortranarray(X), spread[::2, ::3], locked, X.astype(X.dtype.newbyteorder()), X[::-1].copy()[::-1]]
+    for counted in (None, weight):
+        tables = [column_tables(form, counted, moments=True) for form in forms]
+        for name, first in tables[0].items():
+            assert all(other[name].tobytes() == first.tobytes() for other in tables), name
+            one = column_tables(X[:, -1:], counted, moments=True)[name]
+            assert first[-1:].tobytes() == one.tobytes(), name
+        wide, used = X.astype(np.longdouble), np.ones(shape[0]) if counted is None else counted
+        mean = (wide * used[:, None]).sum(axis=0) / used.sum()
+        variance = (used[:, None] * (wide - mean) ** 2).sum(axis=0) / used.sum()
+        np.testing.assert_allclose(tables[0]["mean"], mean.astype(float), rtol=1e-12, atol=1e-12 * float(np.abs(wide).max()))
+        np.testing.assert_allclose(tables[0]["variance"], variance.astype(float), rtol=1e-10)
+        assert np.array_equal(tables[0]["minimum"], X[used > 0].min(axis=0))
+        sparse = column_tables(sp.csc_array(X), counted, moments=True)
+        np.testing.assert_allclose(sparse["variance"], variance.astype(float), rtol=1e-9)
+
+
+def test_the_first_value_of_a_column_may_lie_far_from_the_others():
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    X[0] = [1e8, 1e-8, 5.0]
+    tables = column_tables(X, sizes=False, moments=True)
+    np.testing.assert_allclose(tables["variance"], X.var(axis=0), rtol=1e-11)
+    assert column_tables(np.full((7, 2), 1e200), moments=True)["variance"].tolist() == [0, 0]
 
 
 def test_empty_blocks_have_empty_tables():

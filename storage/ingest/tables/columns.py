@@ -107,6 +107,112 @@ def column_sums(
 
 
 @compile_kernel
+def sparse_moments(values: npt.NDArray[Any], rows: Ints, ends: Ints, weights: Floats, mean: Floats, variance: Floats) -> None:
+    """Fill the weighted means and variances of sparse columns, zeros included; ``weights`` (n_rows,)."""
+    total = 0.0
+    for weight in weights:
+        total += weight
+    for j in range(mean.size):
+        linear, square, present = 0.0, 0.0, 0.0
+        for p in range(np.uint64(ends[j]), np.uint64(ends[j + 1])):
+            linear += weights[rows[p]] * values[p]
+            present += weights[rows[p]]
+        centre = linear / total
+        for p in range(np.uint64(ends[j]), np.uint64(ends[j + 1])):
+            deviation = values[p] - centre
+            square += weights[rows[p]] * (deviation * deviation)
+        mean[j], variance[j] = centre, (square + (total - present) * (centre * centre)) / total
+
+
+_WIDE = 16  # columns of a strip; the sums of a strip lie together, so that they stay in the registers of four rows
+_TALL = 32  # rows of a strip that are copied together where memory runs down the columns, and what the number of rows is filled up to
+_STRIPS = 256  # strips that are read together where memory runs along the rows
+_SUMS = 8  # sums of a column: the first value, the extremes, and the sums that `dense_tables` names
+
+
+@compile_kernel
+def _add(x: float, weight: float, sums: tuple[float, float, float, float, float]) -> tuple[float, float, float, float, float]:
+    first, low, high, linear, square = sums
+    deviation = x - first
+    share = weight * deviation
+    return first, (x if x < low else low), (x if x > high else high), linear + share, square + share * deviation
+
+
+@compile_kernel
+def _add_rows(rows: Floats, sums: Floats, a: float, b: float, c: float, d: float) -> None:
+    """Add four rows, of the weights a to d, to the extremes and deviations of a strip."""
+    for j in range(_WIDE):
+        held = sums[j], sums[_WIDE + j], sums[2 * _WIDE + j], sums[3 * _WIDE + j], sums[4 * _WIDE + j]
+        held = _add(rows[_WIDE + j], b, _add(rows[j], a, held))
+        held = _add(rows[3 * _WIDE + j], d, _add(rows[2 * _WIDE + j], c, held))
+        _, sums[_WIDE + j], sums[2 * _WIDE + j], sums[3 * _WIDE + j], sums[4 * _WIDE + j] = held
+
+
+@compile_kernel
+def _add_sizes(rows: Floats, n_rows: int, sums: Floats) -> None:
+    """Add rows to the counts, sums of |x| and sums of x^2 of a strip; missing values take no part."""
+    for i in range(n_rows):
+        row = rows[i * _WIDE : (i + 1) * _WIDE]
+        for j in range(_WIDE):
+            x = row[j] if row[j] == row[j] else 0.0
+            sums[5 * _WIDE + j] += np.float64(x != 0.0)
+            sums[6 * _WIDE + j] += abs(x)
+            sums[7 * _WIDE + j] += x * x
+
+
+@compile_kernel
+def _copy_strip(x: npt.NDArray[Any], starts: Longs, across: int, width: int, rows: Floats) -> None:
+    if across == 1:
+        for i in range(starts.size):
+            source, line = x[starts[i] : starts[i] + width], rows[i * _WIDE : (i + 1) * _WIDE]
+            for j in range(width):
+                line[j] = source[j]
+    else:
+        for j in range(width):
+            for i in range(starts.size):
+                rows[i * _WIDE + j] = x[starts[i] + j * across]
+
+
+@compile_kernel
+def dense_tables(x: npt.NDArray[Any], starts: Longs, n_rows: int, across: int, weights: Floats, sizes: bool, out: Floats) -> None:
+    """Fill ``out`` (8, k) with the sums of dense columns, in one look at the data: first value f, least and largest value, sums of
+    w (x - f) and of w (x - f)^2, and if ``sizes`` number of non-zeros, sums of |x| and of x^2. Every sum runs down its rows: the bits
+    depend neither on the order of the memory nor on the other columns.
+
+    ``x`` (m,): the values, row i of column j at ``starts[i] + j * across``; ``starts`` and ``weights`` are filled up to a multiple of
+    `_TALL` rows by the first row, of weight 0.
+    """
+    n_cols = out.shape[1]
+    n_strips = (n_cols + _WIDE - 1) // _WIDE
+    # Along the rows all columns are read before the next rows, down the columns one strip after the other.
+    tall, together = (4, min(n_strips, _STRIPS)) if across == 1 else (_TALL, 1)
+    rows, sums = np.zeros(tall * _WIDE), np.zeros((together, _SUMS * _WIDE))
+    for first in range(0, n_strips, together):
+        here = min(together, n_strips - first)
+        for s in range(here):
+            begin = (first + s) * _WIDE
+            sums[s] = 0.0
+            sums[s, _WIDE : 2 * _WIDE] = np.inf
+            sums[s, 2 * _WIDE : 3 * _WIDE] = -np.inf
+            for j in range(min(_WIDE, n_cols - begin)):
+                sums[s, j] = x[starts[0] + (begin + j) * across]
+        for i in range(0, starts.size, tall):
+            for s in range(here):
+                begin = (first + s) * _WIDE
+                _copy_strip(x[begin * across :], starts[i : i + tall], across, min(_WIDE, n_cols - begin), rows)
+                for r in range(0, tall, 4):
+                    w = weights[i + r : i + r + 4]
+                    _add_rows(rows[r * _WIDE : (r + 4) * _WIDE], sums[s], w[0], w[1], w[2], w[3])
+                if sizes:
+                    _add_sizes(rows, min(tall, n_rows - i), sums[s])
+        for s in range(here):
+            begin = (first + s) * _WIDE
+            for m in range(_SUMS):
+                for j in range(min(_WIDE, n_cols - begin)):
+                    out[m, begin + j] = sums[s, m * _WIDE + j]
+
+
+@compile_kernel
 def row_squares(lengths: Ints, values: Floats, out: Floats) -> None:
     """Sum of squares of every sparse row."""
     k = 0

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from gramplane.kernels.features.expansions import GAUSSIAN_REACH, Expansion, expand, expanded_scores, gaussian_error_bound, gaussian_period
 from gramplane.kernels.features.scores import correlations
-from gramplane.kernels.features.statistics import column_stats
 from gramplane.kernels.features.views import Columns
 
 FEW = settings(max_examples=30, deadline=None)
@@ -27,8 +26,7 @@ def data(n: int = 40, k: int = 9, bins: int = 100) -> tuple[np.ndarray, np.ndarr
 
 
 def ranges(X: Columns) -> tuple[np.ndarray, np.ndarray]:
-    stats = column_stats(X)
-    return stats.minimum, stats.maximum
+    return dense(X).min(axis=0).astype(np.float64), dense(X).max(axis=0).astype(np.float64)
 
 
 def gaussian(x: np.ndarray, z: np.ndarray, gamma: float) -> np.ndarray:
