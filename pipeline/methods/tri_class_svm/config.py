@@ -60,9 +60,10 @@ class TriClassConfig(MethodConfig):
         "unlabelled rows, no test share, 3 rows of each class, and at most 5,000 rows in all; 0: none",
     )
     irrelevant_label: bool | int | float | str | None = Field(
-        0,
-        description="label of rows of neither class; the others must be two, of any kind. Where there are two labels in all, 0 is a class "
-        "like any other. None: no row is irrelevant",
+        "auto",
+        description="label of rows of neither class; the others must be two, of any kind. auto: 0, which is a class like any other where "
+        "there are two labels in all; labels -1, 0 and 1 without unlabelled rows are refused: -1 may mean these. None: no row is "
+        "irrelevant",
     )
     D: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
         None,

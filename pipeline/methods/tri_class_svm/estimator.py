@@ -145,7 +145,8 @@ class TriClassSVC(KernelClassifier):
         if len(y) != labelled or labelled > first.n_rows:
             raise ValueError(f"y has {len(y)} entries, the data has {first.n_rows} rows: inconsistent numbers of samples")
         sample_weight = self._weight(first, sample_weight, labelled)
-        labels, classes = split_labels(y, config.irrelevant_label, sample_weight)
+        has_unlabelled = second is not None or first.n_rows > labelled
+        labels, classes = split_labels(y, config.irrelevant_label, sample_weight, has_unlabelled=has_unlabelled)
         self.classes_ = np.array(classes, y.dtype)
         data, count = _join_rows(first, second), first.n_rows - labelled if second is None else second.n_rows
         weight = None if sample_weight is None else np.concatenate([sample_weight, np.ones(count)])

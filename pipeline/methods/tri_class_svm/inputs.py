@@ -52,16 +52,28 @@ class TriClassInputs:
         return self.labels != 0
 
 
+NEITHER = 0
+"""What ``irrelevant_label="auto"`` is."""
+
+
 def split_labels(
-    y: Sequence[Any] | np.ndarray, irrelevant: Any, weight: np.ndarray | None = None, url: str = ""
+    y: Sequence[Any] | np.ndarray, irrelevant: Any, weight: np.ndarray | None = None, url: str = "", *, has_unlabelled: bool = True
 ) -> tuple[np.ndarray, tuple[Any, ...]]:
     """Return the side of every row, float64 -1 and +1 of the two classes in ascending order and 0 of neither, and the classes.
 
     Rows labelled ``irrelevant`` are of neither class; where there are two labels in all, 0 is a class like any other. Raises DataError:
-    other than two classes (a row of the third is named), or a class without a row of positive weight.
+    other than two classes (a row of the third is named), a class without a row of positive weight, or -1 beside 0 and 1 where nobody says
+    what is irrelevant, nor gives unlabelled rows.
     """
     names, codes = np.unique(np.asarray(y), return_inverse=True)
     labels = names.tolist()
+    if irrelevant == "auto" and not has_unlabelled and {"-1", "0", "1"} <= {*map(label_spelling, labels)}:
+        raise DataError(
+            "y holds -1 beside 0 and 1: if -1 marks unlabelled rows, give these as X_unlabelled (--unlabelled); if 0 marks rows of neither "
+            "class, set irrelevant_label=0",
+            url,
+        )
+    irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     out = [irrelevant is not None and label_spelling(label) == label_spelling(irrelevant) for label in labels]
     if len(labels) == 2 and not isinstance(irrelevant, str | bool) and irrelevant == 0:
         out = [False, False]
@@ -87,6 +99,7 @@ def three_way_labels(classes: Sequence[Any], irrelevant: Any) -> np.ndarray:
     """Return what stands for the first class, neither, and the second, ``(3,)``: of the classes' type where the middle one is, too. Raises
     ValueError: what stands for neither is a class.
     """
+    irrelevant = NEITHER if irrelevant == "auto" else irrelevant
     same = next((label for label in classes if irrelevant is not None and label_spelling(label) == label_spelling(irrelevant)), None)
     if same is not None:
         raise ValueError(

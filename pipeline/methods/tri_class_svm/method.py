@@ -84,9 +84,9 @@ class TriClass(Method):
         if stored.classes is None:
             raise DataError(f"the target is real-valued; {cls.name} needs labels of two classes", ctx.data.url)
         y = np.asarray(stored.classes)[stored.target]
-        labels, classes = split_labels(y, config.irrelevant_label, stored.sample_weight, ctx.data.url)
-        held_out = held_out_rows(extra, stored.target, ctx.seed, stored.classes)
         url = extra.get("unlabelled")
+        labels, classes = split_labels(y, config.irrelevant_label, stored.sample_weight, ctx.data.url, has_unlabelled=url is not None)
+        held_out = held_out_rows(extra, stored.target, ctx.seed, stored.classes)
         decisions = {} if ctx.run is None else ctx.run.read_json("decisions") or {}
         store = None if url is None else BlockStore.open(str(url), decisions.get("unlabelled_digest"))
         if store is not None:

@@ -248,7 +248,7 @@ def test_data_that_are_refused():
     with pytest.raises(ValueError, match="no row labelled -1 has a positive weight"):
         TriClassSVC().fit(X, y, V, np.where(y < 0, 0.0, 1.0))
     with pytest.raises(ValueError, match="balance='labels' is the mean value of unlabelled rows; there are none"):
-        TriClassSVC(balance="labels").fit(X, y)
+        TriClassSVC(balance="labels", irrelevant_label=0).fit(X, y)
 
 
 def test_few_problems_end_unconverged_with_a_warning():
@@ -256,3 +256,17 @@ def test_few_problems_end_unconverged_with_a_warning():
     with pytest.warns(UserWarning, match="max_iter=1 ended the best start"):
         machine = TriClassSVC(gamma=0.2, start="s3vm", max_iter=1).fit(X, y, V)
     assert not machine.converged_
+
+
+def test_minus_one_beside_zero_and_one_is_refused_unless_something_tells():
+    """scikit-learn's -1 marks unlabelled rows; here 0 may mean neither class."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    X = rng.standard_normal((60, 4)) + 3 * y[:, None]
+    marked = np.where(np.arange(60) < 30, y, -1)
+    for labels in (marked, marked.astype(str)):
+        with pytest.raises(ValueError, match=r"-1 beside 0 and 1.*X_unlabelled.*irrelevant_label=0"):
+            TriClassSVC().fit(X, labels)
+    assert TriClassSVC(irrelevant_label=0).fit(X, marked).classes_.tolist() == [-1, 1]
+    assert TriClassSVC(validation=0).fit(X[:30], marked[:30], X[30:]).classes_.tolist() == [0, 1]
+    assert TriClassSVC(validation=0).fit(X[:59], marked[:59], X[59:]).classes_.tolist() == [-1, 1], "unlabelled rows are given apart"
