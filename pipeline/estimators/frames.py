@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import get_tags
 
-from ...storage.encoding.chunks import Chunk, chunk_of_objects
+from ...storage.encoding.chunks import Chunk, chunk_of_objects, is_inexact
 from ...storage.encoding.expand import dense_features, sparse_features
 from ...storage.encoding.frames import Frame, is_frame, is_pandas, open_frame
+from ...storage.encoding.numbers import BEYOND, EXACT_INTEGERS
 from ...storage.encoding.record import Form, TableEncoding
 from ...storage.encoding.table import TableReader
 from ...storage.value_types import Matrix, UserData
@@ -25,6 +26,8 @@ class Encoded(NamedTuple):
 
 class ObjectFrame(Frame):
     """An array of objects or texts as a table, with columns x0, x1, …"""
+
+    integers = ()
 
     def __init__(self, values: np.ndarray, columns: Sequence[str] | None = None) -> None:
         self._values, self.n_rows, self.name, self.numbers = values, len(values), "<ndarray>", []
@@ -69,14 +72,21 @@ def encode_frame(estimator: Any, X: UserData, reset: bool) -> Encoded | None:
         estimator.encoding_, estimator._is_frame_fit = encoding, True
         _set_names(estimator, X, names)
     rows = sparse_features(encoding, coded) if encoding.is_sparse else np.ascontiguousarray(dense_features(encoding, coded).T)
-    return Encoded(rows, reader.unseen_messages())
+    return Encoded(rows, reader.messages())
 
 
 def _new_table(estimator: Any, X: UserData) -> Frame | None:
     """The table of a fit; ``None`` of numbers. Arrays with texts are one for rules, which read names as they are; others refuse texts."""
     if is_frame(X):
         frame = open_frame(X)
-        return None if frame.is_plain else frame
+        if not frame.is_plain:
+            return frame
+        for k in frame.integers:
+            _refuse_large(frame.columns[k], frame.content(k))
+        return None
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iu" and X.size and _is_large(X.min(), X.max()):
+        column = int(is_inexact(X).any(axis=0).argmax())
+        _refuse_large(f"x{column}", X[:, column])
     takes_names = getattr(estimator, "_frame_form", "") == "codes"
     is_text = takes_names and isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"
     return ObjectFrame(X) if is_text and any(isinstance(value, str) for value in X.ravel().tolist()) else None
@@ -100,13 +110,31 @@ def _read_columns(reader: TableReader, frame: Frame, order: Sequence[int]) -> np
     """The numbers of the columns of a frame, ``(n_columns, n)``."""
     out = np.empty((len(order), frame.n_rows))
     for k, place in enumerate(order):
-        chunk, name = frame.chunk(place, 0, frame.n_rows), frame.columns[place]
+        name = frame.columns[place]
+        try:
+            chunk = frame.chunk(place, 0, frame.n_rows)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"column {name!r}: {error}") from error
         if isinstance(chunk, np.ndarray) and reader.is_plain_number(k):
+            _refuse_large(name, chunk)
             out[k] = np.ma.filled(chunk.astype(np.float64), np.nan)
         else:
             out[k] = reader.read(k, chunk, lambda reason, row, name=name: _fault(name, reason, row))
     reader.check_end(lambda reason, row, k: _fault(reader.names[k], reason, row))
     return out
+
+
+def _is_large(low: Any, high: Any) -> bool:
+    return int(low) < -EXACT_INTEGERS or int(high) > EXACT_INTEGERS
+
+
+def _refuse_large(name: str, values: np.ndarray) -> None:
+    """Refuse integers that float64 may not hold."""
+    large = is_inexact(np.ma.getdata(values))
+    if large.any():
+        row = int(large.argmax())
+        advice = f"if its values are names, make the column a category (astype('category') of {name!r})"
+        raise _fault(name, f"value {values[row]} {BEYOND}; {advice}", row)
 
 
 def _is_frame_fit(estimator: Any) -> bool:

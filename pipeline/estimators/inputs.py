@@ -30,6 +30,7 @@ from ...storage.encoding.frames import is_frame
 from ...storage.temporary import temporary_folder
 from ...storage.value_types import Foreign, UserData
 from ..inputs.fit_warnings import MAX_NUMERIC_CLASSES
+from ..inputs.labels import refuse_missing_names
 from ..loops.run import begin_event
 from ..records.context import RunContext
 from ..records.data_set import refuse_missing
@@ -116,7 +117,14 @@ def features_of(estimator: Any, X: object) -> tuple[Any, bool]:
 
 
 def label_array(y: np.ndarray) -> np.ndarray:
-    """Return a target whose objects are all truth values, all whole numbers or all numbers as an array of these; any other as it is."""
+    """Return a target whose objects are all truth values, all whole numbers or all numbers as an array of these; any other as it is.
+
+    Raises ValueError: dates, or a word for a missing value among numbers.
+    """
+    if y.dtype.kind in "OUS" and y.size:
+        refuse_missing_names(y, "y", "label")
+    if y.dtype.kind in "mM" or (y.dtype.kind == "O" and any(hasattr(value, "isoformat") or hasattr(value, "to_period") for value in y[:1])):
+        raise ValueError(f"y holds dates or times ({type(y.flat[0]).__name__}); give numbers, or texts as classes: y.astype(str)")
     if y.dtype.kind != "O" or not y.size:
         return y
     for kind, to in (((bool, np.bool_), np.bool_), ((int, np.integer), np.int64), ((float, np.floating, int, np.integer), np.float64)):

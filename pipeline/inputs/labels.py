@@ -10,6 +10,8 @@ import numpy as np
 
 from ...kernels.svm.dual import DualProblem, svc_problem, target_problem
 from ...storage import DataError
+from ...storage.encoding.chunks import is_missing
+from ...storage.encoding.numbers import is_decimal, is_missing_word
 from ...storage.meta import Label
 from ..records.context import RunContext
 
@@ -124,6 +126,19 @@ def class_factors(
             raise ValueError(f"class_weight names class {label!r}; the classes are {list(classes)!r}")
         factors[known[label_spelling(label)]] = factor
     return factors
+
+
+def refuse_missing_names(values: np.ndarray, where: str, what: str) -> None:
+    """Refuse what is missing among values that are compared for equality: None, NaN, an empty text, and where all others are written as
+    numbers a word such as NA. Raises ValueError: the row is named.
+    """
+    words = {value: "" if is_missing(value) else str(value) for value in set(values.tolist())}
+    is_numeric = all(is_decimal(word) or is_missing_word(word) for word in words.values())
+    gone = {value for value, word in words.items() if not word.strip() or (is_numeric and is_missing_word(word))}
+    if gone:
+        row = next(row for row, value in enumerate(values.tolist()) if value in gone or is_missing(value))
+        shown = "" if is_missing(values[row]) else f"{values[row]!s} "
+        raise ValueError(f"{where}, row {row}: the {what} {shown}is missing; leave out such rows")
 
 
 def label_spelling(label: Label) -> str:

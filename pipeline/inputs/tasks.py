@@ -14,7 +14,7 @@ from ...kernels.svm.dual import DualProblem, ridge_problem, target_problem
 from ...storage import DataError
 from ..records.config import MethodConfig
 from ..records.context import RunContext
-from .labels import Inputs, labels_of, resolve_loss, row_costs, store_inputs
+from .labels import Inputs, labels_of, refuse_missing_names, resolve_loss, row_costs, store_inputs
 from .scores import AccuracyTracker, R2Tracker, held_out_rows, with_held_out
 
 if TYPE_CHECKING:
@@ -75,10 +75,14 @@ def _task_names(task: object, n: int) -> np.ndarray:
     names = np.asarray(task)
     if names.shape != (n,):
         raise ValueError(f"task has shape {names.shape}, the data has {n} rows: it must name the task of every row")
+    if names.dtype.kind in "OUS" and names.size:
+        refuse_missing_names(names, "task", "task")
     if names.dtype.kind == "O":
         texts = [isinstance(name, str) for name in names]
         if all(texts):
             names = names.astype(str)
+        elif all(isinstance(name, int | np.integer) for name in names):
+            names = names.astype(np.int64)
         elif not any(texts):
             with contextlib.suppress(TypeError, ValueError):
                 names = names.astype(np.float64)

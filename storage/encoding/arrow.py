@@ -7,6 +7,7 @@ import numpy as np
 from ..errors import SchemaError
 from ..value_types import Foreign
 from .chunks import Chunk, Unreadable, Words, name_of_number
+from .numbers import EXACT_INTEGERS, MISSING_WORDS
 
 
 def import_pyarrow(part: str, what: str = "tables (CSV, Parquet, Arrow, polars) are read") -> Foreign:
@@ -63,3 +64,37 @@ def _of_dictionary(column: Foreign, is_type: bool = True) -> Chunk:
     codes = np.where(column.indices.is_null().to_numpy(zero_copy_only=False) | nothing[codes], -1, codes)
     words = ["" if value is None else value if isinstance(value, str) else name_of_number(value) for value in values]
     return Words(codes, words, is_type, bool(is_type and column.type.ordered))
+
+
+def chunk_of_cells(column: Foreign) -> Chunk:
+    """Part of a column of texts, most of which are numerals: numbers, NaN where they are missing; or words with codes where one is none, is
+    an integer beyond 2^53 or has leading zeros, so that it is looked at by itself."""
+    arrow, compute = import_pyarrow("pyarrow"), import_pyarrow("pyarrow.compute")
+    try:
+        values = compute.cast(column, arrow.float64()).to_numpy(zero_copy_only=False)
+    except arrow.ArrowInvalid:
+        bare = compute.utf8_trim_whitespace(column)
+        gone = compute.is_in(compute.utf8_lower(bare), value_set=arrow.array(sorted(MISSING_WORDS)))
+        try:
+            values = compute.cast(compute.if_else(gone, None, bare), arrow.float64()).to_numpy(zero_copy_only=False)
+        except arrow.ArrowInvalid:
+            return chunk_of_arrow(column)
+    large = np.abs(values) >= EXACT_INTEGERS  # the next integer reads as 2^53 too
+    odd = large.any() and compute.any(compute.match_substring_regex(column.filter(arrow.array(large)), r"^\s*[+-]?[0-9]+\s*$")).as_py()
+    return chunk_of_arrow(column) if odd or _has_leading_zero(column) else values
+
+
+def _has_leading_zero(column: Foreign) -> bool:
+    """Whether a text begins with 0 and another digit."""
+    if not len(column) or column.buffers()[2] is None:
+        return False
+    starts = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    letters = np.frombuffer(column.buffers()[2], np.uint8)
+    first, ends = starts[:-1], starts[1:]
+    first, ends = first[ends > first + 1], ends[ends > first + 1]
+    signs = (letters[first] == ord("-")) | (letters[first] == ord("+"))
+    if signs.any():
+        first = first + signs
+        first, ends = first[ends > first + 1], ends[ends > first + 1]
+    first = first[letters[first] == ord("0")]
+    return bool(((letters[first + 1] >= ord("0")) & (letters[first + 1] <= ord("9"))).any())

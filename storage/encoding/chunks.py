@@ -121,6 +121,13 @@ def first_rows(codes: npt.NDArray[Any], n_words: int) -> npt.NDArray[np.int64]:
     return first[:-1]
 
 
+def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Where integers are beyond 2^53, so that float64 may not hold them."""
+    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
+        return np.zeros(values.shape, dtype=bool)
+    return (values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS)
+
+
 def fill_masked(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return numbers, NaN where they are masked."""
     return np.ma.filled(values.astype(np.float64), np.nan) if isinstance(values, np.ma.MaskedArray) else values

@@ -1,7 +1,7 @@
 """One column of a table as numbers: what it is follows from its values, or is known from an encoding."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from .chunks import (
     truth_value,
     words_of_numbers,
 )
-from .numbers import as_number, is_missing_word, is_number_like
+from .numbers import BEYOND, as_number, has_leading_zero, is_large_integer, is_missing_word, is_number_like
 from .record import REFUSAL
 
 Fault = Callable[[str, int], Exception]  # builds the error for a reason and a row, counted inside the rows at hand
@@ -28,6 +28,8 @@ MAX_LEVELS = 1 << 16  # a column of more texts names its rows, or is free text
 UNSEEN = -1.0  # number of a level that an encoding does not know
 _LIMIT = 64 << 20  # bytes of the levels of a column, where no budget says less
 _SHOWN = 40
+_SHOWN_LEVELS = 3
+_MANY, _NEARLY = 20, 0.75  # levels, and share of the rows, above which levels are taken for something else
 
 ColumnKind = Literal["numeric", "boolean", "nominal"]
 
@@ -58,6 +60,7 @@ class ColumnReader:
     n_undecided: int = 0
     doubtful: tuple[int, str] | None = None
     n_bytes: int = 0
+    padded: str = ""
 
     def read(self, chunk: Chunk, fault: Fault) -> Floats:
         """Return the numbers of some rows. Raises what ``fault`` builds: values that the column cannot have, too many names."""
@@ -109,8 +112,12 @@ class ColumnReader:
 
     def _number(self, word: str, row: int, is_type: bool, fault: Fault) -> float:
         if self.kind == "numeric":
+            if is_large_integer(word):
+                raise fault(f"value {_shown(word)} {BEYOND}; {self._name_advice}", row)
             if not is_number_like(word) and not is_missing_word(word):
                 raise fault(f"value {_shown(word)} is not a finite number, in a column of numbers; {self._name_advice}", row)
+            if has_leading_zero(word):
+                self.padded = self.padded or word
             return float(word) if is_number_like(word) else np.nan  # what is not finite is refused with all others
         if self.kind == "boolean":
             value = truth_value(word)
@@ -133,9 +140,7 @@ class ColumnReader:
         self.n_bytes += len(word.encode())
         if len(self.levels) >= MAX_LEVELS or self.n_bytes > self.limit:
             most = f"{MAX_LEVELS} different texts" if len(self.levels) >= MAX_LEVELS else f"{self.limit} bytes of texts"
-            rows = "" if self.is_frame else f", or let it name the rows (--id-column {self.name})"
-            advice = f"leave it out{'' if self.is_frame else f' (--drop {self.name})'}{rows}"
-            raise fault(f"there are more than {most}, too many for a nominal column; {advice}", row)
+            raise fault(f"there are more than {most}, too many for a nominal column; {self._leave_advice}", row)
         return self.levels.setdefault(word, len(self.levels))
 
     def _example(self) -> str:
@@ -164,6 +169,33 @@ class ColumnReader:
         is_free = self.kind == "nominal" and not (self.is_named or self.is_typed or self.is_known)
         if is_free and self.levels and all(map(looks_like_date, self.levels)):
             raise fault(f"the values are dates such as {self._example()}, which are no features; {self._date_advice}", 0)
+
+    def messages(self, form: str) -> list[str]:
+        """What to say of the column, all rows read."""
+        said = [unseen_message(self.name, self.unseen, form)] if self.unseen else []
+        if self.padded:
+            told = f"column {self.name!r}: values such as {_shown(self.padded)} are numbers here, without the zeros in front"
+            said.append(f"{told}; {self._name_advice}")
+        is_free = self.kind == "nominal" and not (self.is_known or self.is_named or self.is_typed)
+        if is_free and len(self.levels) > max(_MANY, _NEARLY * self.n_rows):
+            told = f"column {self.name!r} has {len(self.levels):,} levels in {self.n_rows:,} rows, nearly one for every row"
+            said.append(f"{told}, such as {self._example()}; {self._notation_advice}")
+        return said
+
+    @property
+    def _notation_advice(self) -> str:
+        word = next(iter(self.levels))
+        if as_number(word.replace(",", ".")) is not None:
+            return "if these are numbers, " + (
+                "turn them into numbers first" if self.is_frame else "say how they are written (--decimal ,)"
+            )
+        plain = "if these are numbers, write them plainly (1234.5, 1e-3); else " if any(map(str.isdigit, word)) else ""
+        return plain + self._leave_advice
+
+    @property
+    def _leave_advice(self) -> str:
+        rows = "" if self.is_frame else f", or let it name the rows (--id-column {self.name})"
+        return f"leave it out{'' if self.is_frame else f' (--drop {self.name})'}{rows}"
 
     @property
     def _name_advice(self) -> str:
@@ -211,7 +243,7 @@ class ColumnReader:
 
     def to_json(self) -> dict[str, Any]:
         """What was learnt, for the journal."""
-        plain = ("kind", "order", "is_typed", "n_rows", "n_undecided", "n_bytes")
+        plain = ("kind", "order", "is_typed", "n_rows", "n_undecided", "n_bytes", "padded")
         return {**{name: getattr(self, name) for name in plain}, "levels": list(self.levels), "unseen": dict(self.unseen)}
 
     def restore(self, fields: dict[str, Any]) -> None:
@@ -220,6 +252,16 @@ class ColumnReader:
             setattr(self, name, value)
         self.levels = {level: k for k, level in enumerate(fields["levels"])}
         self.unseen = Counter(fields["unseen"])
+
+
+def unseen_message(column: str, counts: Mapping[str, int], form: str) -> str:
+    """What to say of levels of a column that an encoding does not know."""
+    first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    levels = ", ".join(f"{level[:40]!r} ({count})" for level, count in first[:_SHOWN_LEVELS])
+    more = f", and {len(first) - _SHOWN_LEVELS} more" if len(first) > _SHOWN_LEVELS else ""
+    total = sum(counts.values())
+    effect = "all of their features are zero" if form == "one-hot" else "every comparison with them is false"
+    return f"column {column!r} has {total} values of levels that were not there at fit: {levels}{more}; {effect}"
 
 
 def missing_refusal(word: str = "") -> str:

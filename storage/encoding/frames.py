@@ -2,13 +2,15 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from numbers import Real
 
 import numpy as np
 
 from ..errors import SchemaError
 from ..value_types import Foreign, UserData
 from .arrow import chunk_of_arrow, import_pyarrow, is_number_type
-from .chunks import Chunk, Unreadable, Words, chunk_of_objects, name_of_number, objects_of_words
+from .chunks import Chunk, Unreadable, Words, chunk_of_objects, is_inexact, name_of_number, objects_of_words
+from .numbers import EXACT_INTEGERS
 
 
 class Frame(ABC):
@@ -24,6 +26,11 @@ class Frame(ABC):
         """Whether the types of all columns are of numbers or booleans."""
         parts = (self.chunk(k, 0, 0) for k in sorted(set(range(len(self.columns))) - set(self.numbers)))
         return all(isinstance(part, np.ndarray) and part.dtype.kind == "b" for part in parts)
+
+    @property
+    @abstractmethod
+    def integers(self) -> Sequence[int]:
+        """Columns with an integer that float64 may not hold."""
 
     @abstractmethod
     def content(self, k: int) -> np.ndarray:
@@ -82,6 +89,16 @@ class PandasFrame(Frame):
         self.columns = [str(column) for column in frame.columns]
         self.numbers = [k for k, dtype in enumerate(frame.dtypes) if _number_kind(dtype) in tuple("iuf")]
 
+    @property
+    def integers(self) -> Sequence[int]:
+        """Columns with an integer that float64 may not hold."""
+        wide = [k for k, dtype in enumerate(self._frame.dtypes) if getattr(dtype, "kind", "") in "iu" and dtype.itemsize == 8]
+        if not wide or not self.n_rows:
+            return []
+        part = self._frame if len(wide) == len(self.columns) else self._frame.iloc[:, wide]  # one look at all of them
+        low, high = part.min().tolist(), part.max().tolist()
+        return [k for k, least, most in zip(wide, low, high, strict=True) if max(-least, most) > EXACT_INTEGERS]
+
     def content(self, k: int) -> np.ndarray:
         """A column as an array; the names of a category, too, of which some may not occur."""
         series = self._frame.iloc[:, k]
@@ -118,13 +135,9 @@ def _number_kind(dtype: Foreign) -> str:
 
 
 def _of_categories(series: Foreign) -> Words:
-    words = chunk_of_objects(np.asarray(series.cat.categories, dtype=object))
-    codes = series.cat.codes.to_numpy().astype(np.int64)
-    if isinstance(words, Words):
-        return Words(codes, objects_of_words(words).tolist(), True, bool(series.cat.ordered))
-    if isinstance(words, Unreadable):
-        return Words(codes, [str(value) for value in series.cat.categories], True, bool(series.cat.ordered))
-    return Words(codes, [name_of_number(value) for value in words.tolist()], True, bool(series.cat.ordered))
+    """Levels of a category are names, whatever its values are: numbers of any size, intervals, dates."""
+    words = [name_of_number(value) if isinstance(value, Real) else str(value) for value in series.cat.categories]
+    return Words(series.cat.codes.to_numpy().astype(np.int64), words, True, bool(series.cat.ordered))
 
 
 class ArrowFrame(Frame):
@@ -135,6 +148,12 @@ class ArrowFrame(Frame):
         self.n_rows, self.name = self.table.num_rows, f"<{type(frame).__name__}>"
         self.columns = list(self.table.column_names)
         self.numbers = [k for k, field in enumerate(self.table.schema) if is_number_type(field.type)]
+
+    @property
+    def integers(self) -> Sequence[int]:
+        """Columns with an integer that float64 may not hold."""
+        wide = [k for k in self.numbers if str(self.table.schema.field(k).type) in ("int64", "uint64")]
+        return [k for k in wide if is_inexact(np.ma.getdata(self.chunk(k, 0, self.n_rows))).any()]
 
     def content(self, k: int) -> np.ndarray:
         """A column as an array; the names of a category, too, of which some may not occur."""

@@ -16,9 +16,6 @@ BEYOND = "is beyond 2^53 and cannot be stored exactly"
 MISSING_WORDS = frozenset(("", "na", "nan", "-nan", "null", "none", "?", ".", "n/a", "#n/a", "<na>"))
 """What stands for a missing number, in small letters; in a column of names only an empty text is missing."""
 
-CSV_MISSING = sorted({spelling(word) for word in MISSING_WORDS for spelling in (str, str.upper, str.capitalize)} | {"NaN", "-NaN"})
-"""Spellings of them that pyarrow's reader of numbers passes over."""
-
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _INFINITE = ("inf", "infinity")
@@ -38,6 +35,12 @@ def is_large_integer(text: str) -> bool:
     """Whether a text is written as an integer beyond 2^53."""
     word = text.strip()
     return _WHOLE.fullmatch(word) is not None and abs(int(word)) > EXACT_INTEGERS
+
+
+def has_leading_zero(text: str) -> bool:
+    """Whether a text is a numeral with a zero in front that says nothing of a number: 007."""
+    bare = text.strip().lstrip("+-")
+    return bare[:1] == "0" and bare[1:2].isdigit() and is_decimal(bare)
 
 
 def as_number(text: str) -> float | None:

@@ -12,7 +12,6 @@ from .columns import ColumnReader, Fault, Floats
 from .record import FILLS, ColumnEncoding, Form, Missing, TableEncoding, make_encoding
 
 Report = Callable[[str], None]
-_SHOWN_LEVELS = 3
 
 
 class Other(NamedTuple):
@@ -132,10 +131,10 @@ class TableReader:
         has_indicator = self.missing == "indicator" and summary.is_missing
         return replace(encoding, fill=None if kind == "nominal" else summary.fill, has_indicator=has_indicator)
 
-    def unseen_messages(self) -> list[str]:
-        """What to say of levels that the encoding does not know: column, level and count."""
+    def messages(self) -> list[str]:
+        """What to say of columns, all rows read: levels that the encoding does not know, zeros in front of numbers, too many levels."""
         form = self.form if self.known is None else self.known.form
-        return [unseen_message(column.name, column.unseen, form) for column in self.columns.values() if column.unseen]
+        return [message for column in self.columns.values() for message in column.messages(form)]
 
     def to_json(self) -> dict[str, Any]:
         """What was learnt, for the journal."""
@@ -145,16 +144,6 @@ class TableReader:
         """Take over what the journal holds."""
         for k, values in fields.items():
             self.columns.setdefault(int(k), self._new(self.names[int(k)], False)).restore(values)
-
-
-def unseen_message(column: str, counts: Mapping[str, int], form: str) -> str:
-    """What to say of levels of a column that an encoding does not know."""
-    first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    levels = ", ".join(f"{level[:40]!r} ({count})" for level, count in first[:_SHOWN_LEVELS])
-    more = f", and {len(first) - _SHOWN_LEVELS} more" if len(first) > _SHOWN_LEVELS else ""
-    total = sum(counts.values())
-    effect = "all of their features are zero" if form == "one-hot" else "every comparison with them is false"
-    return f"column {column!r} has {total} values of levels that were not there at fit: {levels}{more}; {effect}"
 
 
 def summarise(values: npt.NDArray[np.floating], missing: Missing) -> Summary:

@@ -229,7 +229,7 @@ def ingest(  # pyright: ignore[reportInconsistentOverload] (the options of the o
             return done
         folder = _scratch_folder(url, scratch, make=True)
         store = _write_store(opened, options, extras, folder, (url, progress or no_progress, overwrite, threads), resume)
-        for message in [*opened.messages, *([] if opened.coder is None else opened.coder.unseen_messages())]:
+        for message in [*opened.messages, *([] if opened.coder is None else opened.coder.messages())]:
             (warn or partial(warnings.warn, stacklevel=2))(f"{extras.info['source']['name']}: {message}")
         return store
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ..encoding.numbers import BEYOND, EXACT_INTEGERS
+from ..encoding.chunks import is_inexact
+from ..encoding.numbers import BEYOND
 from ..encoding.record import FILLS, REFUSAL
 from ..encoding.table import TableReader
 from ..errors import DataError, SchemaError
@@ -226,13 +227,6 @@ def as_floats(
         first = int(np.flatnonzero(bad.reshape(-1))[0])
         raise fault(_refusal_reason(values.reshape(-1)[first], missing), *place(first))
     return narrow if dtype == "float32" or np.array_equal(narrow, wide, equal_nan=bool(gone.any())) else wide
-
-
-def is_inexact(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Where integers are beyond 2^53, so that float64 may not hold them."""
-    if values.dtype.kind not in "iu" or values.dtype.itemsize < 8:
-        return np.zeros(values.shape, dtype=bool)
-    return (values > EXACT_INTEGERS) | (values < -EXACT_INTEGERS)
 
 
 def _refusal_reason(value: np.generic, missing: str | None) -> str:

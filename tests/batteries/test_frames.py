@@ -348,3 +348,59 @@ def test_features_of_svmlight_are_called_as_the_text_counts_them(tmp_path):
     assert FGMClassifier(B=1, max_rounds=1).fit(zero).get_feature_names_out().tolist() == ["x3"]
     rules = RuleEnsembleClassifier(n_thresholds=2).fit(str(tmp_path / "S"))
     assert all("x3" in rule["text"] for rule in rules.rules_)
+
+
+SNOMED = np.array([900000000000207008, 900000000000207009])
+
+
+def test_levels_are_names_and_features_are_numbers_that_float64_holds():
+    """A category may hold intervals, dates and numbers of any size; other columns name what they cannot hold."""
+    frame, y = table()
+    codes = SNOMED[(y == "yes").astype(int)]
+    named = frame[["age"]].assign(
+        bin=pd.cut(frame["age"], [-9, 0, 9]), code=pd.Categorical(codes), day=pd.Categorical(pd.to_datetime(codes // 10**9))
+    )
+    model = FGMClassifier(B=1, max_rounds=1).fit(named, y)
+    names = [*model.encoding_.feature_names]
+    assert names[:5] == ["age", "bin=(-9, 0]", "bin=(0, 9]", *(f"code={code}" for code in SNOMED)] and model.score(named, y) == 1
+    for X in (frame.assign(code=codes), frame[["age"]].assign(code=codes), frame.assign(code=codes.astype(object))):
+        with pytest.raises(ValueError, match=r"column 'code'.*value 90000000000020700[89] is beyond 2\^53"):
+            FGMClassifier().fit(X, y)
+    with pytest.raises(ValueError, match=r"column 'x1', row 0: value 90000000000020700[89] is beyond 2\^53"):
+        FGMClassifier().fit(np.c_[np.arange(N), codes], y)
+    with pytest.raises(TypeError, match="column 'tags': argument must be a string or a real number, not list"):
+        FGMClassifier().fit(frame.assign(tags=[[1, 2]] * N), y)
+    with pytest.warns(
+        UserWarning, match="column 'code' has 60 levels in 60 rows, nearly one for every row, such as '0,5'; if these are numbers"
+    ):
+        FGMClassifier(B=1, max_rounds=1).fit(frame.assign(code=[f"{k},5" for k in range(N)]), y)
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        (["0", "1", "NA"], "y, row 2: the label NA is missing"),
+        (["a", "b", ""], "y, row 2: the label  ?is missing"),
+        (["a", None, "b"], "y, row 1: the label is missing|Input contains NaN"),
+        (pd.to_datetime(["2020-01-01", "2021-01-01"]), "y holds dates or times"),
+    ],
+    ids=["na", "empty", "none", "dates"],
+)
+def test_labels_that_are_missing_or_dates(labels, told):
+    X, y = np.random.default_rng(0).normal(size=(12, 2)), pd.Series(np.resize(np.asarray(labels), 12))
+    for model in (FGMClassifier(), GroupLassoClassifier(algorithm="da"), RuleEnsembleClassifier(), TriClassSVC()):
+        with pytest.raises(ValueError, match=told):
+            model.fit(X, y)
+    if "dates" not in told:
+        with pytest.raises(ValueError, match=told.replace("y,", "task,").replace("label", "task")):
+            MultiTaskMKLClassifier().fit(X, np.arange(12) % 2, np.resize(np.asarray(labels, dtype=object), 12))
+
+
+def test_codes_of_labels_and_tasks_stay_apart():
+    frame, y = table()
+    codes = SNOMED[(y == "yes").astype(int)]
+    for labels in (codes, codes.astype(object), codes.astype(str), np.where(y == "yes", "007", "7")):
+        model = FGMClassifier(B=2, max_rounds=1).fit(frame, labels)
+        assert model.classes_.tolist() == sorted(set(labels.tolist())) and set(model.predict(frame).tolist()) <= set(labels.tolist())
+    model = MultiTaskMKLClassifier(**KERNELS).fit(frame, y, codes.astype(object)[::-1])
+    assert model.tasks_.tolist() == SNOMED.tolist()

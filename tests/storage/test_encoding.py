@@ -140,7 +140,7 @@ def test_frames_become_dummies_and_imputed_numbers(columns, data, missing):
     follow = TableReader(frame.columns, known=encoding, missing="keep")
     again = follow.final(np.array([follow.read(k, frame.chunk(k, 0, frame.n_rows), refuse) for k in range(len(names))]), 0)
     np.testing.assert_array_equal(dense_features(encoding, again), X)
-    assert follow.unseen_messages() == []
+    assert follow.messages() == []
 
 
 def test_differences_of_encodings_are_named():

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from ...encoding.chunks import fill_masked
+from ...encoding.chunks import fill_masked, is_inexact
 from ...encoding.frames import is_labelled
 from ...encoding.numbers import BEYOND
 from ...errors import SchemaError
@@ -17,7 +17,7 @@ from ...sparse_door import admit, admit_chunks
 from ...value_types import Foreign, Matrix, SparseMatrix, UserData
 from ..labels import Target
 from ..options import Options
-from ..reading import RowSource, check_width, is_inexact
+from ..reading import RowSource, check_width
 from ..text.spool import Block
 from ..text.streams import FileDigest
 from .frames import table_source

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.arrow import chunk_of_arrow, import_pyarrow
+from ...encoding.arrow import chunk_of_arrow, chunk_of_cells, import_pyarrow
 from ...encoding.chunks import Chunk
-from ...encoding.numbers import CSV_MISSING, as_number, is_missing_word, is_number_like
-from ...encoding.record import COVARIATE_RULE
+from ...encoding.numbers import as_number, is_missing_word, is_number_like
 from ...errors import DataError, SchemaError
-from ..options import COVARIATE, Options
+from ..options import Options
 from ..text.streams import FileDigest, detect_compression, open_source
 from ..text.wide_text import WideRows
 from .tabular import Table
 
 _MAX_HEADER = 64 << 20
 _DELIMITERS = (",", ";", "\t")
+_NO_NAMES = ("", "Unnamed: 0")  # what pandas calls the index of a frame in CSV, and once it has read it
 _LOOKED_AT = 1 << 20  # bytes of the text in which the first value of every column is looked for
 COLUMN_BYTES = 9600  # bytes that pyarrow keeps of a column of CSV
 NAME_BYTES = 360  # bytes that the name of a column takes in lists, tables and the store, and its number in a row that is read
@@ -45,23 +45,36 @@ class CsvSource(Table):
         self._delimiter, columns = _read_header(line, name, delimiter)
         self._options = options
         self._texts = set() if self._wide else self._text_columns(columns)
-        super().__init__(name, columns, [k for k in range(len(columns)) if k not in self._texts], options)
+        numbers = [k for k in range(len(columns)) if k not in self._texts]
+        super().__init__(name, columns, numbers, options, self._row_index(columns))
         self._follow_encoding()
+
+    def _head(self) -> Iterator[list[str]]:
+        """Rows at the beginning of the text."""
+        head = self._text.peek(_LOOKED_AT)[:_LOOKED_AT]
+        whole = io.StringIO(head[: head.rfind(b"\n") + 1].decode("utf-8", "replace"), newline="")
+        with suppress(csv.Error):
+            yield from (row for row in csv.reader(whole, delimiter=self._delimiter) if row)
 
     def _text_columns(self, columns: Sequence[str]) -> set[int]:
         """Columns whose first value is no number, as far as the beginning of the text tells; the readers of columns go by all of it."""
-        head = self._text.peek(_LOOKED_AT)[:_LOOKED_AT]
-        whole = io.StringIO(head[: head.rfind(b"\n") + 1].decode("utf-8", "replace"), newline="")
         texts = {k for k, column in enumerate(columns) if column in self._options.categorical}
         undecided = set(range(len(columns))) - texts
-        with suppress(csv.Error):
-            for row in csv.reader(whole, delimiter=self._delimiter):
-                first = {k for k in undecided if k < len(row) and not is_missing_word(row[k])}
-                texts |= {k for k in first if not is_number_like(row[k])}
-                undecided -= first
-                if not undecided:
-                    break
+        for row in self._head():
+            first = {k for k in undecided if k < len(row) and not is_missing_word(row[k])}
+            texts |= {k for k in first if not is_number_like(row[k])}
+            undecided -= first
+            if not undecided:
+                break
         return texts | undecided
+
+    def _row_index(self, columns: Sequence[str]) -> str | None:
+        """Name of the first column where it is the index of a frame: nobody named it, and it counts the rows from 0 or 1 on, as far as the
+        beginning of the text tells."""
+        if self._wide or columns[0] not in _NO_NAMES:
+            return None
+        cells = [row[0] for row in self._head()]
+        return columns[0] if len(cells) > 1 and cells in ([str(k + first) for k in range(len(cells))] for first in (0, 1)) else None
 
     def _follow_encoding(self) -> None:
         """Read those columns as texts that are names in the store to follow, and the others as numbers."""
@@ -91,15 +104,8 @@ class CsvSource(Table):
             rows = iter(WideRows(self._text, self._delimiter, len(self.columns), set(texts), options.budget, self.name))
             while batch := list(islice(rows, step)):
                 x = np.array([row.values for row in batch])
-                tables = {table: self._cells([row.texts[k] for row in batch], table, options) for k, table in texts.items()}
+                tables = {table: np.array([row.texts[k] or None for row in batch], dtype=object) for k, table in texts.items()}
                 yield (x if len(features) == len(self.columns) else x[:, features]), tables
-
-    def _cells(self, cells: list[str], table: str, options: Options) -> npt.NDArray[Any]:
-        """Cells of a row table, as the other reader gives them: texts where they may be names, else numbers."""
-        if self._holds_names(table, options):
-            return np.array([cell or None for cell in cells], dtype=object)
-        numbers = [as_number(cell.strip()) for cell in cells]
-        return np.array([np.nan if number is None else number for number in numbers])
 
     @staticmethod
     def _holds_names(table: str, options: Options) -> bool:
@@ -120,14 +126,15 @@ class CsvSource(Table):
     def batches(self, step: int, options: Options) -> Iterator[list[Chunk]]:
         """Yield blocks of rows."""
         names, words = [self.columns[k] for k in self.columns_read], self._word_columns
-        types = {name: self._pa.string() if name in words else self._pa.float64() for name in names}
         read = self._csv.ReadOptions(column_names=self.columns, block_size=max(1 << 20, options.budget // 64), use_threads=False)
-        convert = self._csv.ConvertOptions(column_types=types, null_values=CSV_MISSING, strings_can_be_null=False, include_columns=names)
+        # What a text is, one rule tells for all readers, not this one's own.
+        convert = self._csv.ConvertOptions(column_types=dict.fromkeys(names, self._pa.string()), include_columns=names)
         parse = self._csv.ParseOptions(delimiter=self._delimiter, newlines_in_values=True, ignore_empty_lines=not self._blank_rows)
         try:
             with self._text, self._csv.open_csv(self._text, read, parse, convert) as reader:
                 for batch in reader:
-                    yield self.in_places([chunk_of_arrow(column) for column in batch.columns])
+                    cells = zip(names, batch.columns, strict=True)
+                    yield self.in_places([(chunk_of_arrow if name in words else chunk_of_cells)(column) for name, column in cells])
         except self._pa.ArrowInvalid as error:
             if "Empty CSV file" not in str(error):
                 raise self._locate(str(error)) from error
@@ -147,21 +154,9 @@ class CsvSource(Table):
         """Build the error for the first row that does not fit, after pyarrow refused the text."""
         if self.digest is None:
             return DataError(why, self.name)
-        words = self._word_columns
-        numeric = [k for k in self.columns_read if self.columns[k] not in words]
-        covariates = {k for table, k in self._roles.columns.items() if table.startswith(COVARIATE)}
         for line, row in self._lines():
             if len(row) != len(self.columns):
                 return DataError(f"the row has {len(row)} fields; the header has {len(self.columns)}", self.name, line)
-            for k in numeric:
-                may_miss = self._options.reads_missing and k in self._roles.features
-                if as_number(row[k].strip()) is None and not (may_miss and is_missing_word(row[k])):
-                    reason = f"column {self.columns[k]!r}: value {row[k][:40]!r} is not a finite number"
-                    if k in self._roles.features and self._options.guided is None and not is_missing_word(row[k]):
-                        reason += f", in a column of numbers; if its values are names, say so (--categorical {self.columns[k]})"
-                    elif k in covariates:
-                        reason += f"; {COVARIATE_RULE}"
-                    return DataError(reason, self.name, line, k + 1)
         return DataError(why, self.name)
 
     def _fault(self, reason: str, row: int, column: int | None) -> DataError:

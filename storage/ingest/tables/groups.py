@@ -22,6 +22,7 @@ from .tabular import Table
 COLUMN_BYTES = 6 << 10  # bytes that pyarrow takes for a column while it is read
 CELL_BYTES = 9  # bytes of a number in a page, with its part of the page's head
 GROUP_SHARE = 8
+_INDEX = "__index_level_0__"  # what pandas calls an index without a name
 
 
 class GroupedTable(Table):
@@ -32,7 +33,8 @@ class GroupedTable(Table):
 
     def __init__(self, path: Path, schema: Foreign, options: Options) -> None:
         self.numbers = [k for k, field in enumerate(schema) if is_number_type(field.type)]
-        super().__init__(str(path), schema.names, self.numbers, options)
+        index = _INDEX if _INDEX in schema.names else None
+        super().__init__(str(path), schema.names, self.numbers, options, index)
         # Texts that repeat are read as a table of texts and numbers of them, and are texts all the same.
         self.texts = [self.columns[k] for k in self.columns_read if is_word_type(schema.field(k).type)]
         self.long = [self.columns[k] for k in self.columns_read if not has_fixed_width(schema.field(k).type)]

@@ -24,9 +24,9 @@ class Roles(NamedTuple):
     messages: list[str]
 
 
-def assign_roles(names: Sequence[str], options: Options, source: str) -> Roles:
-    """Divide the columns of a table, by their names. Raises SchemaError if a named column does not exist, names repeat, or no feature is
-    left."""
+def assign_roles(names: Sequence[str], options: Options, source: str, index: str | None = None) -> Roles:
+    """Divide the columns of a table, by their names; ``index``, that of a frame, is left out unless the options name it. Raises SchemaError
+    if a named column does not exist, names repeat, or no feature is left."""
     positions = {name: k for k, name in enumerate(names)}
     if len(positions) != len(names):
         twice = next(name for k, name in enumerate(names) if positions[name] != k)
@@ -37,9 +37,14 @@ def assign_roles(names: Sequence[str], options: Options, source: str) -> Roles:
         features, others = _as_before(positions, options, source), []
         messages = _left_out(names, {*features, *columns.values()}, options)
     else:
-        others = _chosen_others(names, positions, columns, options, source)
+        chosen = {*options.drop, *options.categorical, *(options.columns or ())}
+        is_left_out = index is not None and index not in chosen and positions[index] not in columns.values()
+        others = _chosen_others(names, positions, columns, options, source, {index} if is_left_out else set())
         taken = {*columns.values(), *(positions[other.name] for other in others)}
         features, messages = [k for k in range(len(names)) if k not in taken], list[str]()
+        if is_left_out and options.columns is None:
+            what = "the first column has no name and numbers the rows" if index == "" else f"column {index!r} is the index of a frame"
+            messages.append(f"{what}: it is left out; give it a name if it is a feature")
     if not features:
         raise SchemaError(f"{source} has no column left for features")
     arrays = {table: np.asarray(values) for table, values in given.items() if not isinstance(values, str)}
@@ -73,7 +78,9 @@ def _left_out(names: Sequence[str], used: set[int], options: Options) -> list[st
     return [f"columns that the store given as like does not have are left out: {shown}"]
 
 
-def _chosen_others(names: Sequence[str], positions: dict[str, int], tables: dict[str, int], options: Options, source: str) -> list[Other]:
+def _chosen_others(
+    names: Sequence[str], positions: dict[str, int], tables: dict[str, int], options: Options, source: str, index: set[str | None]
+) -> list[Other]:
     """The columns that are no features, as the user chooses."""
     for name in (*options.categorical, *options.drop, *(options.columns or ())):
         _find(name, positions, source)
@@ -88,10 +95,10 @@ def _chosen_others(names: Sequence[str], positions: dict[str, int], tables: dict
             f"drop names {min(twice)!r}, which is also in {'categorical' if min(twice) in options.categorical else 'columns'}"
         )
     keep = None if options.columns is None else {*options.columns, *options.categorical}
-    return list(_others(names, tables, set(options.drop), keep))
+    return list(_others(names, tables, {*options.drop, *index}, keep))
 
 
-def _others(names: Sequence[str], tables: dict[str, int], drop: set[str], keep: set[str] | None) -> Iterable[Other]:
+def _others(names: Sequence[str], tables: dict[str, int], drop: set[str | None], keep: set[str] | None) -> Iterable[Other]:
     before = 0
     for k, name in enumerate(names):
         if k == tables.get("id"):

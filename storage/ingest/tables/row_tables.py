@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...encoding.chunks import Words, fill_masked, is_missing, name_of_number, words_of_numbers, words_of_texts
+from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
 from ...encoding.record import COVARIATE_RULE
 from ...errors import DataError
 from ..labels import Fault, Target
@@ -87,10 +88,25 @@ def _check_ids(values: npt.NDArray[Any], fault: Fault) -> Block:
 
 
 def _check_numbers(values: npt.NDArray[Any], what: str, fault: Fault, advice: str = "") -> npt.NDArray[np.float64]:
+    if values.dtype.kind in _TEXTS:
+        return _read_numbers(values, what, fault, advice)
     if values.dtype.kind not in "biuf":
         raise fault(f"{what} has the type {values.dtype}; numbers are expected{advice}", 0)
     numbers = fill_masked(values).astype(np.float64)
     _refuse_rows(np.flatnonzero(~np.isfinite(numbers)), lambda row: f"{what} {numbers[row]} is not finite{advice}", fault)
+    return numbers
+
+
+def _read_numbers(values: npt.NDArray[Any], what: str, fault: Fault, advice: str) -> npt.NDArray[np.float64]:
+    """Numbers that texts, or other objects, are."""
+    numbers = np.empty(len(values))
+    for row, value in enumerate(values.tolist()):
+        word = "" if is_missing(value) else value.decode() if isinstance(value, bytes) else str(value)
+        number = as_number(word)
+        if number is None:
+            reason = f"{what} {word!r} {BEYOND if is_large_integer(word) else 'is not a finite number'}"
+            raise fault((f"the {what} {f'{word!r} ' if word else ''}is missing" if is_missing_word(word) else reason) + advice, row)
+        numbers[row] = number
     return numbers
 
 

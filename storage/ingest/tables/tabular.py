@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.chunks import Chunk, Coded, Unreadable, Words, fill_masked, objects_of_words
+from ...encoding.chunks import Chunk, Coded, Unreadable, Words, fill_masked, is_inexact, objects_of_words
 from ...encoding.numbers import BEYOND
 from ...encoding.table import TableReader
 from ...errors import DataError, SchemaError
 from ..labels import Target
 from ..options import Options
-from ..reading import RowSource, check_row_fits, check_width, is_inexact
+from ..reading import RowSource, check_row_fits, check_width
 from ..text.spool import Block
 from .roles import assign_roles
 from .row_tables import at_row, row_tables
@@ -25,11 +25,11 @@ _LEVEL_SHARE = 16  # the levels of a column take at most this part of the budget
 
 class Table(RowSource):
     """What the readers of tables share: columns to rows, and the checks. ``columns``: names of all columns; ``numbers``: those that hold
-    numbers by their type."""
+    numbers by their type; ``index``: the one that is the index of a frame."""
 
-    def __init__(self, name: str, columns: Sequence[str], numbers: Sequence[int], options: Options) -> None:
+    def __init__(self, name: str, columns: Sequence[str], numbers: Sequence[int], options: Options, index: str | None = None) -> None:
         self.name, self.columns = name, list(columns)
-        self._roles = assign_roles(self.columns, options, name)
+        self._roles = assign_roles(self.columns, options, name, index)
         self.names = self._names = [self.columns[k] for k in self._roles.features]
         self.messages, self.tables = self._roles.messages, [*self._roles.columns, *self._roles.arrays]
         if options.guided is not None and options.encoding is None:

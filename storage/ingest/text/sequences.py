@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...blocks.store import BlockStore
-from ...encoding.numbers import as_number
 from ...errors import DataError, SchemaError
 from ...layout import plan_dense
 from ...value_types import UserData
@@ -96,8 +95,7 @@ class SequenceSource(Source):
         for name, key in self._tables.items():
             values = _key_values(sequences, key, fault) if isinstance(key, str) else np.asarray(key[first : first + len(sequences)])
             if values is not None:
-                as_text = name in ("task", "id") or (name == "y" and target.task != "regression")
-                parts[name] = values if as_text or values.dtype.kind != "O" else _as_numbers(values, name, fault)
+                parts[name] = values
         letters = np.frombuffer(b"".join(sequence.letters for sequence in sequences), np.uint8)
         lengths = np.array([len(sequence.letters) for sequence in sequences], dtype=np.int64)
         return {"letters": letters, "lengths": lengths, **row_tables(parts, target, fault)}
@@ -180,14 +178,6 @@ def _key_values(found: list[Sequence], key: str, fault: Fault) -> npt.NDArray[An
         other = next(sequence.line for sequence in found if key in sequence.words)
         raise fault(f"the sequence has no {key}, but that of line {other} has one", row)
     return np.array(values, dtype=object)
-
-
-def _as_numbers(values: npt.NDArray[Any], name: str, fault: Fault) -> npt.NDArray[np.float64]:
-    numbers = [as_number(text) for text in values.tolist()]
-    if None in numbers:
-        row = numbers.index(None)
-        raise fault(f"{'target' if name == 'y' else name} {values[row]!r} is not a finite number", row)
-    return np.array(numbers, dtype=np.float64)
 
 
 def _numbered_lines(stream: BinaryIO, name: str, limit: int) -> Iterator[tuple[int, bytes]]:

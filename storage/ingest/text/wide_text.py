@@ -7,7 +7,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...encoding.numbers import CSV_MISSING, as_number, is_missing_word
+from ...encoding.arrow import chunk_of_cells
+from ...encoding.numbers import BEYOND, as_number, is_large_integer, is_missing_word
 from ...errors import DataError
 
 _PART_SHARE = 128
@@ -78,17 +79,21 @@ class WideRows:
             texts[k] = cells[begin:end].decode("utf-8", errors="backslashreplace")
             cells = cells[:begin] + b"0" + cells[end:]
         read = self._csv.ReadOptions(column_names=["v"], block_size=max(1 << 20, len(cells) + 2), use_threads=False)
-        convert = self._csv.ConvertOptions(column_types={"v": self._arrow.float64()}, null_values=CSV_MISSING, strings_can_be_null=True)
+        convert = self._csv.ConvertOptions(column_types={"v": self._arrow.string()})
         parse = self._csv.ParseOptions(ignore_empty_lines=False)
         text = self._arrow.BufferReader(cells.replace(self._mark, b"\n") + b"\n")
         try:
-            return self._csv.read_csv(text, read, parse, convert).column(0).to_numpy()
+            column = self._csv.read_csv(text, read, parse, convert).column(0).combine_chunks()
         except self._arrow.ArrowInvalid as error:
-            raise self._fault(cells, at, str(error)) from error
+            raise DataError(str(error), self._name, self._line) from error
+        values = chunk_of_cells(column)
+        if isinstance(values, np.ndarray):
+            return values
+        return np.array([self._number(cell, k) for k, cell in enumerate(column.to_pylist(), at + 1)])
 
-    def _fault(self, cells: bytes, at: int, why: str) -> DataError:
-        """Build the error for the first cell that is no number."""
-        for k, cell in enumerate(cells.decode("utf-8", errors="backslashreplace").split(self._mark.decode()), at + 1):
-            if not is_missing_word(cell) and as_number(cell.strip()) is None:
-                return DataError(f"value {cell[:40]!r} is not a finite number", self._name, self._line, k)
-        return DataError(why, self._name, self._line)
+    def _number(self, cell: str, column: int) -> float:
+        number = np.nan if is_missing_word(cell) else as_number(cell)
+        if number is None:
+            reason = f"value {cell[:40]!r} {BEYOND if is_large_integer(cell) else 'is not a finite number'}"
+            raise DataError(reason, self._name, self._line, column)
+        return number

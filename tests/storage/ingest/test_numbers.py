@@ -1,5 +1,7 @@
 """One rule for numbers, by every way in: what is a number, what is a name, and what is missing."""
 
+from contextlib import nullcontext
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -7,8 +9,9 @@ import pyarrow.feather
 import pytest
 import scipy.io
 
-from gramplane.storage import DataError
+from gramplane.storage import DataError, columns_file, load_columns
 from gramplane.storage.ingest import ingest
+from gramplane.storage.ingest.options import MIN_BUDGET
 
 SNOMED = ["900000000000207008", "900000000000207009", "900000000000207010"]
 
@@ -144,3 +147,86 @@ def test_a_missing_word_among_numbers_is_no_class_and_no_task(make, word, tmp_pa
         place = rf"a\.[ct]sv:6:\d: column '{table}': " if make in FILES else "row 5"
         with pytest.raises(DataError, match=rf"{place}.*the {what} {f'.{word}. ' if word else ''}is missing".replace("?", r"\?")):
             ingest(make(tmp_path, rows(**texts)), tmp_path / "S", target="y", task_column="task")
+
+
+@pytest.mark.parametrize("make", [*TABLES, of_npz, of_mat], ids=lambda make: make.__name__)
+def test_a_feature_beyond_2_53_is_refused_by_name(make, tmp_path):
+    frame = rows(y=[0, 1])
+    codes = np.array(SNOMED).astype(np.int64)[np.arange(len(frame)) % 3]
+    place = "code"
+    if make in (of_npz, of_mat):  # a matrix of one type
+        frame, place = frame[["y"]], "column 2"
+        save = np.savez if make is of_npz else lambda path, **arrays: scipy.io.savemat(path, arrays)
+        source = tmp_path / f"a.{make.__name__[3:]}"
+        save(source, X=np.column_stack([np.arange(len(frame)), codes]), y=frame["y"].to_numpy())
+    else:
+        source = make(tmp_path, frame.assign(code=codes))
+    with pytest.raises(DataError, match=rf"{place}.*is beyond 2\^53 and cannot be stored exactly"):
+        ingest(source, tmp_path / "S", **({} if make is of_mat else {"target": "y"}))
+
+
+@pytest.mark.parametrize("text", ["900000000000207008", " 9007199254740993"])
+def test_wide_rows_refuse_what_others_refuse(text, tmp_path):
+    width = 1200
+    (tmp_path / "a.csv").write_text(f"{','.join(f'c{k}' for k in range(width))}\n{','.join(['007'] * width)}\n{text}{',1' * (width - 1)}\n")
+    with pytest.raises(DataError, match=r"a\.csv:3:1: .*is beyond 2\^53"):
+        ingest(tmp_path / "a.csv", tmp_path / "S", budget=MIN_BUDGET)
+
+
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("number", "value"), [("007", 7), ("-01.50", -1.5)])
+def test_zeros_in_front_of_a_feature_are_said_once(make, number, value, tmp_path):
+    frame, told = rows(y=["0", "1"], code=["12", number, "5"]), []
+    store = ingest(make(tmp_path, frame), tmp_path / "S", target="y", warn=told.append)
+    assert store.columns([2]).reshape(-1)[:3].tolist() == [12, value, 5]
+    assert len(told) == 1 and f"'code': values such as '{number}' are numbers here" in told[0] and "--categorical code" in told[0]
+    store = ingest(make(tmp_path, frame), tmp_path / "T", target="y", categorical=["code"], warn=told.append)
+    assert len(told) == 1 and f"code={number}" in store.feature_names()
+
+
+@pytest.mark.parametrize("make", TABLES, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    ("texts", "advice"),
+    [
+        (lambda k: f"{k},5", "--decimal ,"),
+        (lambda k: f"{k}%", "write them plainly"),
+        (lambda k: f"€{k}.5", "write them plainly"),
+        (lambda k: f"{k}.5D+00", "write them plainly"),
+        (lambda k: "abcdefghijklmnopqrstuvwxyzABCDEFGHI"[k], "--drop code"),
+    ],
+    ids=["comma", "percent", "currency", "fortran", "names"],
+)
+def test_a_level_for_nearly_every_row_is_said(make, texts, advice, tmp_path):
+    frame, told = rows(35, y=["0", "1"]), []
+    frame["code"] = [texts(k) for k in range(35)]
+    ingest(make(tmp_path, frame), tmp_path / "S", target="y", warn=told.append)
+    assert len(told) == 1 and "'code' has 35 levels in 35 rows" in told[0] and advice in told[0]
+    ingest(make(tmp_path, frame), tmp_path / "T", target="y", categorical=["code"], warn=told.append)
+    assert len(told) == 1, "the user says that these are names"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("make", ["csv", "tsv", "again.csv", "parquet"])
+def test_the_index_of_a_frame_is_no_feature(make, first, tmp_path):
+    frame, told, path = rows(y=[0, 1]), [], tmp_path / f"t.{make}"
+    frame.index = list(range(first, first + len(frame)))
+    if make == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, sep="\t" if make == "tsv" else ",", index_label="Unnamed: 0" if make == "again.csv" else None)
+    store = ingest(path, tmp_path / "S", target="y", warn=told.append)
+    assert store.feature_names() == ["a", "b"] and len(told) == 1 and "it is left out" in told[0]
+    later = ingest(path, tmp_path / "T", like=store.url, warn=told.append)
+    assert later.feature_names() == ["a", "b"] and len(told) == 1
+    if make != "parquet":
+        frame.iloc[::-1].to_csv(path, sep="\t" if make == "tsv" else ",")  # these numbers say something
+        assert ingest(path, tmp_path / "U", target="y", warn=told.append).n_cols == 3
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_index_of_a_frame_is_no_covariate(ending, tmp_path):
+    frame = pd.DataFrame({"age": [50.0, 40.5, 30.0]}, index=[0, 1, 2])
+    frame.to_csv(tmp_path / "z.csv") if ending == "csv" else frame.to_parquet(tmp_path / "z.parquet")
+    with pytest.warns(UserWarning, match="left out") if ending == "csv" else nullcontext():
+        values, names = load_columns(columns_file(str(tmp_path / f"z.{ending}"), 3))
+    assert names == ["age"] and values.tolist() == [[50.0], [40.5], [30.0]]
