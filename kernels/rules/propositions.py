@@ -118,7 +118,14 @@ def choose_cuts(distinct: FloatArray, values: FloatArray, count: int) -> FloatAr
 
 
 def proposition_text(kind: int, cut: float, name: str, category: str | None = None) -> str:
-    """Return a proposition as people read it, ``category`` being the name of a category."""
+    """Return a proposition as people read it, ``category`` being the name of a category. The number in it parts the same values."""
     if kind == MISSING:
         return f"{name} is missing"
-    return f"{name} {SIGNS[kind]} {category if category is not None else f'{cut:.6g}'}"
+    return f"{name} {SIGNS[kind]} {category if category is not None else _number_text(cut, is_exact=kind in (EQUAL, DIFFERENT))}"
+
+
+def _number_text(cut: float, *, is_exact: bool) -> str:
+    """Return a number in the fewest digits, six at least, that mean it; a cut lies halfway, so the rounding of its last bits is nothing."""
+    rounding = 0.0 if is_exact else 2 * np.spacing(abs(cut))
+    texts = (f"{cut:.{digits}g}" for digits in range(6, 18))
+    return next(text for text in texts if abs(float(text) - cut) <= rounding)

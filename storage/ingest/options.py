@@ -93,6 +93,10 @@ class Options:
             chosen = getattr(self, name)
             if chosen is not None or name != "columns":
                 object.__setattr__(self, name, _check_columns(name, chosen or ()))
+        for name in ROW_OPTIONS.values():
+            column = getattr(self, name)
+            if isinstance(column, int | np.integer) and not isinstance(column, bool):  # columns of a frame may be called by numbers
+                object.__setattr__(self, name, str(column))
         object.__setattr__(self, "covariates", _check_covariates(self.covariates))
         if isinstance(self.covariates, list) and isinstance(self.target, str) and self.target in self.covariates:
             raise SchemaError(f"covariates is {self.covariates!r}; the target {self.target!r} must not be among them")

@@ -19,7 +19,8 @@ from ..text.streams import MAX_RATIO
 
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8", 16: "u1", 17: "u2", 18: "u4"}
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
-_CHAR, _SPARSE, _MATRIX, _PACKED = 4, 5, 14, 15
+_CELL, _CHAR, _SPARSE, _MATRIX, _PACKED = 1, 4, 5, 14, 15
+_UTF8, _TEXT = 16, 1 << 16  # type of letters, and most bytes of the text of a cell
 _COMPLEX = 0x0800
 _PIECE = 1 << 20
 _GRACE = 16 << 20
@@ -91,9 +92,9 @@ def is_version_5(path: Path) -> bool:
 
 
 def read_variables(path: Path, folder: Path | None) -> dict[str, Any]:
-    """Unpack the numbers of a file, or only check and list them (``folder=None``); structures, cells and functions are passed over. Returns
-    arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape`` and ``NAME_format`` ("csc"). Raises
-    DataError: an element disagrees with the bytes there."""
+    """Unpack the numbers of a file, or only check and list them (``folder=None``); cells are read where they hold texts, structures and
+    functions are passed over. Returns arrays by name; a sparse matrix as ``NAME_data``, ``NAME_indices``, ``NAME_indptr``, ``NAME_shape``
+    and ``NAME_format`` ("csc"). Raises DataError: an element disagrees with the bytes there."""
     arrays: dict[str, Any] = {}
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -144,12 +145,15 @@ def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]
     if len(flags) != 2:
         raise DataError("cannot be read as .mat: a variable has no flags", place.name)
     kind = int(flags[0]) & 0xFF
-    if kind not in _CLASSES and kind not in (_CHAR, _SPARSE):
+    if kind not in _CLASSES and kind not in (_CELL, _CHAR, _SPARSE):
         return {}
     shape = tuple(np.frombuffer(source.small(order, 512)[1], order + "i4").tolist())
     name = source.small(order, 4096)[1].decode("latin-1")
     if name.startswith("__") or not name or any(length < 0 for length in shape):
         return {}
+    if kind == _CELL:
+        texts = _read_cells(source, order, shape)
+        return {} if texts is None else {name: np.array(texts)}
     if kind == _SPARSE:
         return _read_sparse(source, order, place, name, shape, bool(flags[0] & _COMPLEX))
     values = place.take(source, order, "real", None if kind == _CHAR else _CLASSES[kind])
@@ -164,6 +168,23 @@ def _read_variable(source: _Bytes, order: str, place: _Target) -> dict[str, Any]
     if flags[0] & _COMPLEX:
         raise DataError(f"{name} holds complex numbers; real numbers are expected", place.name)
     return {name: total}
+
+
+def _read_cells(source: _Bytes, order: str, shape: tuple[int, ...]) -> list[str] | None:
+    """Texts of a row or column of cells; None where these hold anything else."""
+    count = int(np.prod(shape, dtype=np.float64))
+    if len(shape) != 2 or 1 not in shape or count > _PIECE:
+        return None
+    texts = list[str]()
+    for _ in range(count):
+        source.element(order)
+        flags = np.frombuffer(source.small(order, 64)[1], order + "u4")
+        if len(flags) != 2 or int(flags[0]) & 0xFF != _CHAR:
+            return None
+        source.small(order, 512), source.small(order, 4096)
+        kind, data = source.small(order, _TEXT)
+        texts.append(data.decode() if kind == _UTF8 else "".join(map(chr, np.frombuffer(data, order + _TYPES[kind]).tolist())))
+    return texts
 
 
 def _read_sparse(source: _Bytes, order: str, place: _Target, name: str, shape: tuple[int, ...], imaginary: bool) -> dict[str, Any]:

@@ -90,6 +90,26 @@ def test_constant_columns_give_no_thresholds_and_missing_values_a_proposition():
     assert proposition_text(MISSING, 0.0, "age") == "age is missing"
 
 
+@pytest.mark.parametrize(
+    ("kind", "cut", "text"),
+    [
+        (AT_MOST, 1_600_043_200.5, "1600043200.5"),
+        (ABOVE, 1_600_043_201.0, "1600043201"),
+        (AT_MOST, 0.73 + 0.5 * (0.74 - 0.73), "0.735"),
+        (AT_MOST, 0.5, "0.5"),
+        (EQUAL, 0.1 + 0.2, "0.30000000000000004"),
+        (DIFFERENT, 12345678.0, "12345678"),
+        (AT_MOST, 1e-300, "1e-300"),
+        (AT_MOST, 0.0, "0"),
+    ],
+)
+def test_the_number_of_a_proposition_has_the_digits_that_part_its_neighbours(kind, cut, text):
+    assert (
+        proposition_text(kind, cut, "x")
+        == f"x {'<=' if kind == AT_MOST else '>' if kind == ABOVE else '=' if kind == EQUAL else '!='} {text}"
+    )
+
+
 def test_categories_that_training_did_not_have_make_every_comparison_false_and_are_counted():
     found = column_propositions(1, np.array([0.0, 1.0, 2.0, 2.0]), 4, True)
     assert found.kind.tolist() == [EQUAL, DIFFERENT] * 3

@@ -9,7 +9,7 @@ import pyarrow.feather
 import pytest
 import scipy.io
 
-from gramplane.storage import DataError, columns_file, load_columns
+from gramplane.storage import DataError, SchemaError, columns_file, load_columns
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest.options import MIN_BUDGET
 
@@ -52,14 +52,14 @@ def of_npz(folder, frame):
 
 
 def of_mat(folder, frame):
-    there = {name: frame[name].to_numpy()[:, None] for name in ("y", "task") if name in frame}
+    there = {name: frame[name].to_numpy()[:, None] for name in ("y", "task") if name in frame}  # texts as cells
     scipy.io.savemat(folder / "a.mat", {"X": frame[["a", "b"]].to_numpy(), **there})
     return folder / "a.mat"
 
 
 TABLES = [of_csv, of_tsv, of_parquet, of_feather, of_frame, of_dask]
-WAYS = [*TABLES, of_npz]
-TYPED = [*WAYS[2:], of_mat]
+WAYS = [*TABLES, of_npz, of_mat]
+TYPED = WAYS[2:]
 FILES = [of_csv, of_tsv]
 
 
@@ -149,7 +149,7 @@ def test_a_missing_word_among_numbers_is_no_class_and_no_task(make, word, tmp_pa
             ingest(make(tmp_path, rows(**texts)), tmp_path / "S", target="y", task_column="task")
 
 
-@pytest.mark.parametrize("make", [*TABLES, of_npz, of_mat], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
 def test_a_feature_beyond_2_53_is_refused_by_name(make, tmp_path):
     frame = rows(y=[0, 1])
     codes = np.array(SNOMED).astype(np.int64)[np.arange(len(frame)) % 3]
@@ -230,3 +230,23 @@ def test_the_index_of_a_frame_is_no_covariate(ending, tmp_path):
     with pytest.warns(UserWarning, match="left out") if ending == "csv" else nullcontext():
         values, names = load_columns(columns_file(str(tmp_path / f"z.{ending}"), 3))
     assert names == ["age"] and values.tolist() == [[50.0], [40.5], [30.0]]
+
+
+@pytest.mark.parametrize("target", [3, np.int64(3), "3"])
+def test_columns_called_by_numbers(target, tmp_path):
+    frame = pd.DataFrame(np.c_[np.random.default_rng(0).standard_normal((12, 3)), np.arange(12) % 2])
+    store = ingest(frame, tmp_path / "S", target=target)
+    assert store.meta.labels == (0, 1) and store.feature_names() == ["0", "1", "2"]
+    with pytest.raises(SchemaError, match="<DataFrame> has no column '7'; it has 0, 1, 2, 3"):
+        ingest(frame, tmp_path / "T", target=7)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_cells_of_matlab_are_texts(compressed, tmp_path):
+    texts = np.array(["süd", "Nord", "", "x" * 300], dtype=object)
+    for values in (texts[:2, None], texts[None, [1, 0]]):
+        scipy.io.savemat(tmp_path / "a.mat", {"X": np.eye(2), "y": values, "other": texts[:, None]}, do_compression=compressed)
+        assert ingest(tmp_path / "a.mat", tmp_path / "S", overwrite=True).meta.labels == ("Nord", "süd")
+    scipy.io.savemat(tmp_path / "a.mat", {"X": np.eye(4), "y": texts[:, None]}, do_compression=compressed)
+    with pytest.raises(DataError, match=r"row 3.*the label is missing"):
+        ingest(tmp_path / "a.mat", tmp_path / "T")
