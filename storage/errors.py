@@ -93,6 +93,7 @@ def space_for(path: str | os.PathLike[str], needed: int) -> Iterator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise OutOfSpace(os.fspath(path), needed) from error
-        if error.filename is None:
+        # One that has no number (damaged gzip, a lost connection) says by itself what is wrong, and would say "[Errno None] None" instead.
+        if error.filename is None and error.errno is not None:
             error.filename = os.fspath(path)
         raise

@@ -59,7 +59,10 @@ class Versions:
             raise DigestMismatch(f"{where} does not have the digest {stated!r} it states: it is damaged")
         if fields.get("format") != FORMAT:
             raise SchemaError(f"{where} has the format {fields.get('format')!r}; this version reads {FORMAT!r}")
-        return cls(fields["current"], fields["versions"])
+        current, digests = fields.get("current"), fields.get("versions")
+        if not (isinstance(digests, dict) and current in list(digests) and all(isinstance(digest, str) for digest in digests.values())):
+            raise DigestMismatch(f"{where} does not name a version that counts among those there are: it is damaged")
+        return cls(current, digests)
 
     def holding(self, digest: str) -> str | None:
         """Name of the version with a digest; None if there is none."""

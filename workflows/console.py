@@ -1,8 +1,10 @@
 """What a command says: results on stdout, everything else on stderr; with ``--json`` the last stdout line is one small object."""
 
+import errno
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -87,12 +89,15 @@ def settle_output() -> None:
 
 
 def open_closed_streams() -> None:
-    """Give descriptors 0, 1 and 2 that are closed to the null device: a file opened later must not stand in their place."""
-    for number in range(3):
+    """Give descriptors 0, 1 and 2 that are closed to the null device: a file opened later must not stand in their place, and what is
+    written there must find a stream, which Python does not make for a closed one."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+        if number and getattr(sys, name) is None:  # who reads a closed input is told so
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
 
 
 def write_output(text: str) -> None:
@@ -137,6 +142,8 @@ def _path_trouble(error: BaseException) -> str | None:
     if error.filename is not None and isinstance(error, NotADirectoryError | FileExistsError):
         what = "this" if Path(str(error.filename)).is_file() else "a part of this path"
         trouble = f"{what} is a file, and a folder is needed"
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{trouble}: that of temporary files, {tempfile.gettempdir()} (TMPDIR), or of this folder, {Path.cwd()}"
     return trouble if error.filename is None else f"{error.filename}: {trouble}"
 
 

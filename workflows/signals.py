@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: leave through the ``finally`` blocks once, leave at once the second time."""
+"""SIGINT, SIGTERM and SIGHUP: leave through the ``finally`` blocks once, leave at once the second time."""
 
 import os
 import signal
@@ -12,15 +12,20 @@ GRACE_SECONDS = 8.0  # time to close a cluster after the first signal; then the 
 
 class Interrupted(BaseException):
     """A signal asked the process to stop. Not an ``Exception``: code that recovers from errors must not recover from this. ``signum``: the
-    signal; the exit code is 128 + signum; ``kept``: what is left of the work, and what to do."""
+    signal, SIGTERM for SIGHUP; the exit code is 128 + signum; ``kept``: what is left of the work, and what to do."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
-        self.signum = signum
+        self.signum = _taken_as(signum)
         self.kept = "what is finished is kept, run the same command again to continue"
 
     def __str__(self) -> str:
-        return f"stopped by {signal.Signals(self.signum).name}; {self.kept}"
+        return f"stopped by {signal.Signals(self.args[0]).name}; {self.kept}"
+
+
+def _taken_as(signum: int) -> int:
+    """Return SIGTERM for the end of a terminal or of a connection to one."""
+    return signal.SIGTERM if signum == signal.SIGHUP else signum
 
 
 def find_signal(error: BaseException) -> Interrupted | None:
@@ -40,8 +45,8 @@ class _Stop:
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         if self.timer is not None:
-            os._exit(128 + signum)
-        self.timer = threading.Timer(self.grace, os._exit, (128 + signum,))
+            os._exit(128 + _taken_as(signum))
+        self.timer = threading.Timer(self.grace, os._exit, (128 + _taken_as(signum),))
         self.timer.daemon = True
         self.timer.start()
         raise Interrupted(signum)
@@ -49,13 +54,15 @@ class _Stop:
 
 @contextmanager
 def interruptible(grace: float = GRACE_SECONDS) -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM inside the block into `Interrupted`; a second one, or ``grace`` seconds, ends the process. Outside
-    the main thread, where Python allows no handlers, the block runs as it is."""
+    """Turn the first SIGINT, SIGTERM or SIGHUP inside the block into `Interrupted`; a second one, or ``grace`` seconds, ends the process.
+    A SIGHUP that is ignored at the start (nohup) stays ignored. Outside the main thread, where Python allows no handlers, the block runs
+    as it is."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     stop = _Stop(grace)
-    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM)}
+    hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    before = {signum: signal.signal(signum, stop) for signum in (signal.SIGINT, signal.SIGTERM, *hangup)}
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ from distributed import Client, Security
 from distributed.comm import connect
 
 from ..config import ClusterConfig, Limits
-from ..errors import ClusterConfigError, ClusterUnreachable
+from ..errors import ClusterConfigError, ClusterError, ClusterUnreachable
 from ..events import Sink
 from ..security import check_plaintext, choose_security
 from .link import Link
@@ -170,4 +170,10 @@ def _call_factory(target: str) -> Any:
         raise ClusterConfigError(f"cluster='factory:{target}': {error}") from error
     if not callable(make):
         raise ClusterConfigError(f"cluster='factory:{target}': {name} is not callable")
-    return make()
+    try:
+        return make()
+    except (ClusterError, OSError):
+        raise
+    except Exception as error:
+        failed = f"calling it without arguments failed: {type(error).__name__}: {error}"
+        raise ClusterConfigError(f"cluster='factory:{target}': {failed}") from error

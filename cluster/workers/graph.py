@@ -144,7 +144,9 @@ def translate_error(
         return ClusterLost(f"no workers were left for '{plan.program.name}' (no_workers_timeout): {error}{hung}")
     if not connected:
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: the connection to its scheduler broke")
-    if isinstance(error, (CancelledError, OSError)):
+    if isinstance(error, CancelledError):  # its text is the key of a task
+        return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: its tasks were cancelled{hung}")
+    if isinstance(error, OSError):
         return ClusterLost(f"the cluster was lost while '{plan.program.name}' ran: {error}")
     return TaskFailed(f"a task of '{plan.program.name}' failed outside of its own code: {type(error).__name__}: {shorten_text(str(error))}")
 

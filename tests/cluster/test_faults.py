@@ -8,6 +8,7 @@ import socket
 import stat
 import threading
 import time
+from concurrent.futures import CancelledError
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -103,6 +104,8 @@ def test_a_lost_connection_ends_a_run_at_once_whatever_the_client_says_of_its_ta
     work = rough(3, 0.0)
     graph, report = build_graph(work, Limits()), RuntimeError("ConnectionPool is closed")
     assert type(translate_error(report, work, graph, 1)) is TaskFailed
+    cancelled = translate_error(CancelledError(graph.root), work, graph, 1)
+    assert str(cancelled) == "the cluster was lost while 'toy' ran: its tasks were cancelled" and type(cancelled) is ClusterLost
     lost = translate_error(report, work, graph, 1, connected=False)
     assert type(lost) is ClusterLost and exit_code(lost) == Exit.CLUSTER_LOST
 

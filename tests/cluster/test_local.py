@@ -416,7 +416,13 @@ def test_a_factory_makes_the_cluster():
 
 @pytest.mark.parametrize(
     ("target", "reason"),
-    [("os:getcwd", "returned str"), ("os:nothing", "nothing"), ("no_such_module:f", "no_such_module"), ("os:sep", "not callable")],
+    [
+        ("os:getcwd", "returned str"),
+        ("os:nothing", "nothing"),
+        ("no_such_module:f", "no_such_module"),
+        ("os:sep", "not callable"),
+        ("json:loads", "TypeError: loads"),
+    ],
 )
 def test_bad_factories_are_named(target, reason):
     with pytest.raises(ValueError, match=reason), open_executor(f"factory:{target}"):

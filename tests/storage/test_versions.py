@@ -214,6 +214,14 @@ def test_a_pointer_is_checked(tmp_path):
         pointer.write_bytes(bad)
         with pytest.raises((DigestMismatch, SchemaError)):
             BlockStore.open(tmp_path / "s")
+    shapes = ([], {}, {"v1": 5}, "v1", None)
+    misshapen = [{"versions": versions} for versions in shapes] + [{"current": current} for current in ([], None, 1, "v7", {})]
+    for said in misshapen:
+        fields = {**json.loads(good), **said}
+        fields.pop("digest")
+        pointer.write_bytes(_sealed(fields))
+        with pytest.raises(DigestMismatch, match=r"does not name a version that counts"):
+            BlockStore.open(tmp_path / "s")
     for said, error in (({"current": "../elsewhere"}, DigestMismatch), ({"format": "gramplane.store/9"}, SchemaError)):
         fields = {**json.loads(good), **said}
         fields.pop("digest")

@@ -145,12 +145,13 @@ def process(words, shell='exec "$@"', cwd="/", **more):
         ('"$@" | true; exec cat', ["history", "@/run", "--lines"], None, ""),
         ('exec "$@" >&-', ["status", "@/run"], 0, ""),
         ('exec "$@" 2>&-', ["status", "@/run"], 0, ""),
+        ('exec "$@" 2>&-', ["fit", "fgm", "--data", "@/store", "--run", "@/quiet", "--set", "B=1", "--set", "max_rounds=1"], 0, ""),
         ('exec "$@" <&- >&- 2>&-', ["status", "@/nowhere"], 2, ""),
         ('exec "$@" <&-', ["ingest", "-", "@/new", "--format", "svmlight"], 3, "the standard input is closed"),
         ('exec "$@" >/dev/full', ["status", "@/run"], 5, "the standard output: no space left on device"),
         ('exec "$@" 2>/dev/full', ["status", "@/nowhere"], 2, ""),
     ],
-    ids=["reader gone", "no stdout", "no stderr", "none", "no stdin", "full stdout", "full stderr"],
+    ids=["reader gone", "no stdout", "no stderr", "no stderr for progress", "none", "no stdin", "full stdout", "full stderr"],
 )
 def test_streams_that_are_closed_or_full(bench, shell, words, code, told):
     done = process([word.replace("@", str(bench)) for word in words], shell)

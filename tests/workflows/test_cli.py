@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import click
 import pytest
 
 from gramplane.pipeline import METHODS
+from gramplane.storage.errors import space_for
 from gramplane.workflows import console, exits
 from gramplane.workflows.cli import cli, main
 from gramplane.workflows.exits import EXIT_CODES, MEANING, Exit, exit_code
@@ -348,3 +351,22 @@ def test_a_signal_is_told_whatever_python_wraps_it_in():
     wrapped = RuntimeError("Error calling __set_name__")
     wrapped.__cause__ = Interrupted(2)
     assert exit_code(wrapped) == 130 and console.describe_error(wrapped).startswith("stopped by SIGINT; what is finished is kept")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (gzip.BadGzipFile("Not a gzipped file (b'ab')"), "Not a gzipped file (b'ab')"),
+        (OSError(errno.ENOSPC, "No space left on device"), "no space left to write 7 bytes to a place; free space there and start again"),
+        (PermissionError(errno.EACCES, "Permission denied"), "a place: permission denied"),
+    ],
+)
+def test_an_error_of_the_system_names_its_place_and_never_nothing(error, told):
+    with pytest.raises(OSError) as caught, space_for("a place", 7):
+        raise error
+    assert console.describe_error(caught.value) == told
+
+
+def test_a_full_disk_that_nobody_names_is_looked_for():
+    told = console.describe_error(OSError(errno.ENOSPC, "No space left on device"))
+    assert tempfile.gettempdir() in told and "TMPDIR" in told and str(Path.cwd()) in told

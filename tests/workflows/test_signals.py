@@ -46,7 +46,7 @@ def start(kind: str, folder: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_leaves_with_its_code_and_one_message(number: signal.Signals, code: int, tmp_path: Path):
     process = start("obedient", tmp_path)
     process.send_signal(number)
@@ -72,6 +72,15 @@ def test_what_does_not_close_is_left_behind(tmp_path: Path):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=10)
     assert process.returncode == 143
+
+
+def test_what_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_handlers_are_put_back():

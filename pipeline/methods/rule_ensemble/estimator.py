@@ -15,6 +15,7 @@ from sklearn.base import TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from ....storage.errors import space_for
 from ...estimators.cross_validated import CrossValidated, Grid
 from ...estimators.inputs import Classifying, fan_out, fit_context, is_store, opened, share_right, truth_of, warn_user
 from ...estimators.kernels import KernelEstimator
@@ -215,7 +216,7 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
     def to_csv(self, path: str | Path) -> None:
         """Write :meth:`rules_table` as CSV."""
         rows = self.rules_table()
-        with Path(path).open("w", encoding="utf-8", newline="") as file:
+        with space_for(path, 0), Path(path).open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]) if rows else ["rule", "vote", "weight", "support", "length"])
             writer.writeheader()
             writer.writerows(rows)
@@ -233,7 +234,8 @@ class RuleEnsembleClassifier(Classifying, TransformerMixin, TaskProbabilities, K
         }
         text = json.dumps(record, indent=1)
         if path is not None:
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            with space_for(path, len(text)):
+                Path(path).write_text(text + "\n", encoding="utf-8")
         return text
 
 
