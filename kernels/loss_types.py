@@ -130,21 +130,11 @@ class RowLoss(Loss):
     """A loss of single rows, whose mean a linear model minimises: what the group lasso needs."""
 
     is_quadratic: ClassVar[bool] = False  # whether moments of the rows tell everything
-    needs_smoothing: ClassVar[bool] = False  # whether it has slopes everywhere only when it is smoothed
-    mu: float = 0.0  # its smoothing
     max_curvature: Any  # largest second derivative of one row's loss in its decision value
 
-    def smoothed(self, mu: float) -> RowLoss:
-        """Return the loss smoothed by mu: itself where it needs none."""
-        return self
-
     def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the loss of every row, smoothed where it is."""
+        """Return the loss of every row."""
         raise NotImplementedError
-
-    def exact(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the loss of every row without smoothing."""
-        return self.values(y, f)
 
     def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
         """Return s, minus the derivative of every row's loss in f."""

@@ -366,42 +366,19 @@ def best_dual(square: float, aligned: float, bound: float) -> float:
 
 @dataclass(frozen=True)
 class Hinge(RowLoss):
-    """Hinge loss, smoothed by mu > 0: max over 0 <= a <= 1 of a (1 - y f) - mu a^2 / 2. That lies below the hinge by at most mu/2, and its
-    slopes are points of the hinge's own dual: the certificate is that of the hinge, whatever mu.
-    """
-
-    mu: float = 0.0
+    """Hinge loss, max(0, 1 - y f)."""
 
     name = "hinge"
     kind = LossKind.HINGE
     steepness = 2.0
-    needs_smoothing = True
-
-    @property
-    def max_curvature(self) -> float:
-        """Largest second derivative: 1 / mu."""
-        return 1.0 / max(self.mu, 1e-300)
-
-    def smoothed(self, mu: float) -> Hinge:
-        """Return the hinge smoothed by mu."""
-        return Hinge(mu)
 
     def values(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return the smoothed loss of every row."""
-        share = self.slopes(y, f) * y
-        return share * (1.0 - y * f) - 0.5 * self.mu * share * share
-
-    def exact(self, y: FloatArray, f: FloatArray) -> FloatArray:
         """Return max(0, 1 - y f) of every row."""
         return np.maximum(1.0 - y * f, 0.0)
 
     def slopes(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return y max(0, min(1, (1 - y f) / mu))."""
-        return y * np.clip((1.0 - y * f) / self.mu, 0.0, 1.0)
-
-    def bends(self, y: FloatArray, f: FloatArray) -> FloatArray:
-        """Return 1 / mu where the parabola is, else 0."""
-        return ((1.0 - y * f > 0.0) & (1.0 - y * f < self.mu)) / self.mu
+        """Return y where 1 - y f is positive, else 0."""
+        return np.where(1.0 - y * f > 0.0, y, 0.0)
 
     def utilities(self, y: FloatArray, s: FloatArray) -> FloatArray:
         """Return y s."""
@@ -441,6 +418,6 @@ def sum_loss(name: str, **widths: float) -> SumLoss:
     return replace(loss, **{key: value for key, value in widths.items() if key in loss.__dataclass_fields__})
 
 
-def mean_loss(name: str, mu: float = 0.0) -> RowLoss:
-    """Return a loss of linear models by name, smoothed by mu where it needs that; ValueError for any other name."""
-    return named_loss(name, "a group lasso", "values", "slopes", "utilities").smoothed(mu)
+def mean_loss(name: str) -> RowLoss:
+    """Return a loss of linear models by name; ValueError for any other name."""
+    return named_loss(name, "a group lasso", "values", "slopes", "utilities")

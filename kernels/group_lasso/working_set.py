@@ -16,7 +16,7 @@ from .on_moments import Moments, row_moments, target_moments
 
 
 class WorkingColumns:
-    """Batches of columns of rows, task after task; the interface of :class:`gramplane.kernels.group_lasso.on_rows.TaskRows`. ``cost``:
+    """Batches of columns of rows, task after task; the interface of :class:`gramplane.kernels.group_lasso.row_problem.TaskRows`. ``cost``:
     ``(n,)`` weights of the rows whose Gram matrices are kept; ``centre``: subtract the means (by these weights) from dense columns: a bias
     takes them up, and sums lose no digits; ``edges``: where the tasks begin, int64 ``(n_tasks + 1,)``; one task by default.
     """

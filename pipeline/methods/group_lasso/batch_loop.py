@@ -7,7 +7,7 @@ Three engines end at the same optimum; ``auto`` takes the first that suits:
 * ``gram`` (squared loss, few columns): one pass sums the second moments of the rows; nothing of the rows is kept.
 * ``working_set``: machines are solved on the columns of some groups; a pass over all columns gives the gap of the whole problem and the
   groups that violate the dual most, which join.
-* ``fista``: all columns are held, steps are accelerated proximal gradients. Kept as a comparison.
+* ``fista``: all columns are held, steps are accelerated proximal gradients (of smooth losses). Kept as a comparison.
 
 Source: Yang, "Sparse Learning Under Regularization Framework", PhD thesis, The Chinese University of Hong Kong, 2011, section 3.3.
 """
@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from ....kernels.group_lasso.on_moments import Moments, solve_moments, target_moments
-from ....kernels.group_lasso.on_rows import LEAST_LAM, RowProblem, RowSolution, lambda_max, solve_rows
+from ....kernels.group_lasso.on_rows import LEAST_LAM, RowSolution, lambda_max, solve_rows
 from ....kernels.group_lasso.penalty import GroupPenalty
+from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.group_lasso.working_set import WorkingColumns
 from ....kernels.losses import mean_loss
 from ...inputs.scores import NAN, R2Tracker, accuracy_metrics
@@ -41,7 +42,7 @@ INNER_TOL_SHARE = 0.3  # a set's problem is solved to this share of the toleranc
 TIGHTENING = 0.1  # factor of that share where no group is left to join
 GAP_SHARE = 0.1  # where steps read the rows, a set's problem is not solved closer than to this share of the whole problem's last gap
 # Steps of a machine within one step of the loop: sweeps on moments of all columns, and on those of a set; for other losses.
-SWEEPS, SET_SWEEPS, NEWTON_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 300
+SWEEPS, SET_SWEEPS, NEWTON_STEPS, PATH_STEPS, PROXIMAL_STEPS = 25, 5000, 50, 100, 300
 
 
 class BatchLoop:
@@ -162,7 +163,7 @@ class BatchLoop:
         if state.engine == "fista" and state.iteration == 0:
             every, columns = np.arange(self.problem.penalty.n_groups), [self._working_columns(m, state.machines[m], ctx) for m in which]
             whole = [self.problem.penalty.restricted(every, rows.features) for rows in columns]
-            largest = [lambda_max(self._rows_problem(*parts, 0.0, 1.0)) for parts in zip(which, columns, whole, strict=True)]
+            largest = [lambda_max(self._rows_problem(*parts, 1.0)) for parts in zip(which, columns, whole, strict=True)]
             machines = [replace(machine, lambda_max=value) for machine, value in zip(machines, largest, strict=True)]
             lam = self._lam(state, largest)
         # (Where lam is not known yet the sets are empty, and it takes no part.)
@@ -189,9 +190,10 @@ class BatchLoop:
         """Solve the problem of a machine's working set."""
         machine, loss = state.machines[m], self.problem.loss
         rows = self._working_columns(m, machine, ctx)
-        small = self._rows_problem(m, rows, self.problem.penalty.restricted(machine.groups, rows.features), machine.mu, lam)
+        small = self._rows_problem(m, rows, self.problem.penalty.restricted(machine.groups, rows.features), lam)
         method = "fista" if state.engine == "fista" else "auto"
-        limit = PROXIMAL_STEPS if method == "fista" or loss == "hinge" else SET_SWEEPS if loss == "squared" else NEWTON_STEPS
+        limits = {"squared": SET_SWEEPS, "logistic": NEWTON_STEPS, "hinge": PATH_STEPS}
+        limit = PROXIMAL_STEPS if method == "fista" and loss != "hinge" else limits[loss]
         tol = machine.inner_tol
         if loss != "squared" and np.isfinite(machine.objective):
             # Far from the optimum a set is not worth a close solution: it will grow.
@@ -200,9 +202,9 @@ class BatchLoop:
         # Columns are centred here: the bias of raw ones is another.
         return rows, solution._replace(biases=solution.biases - small.penalty.scatter(solution.copies) @ rows.means)
 
-    def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, mu: float, lam: float) -> RowProblem:
+    def _rows_problem(self, m: int, rows: WorkingColumns, penalty: GroupPenalty, lam: float) -> RowProblem:
         problem = self.problem
-        return RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss, mu), penalty, lam, problem.fit_bias)
+        return RowProblem(rows, problem.targets[m], problem.cost, mean_loss(problem.loss), penalty, lam, problem.fit_bias)
 
     def _working_columns(self, m: int, machine: BatchMachine, ctx: RunContext) -> WorkingColumns:
         """Return the columns of a machine's set; those that are missing are fetched, as they joined."""
@@ -221,9 +223,9 @@ class BatchLoop:
         """Return a machine with the certificate over all groups, and with the groups that violate it most."""
         problem = self.problem
         norms = problem.penalty.dual_norms(z)
-        loss, max_norm = mean_loss(problem.loss, solution.mu), float(norms.max(initial=0.0))
+        loss, max_norm = mean_loss(problem.loss), float(norms.max(initial=0.0))
         lower = max(machine.lower, loss.dual_value(problem.targets[m], problem.cost, solution.slopes, max_norm, lam))
-        point = {"copies": solution.copies, "biases": solution.biases, "objective": solution.objective, "mu": solution.mu}
+        point = {"copies": solution.copies, "biases": solution.biases, "objective": solution.objective}
         return self._grow(replace(machine, **point, lower=lower), norms, solution.stop, lam)
 
     def _grow(self, machine: BatchMachine, norms: np.ndarray, inner_stop: str, lam: float) -> BatchMachine:

@@ -45,7 +45,6 @@ class BatchMachine:
     lower: float  # best dual value so far
     lambda_max: float  # least lam without any feature; NaN before it is known
     inner_tol: float  # relative gap to which the set's problem is solved
-    mu: float = 0.0  # smoothing of a hinge
     stop: str | None = None  # "gap", "max_iter" or "no_progress"
 
     @property

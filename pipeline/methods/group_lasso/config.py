@@ -57,7 +57,9 @@ class GroupLassoConfig(MethodConfig):
     )
     average: bool = Field(False, description="da: predict with the mean of all iterates, at the cost of a dense sweep per round")
     loss: Literal["auto", "logistic", "squared", "hinge"] = Field(
-        "auto", description="loss of a row; auto: logistic for classes, squared for real targets"
+        "auto",
+        description="loss of a row; auto: logistic for classes, squared for real targets. fista: Newton steps solve logistic, descent on "
+        "moments squared, an interior path hinge",
     )
     tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
     max_iter: Count = Field(1000, description="fista: steps at most")

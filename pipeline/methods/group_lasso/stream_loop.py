@@ -65,6 +65,6 @@ class StreamLoop:
             return Measures.unknown(self.inputs)
         weights, biases, _ = learner.weights(self.config.average)
         values = decision_rows(self.blocks, weights, biases, self.targets.shape[1])
-        losses = (mean_loss(self.learners.loss).exact(self.targets, values) * self.weight).sum(axis=0)
+        losses = (mean_loss(self.learners.loss).values(self.targets, values) * self.weight).sum(axis=0)
         steps = step_blocks(self.blocks.refs(), ctx.seed, self.config.epochs, self.config.shuffle)
         return measure(self.inputs, values, losses, self.weight, steps)

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....kernels.group_lasso import on_rows as batch
+from ....kernels.group_lasso.row_problem import RowProblem, TaskRows
 from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.losses import mean_loss
 from ...inputs.scores import AccuracyTracker, R2Tracker, accuracy_metrics
@@ -23,7 +24,7 @@ from .config import SelectorConfig
 from .inputs import SelectorData, Solution, auto_lam, objective_value, penalty_weight
 from .memory import moments_fit
 
-STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 250}  # sweeps, Newton steps or proximal steps of a step of the loop, by loss
+STEP_LIMITS = {"squared": 500, "logistic": 5, "hinge": 100}  # sweeps, Newton steps or steps on the path of a step of the loop, by loss
 CUT_SHORT = 2  # phase of a second fit after a selection that max_iter ended: however it ends, the fit is unfinished
 
 
@@ -39,7 +40,6 @@ class BatchState:
     intercepts: np.ndarray  # (Q,)
     objective: float  # primal value
     gap: float  # its distance to the dual value
-    mu: float  # smoothing of the hinge
     kept: np.ndarray  # (d,) features that may have weights
     stop: str | None = None
     lam: float = math.nan  # weight of the penalty of the selection, and the least that selects nothing; NaN where the data did not decide
@@ -70,21 +70,21 @@ class BatchLoop:
 
     def _empty(self, iteration: int, phase: int, selectable: np.ndarray) -> BatchState:
         weights = np.zeros((self.data.n_tasks, self.data.n_features))
-        return BatchState(iteration, phase, 0, weights, np.zeros(self.data.n_tasks), np.inf, np.inf, 0.0, selectable)
+        return BatchState(iteration, phase, 0, weights, np.zeros(self.data.n_tasks), np.inf, np.inf, selectable)
 
     @cached_property
     def _sorted_rows(self) -> sp.csr_array:
         rows = self.data.rows
         return sp.csr_array((rows.values, rows.indices, rows.indptr), shape=(rows.n, self.data.n_features))[self.data.used_rows]
 
-    def problem(self, state: BatchState) -> batch.RowProblem:
+    def problem(self, state: BatchState) -> RowProblem:
         """Return the problem of a phase, over the features that may have weights."""
         config, rows, order = self.config, self.data.rows, self.data.used_rows
         edges = np.concatenate([[0], np.cumsum(np.bincount(rows.codes[order], minlength=self.data.n_tasks))]).astype(np.int64)
         X = self._sorted_rows if state.kept.all() else self._sorted_rows[:, np.flatnonzero(state.kept)]
         penalty = task_penalty(config.penalty, int(np.count_nonzero(state.kept)), config.r)
-        losses = rows.target[order], self.data.mean_weights[order], mean_loss(config.loss, state.mu)
-        return batch.RowProblem(batch.TaskRows(X, edges), *losses, penalty, self.lam(state), config.fit_intercept)
+        losses = rows.target[order], self.data.mean_weights[order], mean_loss(config.loss)
+        return RowProblem(TaskRows(X, edges), *losses, penalty, self.lam(state), config.fit_intercept)
 
     @property
     def plan(self) -> dict[str, int]:
@@ -101,7 +101,7 @@ class BatchLoop:
         solution = batch.solve_rows(self.problem(state), **warm, tol=config.tol, max_iter=limit, method=method)
         weights = np.zeros_like(state.weights)
         weights[:, columns] = solution.copies
-        after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=weights, mu=solution.mu)
+        after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=weights)
         after = replace(after, intercepts=solution.biases, objective=solution.objective, gap=max(solution.gap, 0.0))
         return Step(self._next_phase(after, solution.stop), self._metrics(after))
 

@@ -57,7 +57,9 @@ class SelectorConfig(MethodConfig):
         None, description="fit once more at this lam on the selected features alone: a strong penalty selects, a weak one gives the weights"
     )
     tol: Positive = Field(1e-4, description="fista: duality gap at which the fit ends, relative to the objective")
-    max_iter: Count = Field(1000, description="fista: sweeps (squared), Newton steps (logistic) or proximal steps (hinge) at most")
+    max_iter: Count = Field(
+        1000, description="fista: sweeps (squared), Newton steps (logistic) or steps of the interior path (hinge) at most"
+    )
     class_weight: Literal["balanced"] | dict[str, Positive] | None = Field(
         None, description="factor of the loss per class; partial_fit takes no balanced ones"
     )

@@ -139,7 +139,7 @@ class Solution:
 def objective_value(config: SelectorConfig, data: SelectorData, lam: float, weights: np.ndarray, values: np.ndarray) -> float:
     """Return the sum over tasks of their mean losses at decision values ``(n,)``, and the penalty (4.3)."""
     penalty = task_penalty(config.penalty, data.n_features, config.r)
-    return float(data.mean_weights @ mean_loss(config.loss).exact(data.target, values)) + lam * penalty.value(weights)
+    return float(data.mean_weights @ mean_loss(config.loss).values(data.target, values)) + lam * penalty.value(weights)
 
 
 def penalty_weight(config: SelectorConfig, phase: int, found: float = math.nan) -> float:

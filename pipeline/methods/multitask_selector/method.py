@@ -174,6 +174,8 @@ def _way(config: SelectorConfig, inputs: TaskInputs, ctx: RunContext) -> Way:
     decided = None if ctx.run is None else ctx.run.read_json("decisions")
     if isinstance(decided, dict):
         return decided.get("engine", "memory")  # (runs of earlier versions have all rows in memory)
+    if config.loss == "hinge" and config.algorithm == "fista":
+        return "working_set"  # a path takes the moments of its features at every step: the fewer the better
     return choose_way(inputs.data, inputs.n_tasks, config.algorithm, ctx.driver_memory)
 
 

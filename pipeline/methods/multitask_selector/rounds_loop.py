@@ -171,7 +171,7 @@ class RoundsLoop:
         """Return the sum of the last model's losses over the rows of every step of the last fit, ``(n_steps,)``."""
         data, rounds, stream = self.data, self.rounds(state), state.stream
         values = self.source.decide(rounds.weights(stream), rounds.intercepts(stream))
-        losses = data.weight * mean_loss(self.config.loss).exact(data.target, values)
+        losses = data.weight * mean_loss(self.config.loss).values(data.target, values)
         sums, epoch, part = np.zeros(n_steps), 0, 0
         for k in range(n_steps):
             order, epoch, part = self.next_rows(epoch, part)

@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from ....kernels.group_lasso.on_rows import RowProblem, RowSolution, solve_rows
+from ....kernels.group_lasso.on_rows import RowSolution, solve_rows
+from ....kernels.group_lasso.row_problem import RowProblem
 from ....kernels.group_lasso.task_gradients import norm_move
 from ....kernels.group_lasso.task_selection import task_penalty
 from ....kernels.group_lasso.working_set import WorkingColumns
@@ -49,7 +50,7 @@ class WorkingState:
     record_name: ClassVar[str] = "SelectorWorkingState"
     iteration: int
     phase: int  # 0 while features are selected, 1 while they are fitted again, or CUT_SHORT
-    sweeps: int  # sweeps, Newton steps or proximal steps of this phase
+    sweeps: int  # sweeps, Newton steps or steps on the path of this phase
     features: np.ndarray  # int64 features of the working set, in the order they joined
     joined: np.ndarray  # int64 how many joined at a time
     weights: np.ndarray  # (Q, p) of the working set
@@ -59,7 +60,6 @@ class WorkingState:
     reaches: np.ndarray  # (d,) how far a norm can move, see the kernel
     objective: float  # primal value
     lower: float  # best dual value of this phase
-    mu: float  # smoothing of the hinge
     inner_tol: float  # relative gap to which the set's problem is solved
     kept: np.ndarray  # (d,) features that may have weights
     stop: str | None = None
@@ -101,7 +101,7 @@ class WorkingLoop:
         n, d, n_tasks = len(self.data.codes), self.data.n_features, self.data.n_tasks
         joined = np.array([len(features)] if len(features) else [], np.int64)
         known, tol = (np.zeros(n), np.where(kept, np.inf, 0.0), np.zeros(d)), INNER_TOL_SHARE * self.config.tol
-        return WorkingState(iteration, phase, 0, features, joined, weights, np.zeros(n_tasks), *known, np.inf, -np.inf, 0.0, tol, kept)
+        return WorkingState(iteration, phase, 0, features, joined, weights, np.zeros(n_tasks), *known, np.inf, -np.inf, tol, kept)
 
     # -- rows, task by task --------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class WorkingLoop:
         columns = self._working_columns(state, ctx)
         solution = self._solve(state, columns, ctx)
         intercepts = solution.biases - solution.copies @ columns.means
-        after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=solution.copies, mu=solution.mu)
+        after = replace(state, iteration=state.iteration + 1, sweeps=state.sweeps + solution.steps, weights=solution.copies)
         after = replace(after, intercepts=intercepts, objective=solution.objective)
         certified, n_looked_at = self._certify(after, solution.slopes, ctx)
         metrics = {**self._metrics(certified, n_looked_at), **self._scores(certified, columns)}
@@ -154,7 +154,7 @@ class WorkingLoop:
         if config.loss != "squared" and np.isfinite(state.objective) and np.isfinite(state.gap):
             # Far from the optimum a set is not worth a close solution: it will grow.
             tol = max(tol, GAP_SHARE * state.gap / state.objective)
-        loss, penalty = mean_loss(config.loss, state.mu), task_penalty(config.penalty, p, config.r)
+        loss, penalty = mean_loss(config.loss), task_penalty(config.penalty, p, config.r)
         problem = RowProblem(columns, self._target, self._cost, loss, penalty, self.lam(state), config.fit_intercept)
         method = "auto" if moments_fit(p, self.data.n_tasks, ctx.driver_memory) else "fista"
         limit = max(min(STEP_LIMITS[config.loss], config.max_iter - state.sweeps), 0)
@@ -191,7 +191,7 @@ class WorkingLoop:
 
     def _with_dual(self, state: WorkingState) -> WorkingState:
         """Return the state with the dual value of its slopes, scaled so that no bound exceeds lam."""
-        loss, lam = mean_loss(self.config.loss, state.mu), self.lam(state)
+        loss, lam = mean_loss(self.config.loss), self.lam(state)
         largest = float(state.bounds[state.kept].max(initial=0.0))
         return replace(state, lower=max(state.lower, loss.dual_value(self._target, self._cost, state.slopes, largest, lam)))
 
