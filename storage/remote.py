@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -28,6 +28,7 @@ from .value_types import Foreign
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _PIECE = 8 << 20
 ASK_THE_MACHINE = "GRAMPLANE_INSTANCE_CREDENTIALS"
@@ -46,10 +47,30 @@ _CLIENT: dict[str, Any] = {"connect_timeout": timedelta(seconds=5), "timeout": t
 _CLIENT_VARIABLES = re.compile(r"(?:AWS|GOOGLE|AZURE)_(ALLOW_HTTP|ALLOW_INVALID_CERTIFICATES|CONNECT_TIMEOUT|TIMEOUT|PROXY_URL|USER_AGENT)")
 _RETRY: Foreign = {
     "max_retries": 4,
-    "retry_timeout": timedelta(seconds=15),
+    "retry_timeout": timedelta(seconds=45),  # longer than one request may take, so that one that hangs is sent again
     "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=3), "base": 2},
 }
-"""A moment's failure is passed over; a store that is not there is told within half a minute."""
+"""A moment's failure is passed over; a store that is not there is told within half a minute, one that hangs within two."""
+
+_BODIES = 3
+"""Times that the body of an answer may begin."""
+
+
+class _Broken(Unreachable):
+    """The body of an answer ended before its end."""
+
+
+def _whole(read: Callable[P, T]) -> Callable[P, T]:
+    """Ask again where an answer is cut half way: the client asks for the rest by itself only of what has a tag."""
+
+    @wraps(read)
+    def whole(*args: P.args, **names: P.kwargs) -> T:
+        for _ in range(_BODIES - 1):
+            with suppress(_Broken):
+                return read(*args, **names)
+        return read(*args, **names)
+
+    return whole
 
 
 def _has_credentials(scheme: str, environment: Mapping[str, str] | None = None) -> bool:
@@ -171,6 +192,7 @@ class RemoteObjects:
         about = self.about(check_key(key))
         return None if about is None else int(about["size"])
 
+    @_whole
     def read(self, key: str) -> Bytes:
         """All bytes of an object."""
         import obstore
@@ -189,6 +211,7 @@ class RemoteObjects:
             raise wrong_length(self.url, key, offset + data.nbytes, nbytes)
         out[:] = data
 
+    @_whole
     def _range(self, key: str, start: int, end: int, nbytes: int) -> Bytes:
         import obstore
 
@@ -259,6 +282,7 @@ class RemoteObjects:
         except FileNotFoundError as error:
             raise NothingThere(f"{self.url}/{key} does not exist") from error
 
+    @_whole
     def fetch(self, key: str, path: Path) -> None:
         """Copy an object into a file, piece by piece; NothingThere if it is absent."""
         with path.open("wb") as file:
@@ -283,9 +307,10 @@ def _translate_error(url: str, error: BaseException) -> StorageError:
         return AccessRefused(f"{url}: access refused (status {status}); set credentials with this right in the environment{machine}")
     if status is None and "HTTP error" in text:
         kind = re.search(r"kind: (\w+)", text)
-        causes = {"Connect": "no connection", "Timeout": "no answer in time"}
+        causes = {"Connect": "no connection", "Timeout": "no answer in time", "Interrupted": "its answer ends half way"}
         cause = causes.get(kind[1] if kind else "", "the request was not answered")
-        return Unreachable(f"{url} is not reached: {cause}; run the same command again when it is")
+        what = _Broken if kind and kind[1] in ("Interrupted", "Decode") else Unreachable
+        return what(f"{url} is not reached: {cause}; run the same command again when it is")
     if status is not None and (status >= 500 or status == 429):
         return Unreachable(f"{url}: the store answers {status}, now and when asked again; run the same command later")
     return StorageError(f"{url}: {_first_line(error)}")

@@ -7,6 +7,7 @@ it was written under, and a scratch folder of another boot is started afresh: no
 import fcntl
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -26,6 +27,9 @@ from ..locks import file_lock
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _FORMAT = "gramplane.scratch/1"
 _LOCK, _JOURNAL = "lock", "journal.jsonl"
+_PRIVATE = re.compile(r"gramplane-[0-9a-f]{16}-\w+\.ingest")
+_KEPT_SECONDS = 86_400.0
+"""Time for which the scratch of an ingest into an object store that failed waits for the next attempt."""
 
 
 def boot_id() -> str:
@@ -143,17 +147,30 @@ def private_folder(parent: Path, prefix: str, *, make: bool) -> Path:
         parent.mkdir(parents=True, exist_ok=True)
         # Of two that begin together the second must find what the first made, whose lock tells them apart.
         with _take_turns(parent):
+            _sweep_abandoned(parent, prefix)
             return _own_folder(parent, prefix) or Path(tempfile.mkdtemp(prefix=prefix, suffix=".ingest", dir=parent))
 
 
 def _own_folder(parent: Path, prefix: str) -> Path | None:
     """A folder of this user that nobody else may enter."""
-    for path in sorted(parent.glob(f"{prefix}*.ingest")):
-        with suppress(FileNotFoundError):
-            about = path.lstat()
-            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077:
-                return path
-    return None
+    return next((path for path in sorted(parent.glob(f"{prefix}*.ingest")) if _is_private(path)), None)
+
+
+def _is_private(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        about = path.lstat()
+        return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077
+    return False
+
+
+def _sweep_abandoned(parent: Path, prefix: str) -> None:
+    """Remove what failed ingests of this user into other stores left: no attempt followed for a day, or it is of an earlier boot."""
+    oldest = max(time.time() - _KEPT_SECONDS, psutil.boot_time())
+    for path in parent.iterdir():
+        if _PRIVATE.fullmatch(path.name) and not path.name.startswith(prefix) and _is_private(path):
+            with suppress(OSError):
+                if max(part.stat().st_mtime for part in (path, *path.iterdir())) < oldest:
+                    sweep_scratch(path)
 
 
 @contextmanager

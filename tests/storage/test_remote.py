@@ -1,16 +1,20 @@
 """Object stores: credentials, private scratch, and what their answers mean."""
 
+import contextlib
 import os
 import stat
 import threading
+import time
 
+import numpy as np
 import pytest
 
-from gramplane.storage import DataError, MissingBlock, RunLocked, errors, urls
+from gramplane.storage import DataError, MissingBlock, RunLocked, errors, remote, urls
 from gramplane.storage.ingest import ingest
 from gramplane.storage.ingest import scratch as scratches
 from gramplane.storage.ingest.fetching import make_local
 from gramplane.storage.ingest.scratch import Scratch, private_folder
+from gramplane.storage.locks import file_lock
 from gramplane.storage.remote import ASK_THE_MACHINE, is_unsigned
 from gramplane.storage.urls import whole_file
 from tests.support.s3 import s3_server
@@ -56,6 +60,31 @@ def test_a_missing_object_is_not_a_missing_bucket(s3):
             ask("k")
 
 
+@pytest.mark.parametrize("tags", [True, False])
+def test_what_is_cut_half_way_or_hangs_is_asked_for_again(s3, tmp_path, monkeypatch, tags):
+    data = np.random.default_rng(0).integers(0, 256, 300_000, np.uint8)
+    monkeypatch.setenv("AWS_TIMEOUT", "1s")
+    objects, part = urls.open_objects("s3://b/x"), np.empty(200_000, np.uint8)
+    objects.write("k", data)
+    s3.tags = tags
+    for fault in ("cut", "hung"):
+        for read in (lambda: objects.read("k"), lambda: objects.read_into("k", part, 50_000, data.nbytes)):
+            setattr(s3, fault, 1)
+            found = read()
+            assert getattr(s3, fault) == 0 and np.array_equal(
+                part if found is None else found, data[50_000:250_000] if found is None else data
+            )
+    s3.cut = 2
+    objects.fetch("k", tmp_path / "copy")
+    assert s3.cut == 0 and (tmp_path / "copy").read_bytes() == data.tobytes()
+    if not tags:
+        s3.cut = 9
+        with pytest.raises(errors.Unreachable, match="its answer ends half way"):
+            objects.read("k")
+        assert s3.cut == 6
+    assert remote._RETRY["retry_timeout"] > remote._CLIENT["timeout"], "one that hangs would not be sent again"
+
+
 def test_large_objects_listings_in_pages_and_clearing(s3):
     s3.page = 3
     objects, data = urls.open_objects("s3://b/x"), os.urandom(12 << 20)
@@ -85,6 +114,28 @@ def test_scratch_for_an_object_store_is_private_and_found_again(tmp_path):
     assert second != first and private_folder(tmp_path, "gramplane-x-", make=False) == second
     (tmp_path / "gramplane-y-0.ingest").symlink_to(second)
     assert not private_folder(tmp_path, "gramplane-y-", make=True).is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("hours", "booted", "held", "is_gone"), [(1, 99, False, False), (25, 99, False, True), (25, 99, True, False), (2, 1, False, True)]
+)
+def test_scratch_of_failed_ingests_into_object_stores_goes_after_a_day(tmp_path, monkeypatch, hours, booted, held, is_gone):
+    """It stayed until somebody cleaned the temporary folder, and filled its disk meanwhile."""
+    monkeypatch.setattr(scratches.psutil, "boot_time", lambda: time.time() - 3600 * booted)
+    left = private_folder(tmp_path, f"gramplane-{'a' * 16}-", make=True)
+    with pytest.raises(OSError), Scratch(left, {"of": 1}, resume=True) as space:
+        space.path("values").write_bytes(b"x" * 1000)
+        raise OSError
+    foreign = tmp_path / f"gramplane-{'b' * 16}-x.ingest"
+    foreign.mkdir(mode=0o755)
+    (foreign / "file").touch()
+    for path in (*left.iterdir(), left, *foreign.iterdir(), foreign):
+        os.utime(path, 2 * (time.time() - 3600 * hours,))
+    with file_lock(left / "lock") if held else contextlib.nullcontext():
+        for path in (*left.iterdir(), left):
+            os.utime(path, 2 * (time.time() - 3600 * hours,))
+        own = private_folder(tmp_path, f"gramplane-{'c' * 16}-", make=True)
+    assert own.exists() and foreign.exists() and left.exists() is not is_gone
 
 
 def test_of_two_ingests_that_begin_together_one_goes_on(tmp_path):

@@ -13,6 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+HANG = 3.0
+
 
 @dataclass
 class S3:
@@ -28,8 +30,14 @@ class S3:
         Status given to everything instead of an answer, such as 403 or 500.
     delay
         Seconds before an answer.
+    cut
+        How many of the next bodies end half way, with the connection.
+    hung
+        How many of the next requests for an object are not answered for ``HANG`` seconds.
     page
         Keys of one page of a listing.
+    tags
+        Whether answers have a tag, by which a client may ask for the rest of one.
     """
 
     port: int
@@ -37,6 +45,9 @@ class S3:
     requests: list[str] = field(default_factory=list)
     answer: int | None = None
     delay: float = 0.0
+    cut: int = 0
+    hung: int = 0
+    tags: bool = True
     page: int = 1000
     uploads: dict[str, dict[int, bytes]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -91,13 +102,21 @@ class _Handler(BaseHTTPRequestHandler):
         return state, bucket, key, query, body
 
     def _send(self, status: int, data: bytes = b"", **headers: str) -> None:
+        state: S3 = self.server.state  # pyright: ignore[reportAttributeAccessIssue]
+        is_cut = self.command == "GET" and state.cut > 0 and "ETag" in headers
+        if not state.tags:
+            headers.pop("ETag", None)
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         if "Content_Length" not in headers:
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        if self.command != "HEAD":
+        if is_cut:
+            state.cut -= 1
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+        elif self.command != "HEAD":
             self.wfile.write(data)
 
     def _fail(self, status: int, code: str) -> None:
@@ -122,6 +141,10 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle
 
     def _get(self, objects: dict[str, bytes], key: str) -> None:
+        state: S3 = self.server.state  # pyright: ignore[reportAttributeAccessIssue]
+        if state.hung:
+            state.hung -= 1
+            time.sleep(HANG)
         data = objects.get(key)
         if data is None:
             return self._fail(404, "NoSuchKey")
